@@ -1,7 +1,8 @@
-"""`make demo`: 100,000 objects are fetched, the client is killed half-way, resumed, and every byte is checked.
+"""`make demo`: fetches 100,000 objects, kills the client half-way, resumes it, and checks every byte.
 
-The check is independent of the client: the names come from the server's listing, read here with urllib, the bodies
-from their definition. The last line says how it went; the exit code is not 0 when anything was lost or doubled.
+The check is independent of the client. The names come from the server's listing, which is read here with urllib, and
+the bodies from their definition. The last line reports the result. The exit code is not 0 if anything was lost or
+doubled.
 """
 
 import json
@@ -24,20 +25,20 @@ COUNT = 100_000
 SIZE = 100
 DEST = Path("demo-out")
 FETCHMILL = (sys.executable, "-m", "fetchmill")
-# Short, so that the journal can be watched and killed in the middle.
+# Short, so that the script can watch the journal and kill the client in the middle.
 COMMIT_WINDOW = "100ms"
 
 
 @dataclass
 class Run:
-    """How one run of the client ended."""
+    """Result of one run of the client."""
 
     code: int
     peak_mib: float
 
 
 def main() -> int:
-    """The demonstration; the exit code."""
+    """Runs the demonstration. Returns the exit code."""
     _remove_old_output()
     server, url = _start_server()
     try:
@@ -65,7 +66,7 @@ def main() -> int:
 
 
 def _remove_old_output() -> None:
-    """Removes what an earlier demonstration left, and nothing else."""
+    """Removes the output of an earlier demonstration, and nothing else."""
     if DEST.exists():
         if not (DEST / ".fetchmill").is_dir():
             sys.exit(f"{DEST}/ is not an earlier demonstration's: remove it first")
@@ -73,7 +74,7 @@ def _remove_old_output() -> None:
 
 
 def _start_server() -> tuple[subprocess.Popen[str], str]:
-    """The file server as its own process, and its URL."""
+    """Starts the file server as its own process. Returns it with its URL."""
     arguments = ("serve", "--synthetic", str(COUNT), "--size", str(SIZE), "--port", "0")
     server = subprocess.Popen([*FETCHMILL, *arguments], stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None  # noqa: S101 - it is a pipe
@@ -85,7 +86,7 @@ def _start_server() -> tuple[subprocess.Popen[str], str]:
 
 
 def _get(url: str, kill_at: int | None = None) -> Run:
-    """One run of the client, killed once so many targets are done."""
+    """Runs the client once. Kills it as soon as `kill_at` targets are done."""
     command = [*FETCHMILL, "get", url, f"{DEST}/", "--commit-window", COMMIT_WINDOW]
     print(f"$ fetchmill {' '.join(command[3:])}", flush=True)
     client = subprocess.Popen(command)
@@ -99,7 +100,7 @@ def _get(url: str, kill_at: int | None = None) -> Run:
 
 
 def _settled() -> int:
-    """How many targets the journal has as done."""
+    """Returns the number of finished targets in the journal."""
     try:
         return fetchmill.status(DEST).settled
     except fetchmill.FetchmillError:
@@ -107,12 +108,12 @@ def _settled() -> int:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a child has not ended, without taking its end from who waits for it."""
+    """Returns whether a child still runs, without reaping it."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def _check(url: str) -> tuple[int, int]:
-    """Targets lost (no file, or wrong bytes) and files that nobody listed, or that are there twice."""
+    """Returns the number of lost targets (no file, or wrong bytes), and of files that are unlisted or doubled."""
     found = {path.relative_to(DEST).as_posix() for path in _files()}
     listed = list(_names(url))
     lost = sum(1 for name in listed if name not in found or _wrong(name))
@@ -125,7 +126,7 @@ def _wrong(name: str) -> bool:
 
 
 def _files() -> Iterator[Path]:
-    """All files of the destination but the job's own."""
+    """Yields all files of the destination except the job's state."""
     for folder, folders, files in os.walk(DEST):
         if Path(folder) == DEST:
             folders.remove(".fetchmill")
@@ -133,7 +134,7 @@ def _files() -> Iterator[Path]:
 
 
 def _names(url: str) -> Iterator[str]:
-    """The server's listing, page after page."""
+    """Yields the names of the server's listing, page by page."""
     marker = ""
     while True:
         with urllib.request.urlopen(f"{url}/list{marker}") as reply:  # noqa: S310 - http, from our own server

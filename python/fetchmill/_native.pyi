@@ -1,8 +1,8 @@
 # Docstrings are written by `make generated` from the comments in crates/fetchmill-python/src: change those instead.
-"""The Rust core, as Python sees it. Private: `fetchmill` has the public names.
+"""The Rust core for Python. This module is private; `fetchmill` has the public names.
 
-Options go in as one JSON object, counters come out as dicts, batches as lists: no call is made for an object. All
-errors are the classes of `fetchmill.errors`.
+Options are passed as one JSON object. Counters are returned as dicts, batches as lists, so there is no call per
+object. All errors are classes of `fetchmill.errors`.
 """
 
 import os
@@ -19,62 +19,62 @@ __version__: str
 class Bucket:
     """Small objects below a prefix of a bucket. All methods may be called by many threads.
 
-    Each waits without the GIL for at most `seconds`, and repeats what fails meanwhile. Times are seconds since 1970 by
-    the store's clock.
+    Each method waits up to `seconds` without the GIL, and repeats failed requests meanwhile. Times are seconds since
+    1970 on the store's clock.
 
-    Finds credentials. Nothing is asked for yet.
+    Finds credentials. No request is made yet.
 
     Args:
         dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
-        options: a JSON object with the fields of `fetchmill.StreamOptions` that say how the store is reached.
+        options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 
     Raises:
-        UsageError: an option cannot be used; of each method: the store refuses what is asked for.
-        TemporaryError: of each method, when the store does not answer in time.
+        UsageError: an option cannot be used. From each method: the store refuses the request.
+        TemporaryError: from each method: the store does not answer in time.
     """
 
     def __new__(cls, dest: str | os.PathLike[str], options: str) -> Self: ...
     def text(self) -> str:
-        """Bucket and prefix, as users write them."""
+        """Returns bucket and prefix, as users write them."""
     def get(self, name: str, start: int, seconds: float) -> tuple[bytes, int] | None:
-        """At most 8 MiB of an object from an offset, and when it was written; None if the object does not exist.
+        """Returns at most 8 MiB of an object from an offset, and the time of writing.
 
-        The time is 0 if the store does not send it. At the end of the object the bytes are empty.
+        None if the object does not exist. The time is 0 if the store does not send it. At the end of the object the
+        bytes are empty.
         """
     def put(self, name: str, body: bytes, seconds: float) -> int:
-        """Puts an object in place of the one with its name; gives the time."""
+        """Writes an object and replaces an existing one with the same name. Returns the time."""
     def create(self, name: str, body: bytes, seconds: float) -> bool | None:
-        """Asks once for an object to be made, if none has its name: whether it was.
+        """Makes one request to create an object, unless the name exists. Returns whether it was created.
 
-        None when it is not known what came of it: read the object to see it.
+        None if the result is not known. Read the object to find out.
         """
     def list(
         self, begin: str, token: str | None, seconds: float
     ) -> tuple[list[tuple[str, int, str, int]], str | None, int]:
-        """A page of the names that begin with a text; the token of the next page, if there is one; and the time.
+        """Returns a page of names that begin with a text, the token of the next page if any, and the time.
 
-        Each name comes with its size, its ETag and when it was written.
+        Each name comes with its size, its ETag and its time of writing.
         """
     def delete(self, name: str, seconds: float) -> None:
         """Deletes an object, if it exists."""
     def put_file(self, name: str, path: str | os.PathLike[str], seconds: float) -> None:
         """Uploads a file under a new name, in parts if it is large."""
     def abort_uploads(self, begin: str, seconds: float) -> None:
-        """Aborts the uploads in parts of all names that begin with a text."""
+        """Aborts the multipart uploads of all names that begin with a text."""
 
 @final
 class Job:
-    """A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
+    """A job that runs on its own threads as soon as it is created.
 
-    Starts the job or resumes it.
+    It is aborted if it is dropped before it ends. The constructor starts or resumes it.
 
     Args:
-        options: a JSON object with the options that are given and what the job is about, from `to_json`.
-        iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
-            a thread of the job.
+        options: a JSON object from `to_json`, with the given options and the source of the job.
+        iterator: the targets, if they are the source: URLs, or pairs of a URL and a name. A thread of the job reads it.
 
     Raises:
-        UsageError: an option cannot be used, or the destination is another job's.
+        UsageError: an option cannot be used, or the destination belongs to another job.
         BusyError: another process runs this job.
         JournalError: the journal is damaged.
         StorageError: the destination or the journal cannot be written.
@@ -82,19 +82,22 @@ class Job:
 
     def __new__(cls, options: str, iterator: Iterator[str | tuple[str, str]] | None = None) -> Self: ...
     def wait(self, seconds: float) -> bool:
-        """Waits for the end, at most so many seconds, without the GIL. True when the job has ended."""
+        """Waits up to `seconds` for the job to end, without the GIL. Returns whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time."""
+        """Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
 
     def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
-        """What was sampled behind a moment (seconds since 1970 UTC), also in earlier runs, the oldest first.
+        """Returns the samples after a time (seconds since 1970 UTC), oldest first. They include earlier runs.
 
-        One a second at first, at most 720: when there are more, neighbours become one.
+        At first there is one sample per second. If there are more than 720, neighbours are merged.
         """
 
     def stop(self) -> None:
-        """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
+        """Asks the job to stop: no new requests, up to 3 s for those in flight, then a checkpoint.
+
+        Returns immediately.
+        """
 
     def set_pace(self, per_second: float) -> None:
         """Sets the requests per second that the only origin gets while it throttles: `pace` of a snapshot.
@@ -106,11 +109,11 @@ class Job:
         """
 
     def allow_rows(self, rows: int) -> None:
-        """Lets the job read so many rows of a range of a Parquet list in all; a page may go beyond."""
+        """Sets how many rows of a range of a Parquet list the job may read in total. A page may exceed this."""
     def end_list(self) -> None:
-        """Ends the list with what was read of it: the job is finished when that is settled."""
+        """Ends the list after the rows that were read. The job is finished when these targets have outcomes."""
     def set_rate(self, per_second: float) -> None:
-        """From now on at most so many requests a second. A job that began without a rate keeps none.
+        """Sets the maximum number of requests per second. A job that started without a rate stays without one.
 
         Raises:
             UsageError: the number is not above 0.
@@ -119,62 +122,65 @@ class Job:
         """Ends the job without a checkpoint, as if the process had been killed."""
 
     def take_dispatcher(self, seconds: float) -> Dispatcher | None:
-        """The dispatcher of an engine in this process, once; waits at most so many seconds for it.
+        """Returns the dispatcher of an engine in this process, once. Waits up to `seconds` for it.
 
-        None when it is not there yet, or was taken, or the job has ended without one.
+        None if there is no dispatcher yet, if it was already taken, or if the job has ended without one.
         """
 
     def attach(self, worker: int, pid: int, turns: int, receipts: int) -> None:
-        """A worker's process has come up: the job takes its ends of two sockets, as `socket.detach()` gives them."""
+        """Attaches a worker process that has started.
+
+        The job takes over its ends of two sockets, as returned by `socket.detach()`.
+        """
 
     def take_rows(self, seconds: float) -> bytes | None:
-        """The next rows of a list that is written out to the program, as lines of JSON; waits at most so many seconds.
+        """Returns the next rows of a list that is written to the program, as lines of JSON. Waits up to `seconds`.
 
-        Empty when there are none in that time; None behind the last. Without the GIL.
+        The result is empty if no row comes in that time, and None after the last row. Waits without the GIL.
         """
 
     def kept(self) -> list[tuple[str, str]] | None:
-        """Names and types of the kept columns of a list; None for a server. A worker's process must know."""
+        """Returns names and types of a list's kept columns. None for a server. Worker processes need them."""
 
     def fail(self, message: str) -> None:
         """Ends the job with this error, after a checkpoint."""
 
     def report(self) -> dict[str, Any]:
-        """The ledger, after the end: the fields of `fetchmill.Report`.
+        """Returns the final counters after the end: the fields of `fetchmill.Report`.
 
         Raises:
-            FetchmillError: what stopped the job, in the class of its exit code.
+            FetchmillError: an error stopped the job. The class depends on the exit code.
         """
 
 @final
 class Dispatcher:
-    """Hands targets to a worker of an engine in Python and takes its answers. One thread uses it.
+    """Hands targets to a worker of a Python engine and takes the answers. Only one thread may use it.
 
-    Planning, formats, durability and what becomes of an answer are behind it. `Job.take_dispatcher` gives that of a job
-    in this process, `join` that of a worker's own process.
+    It handles planning, formats, durability and the results of answers. `Job.take_dispatcher` returns the dispatcher of
+    a job in this process. `join` returns the one for a worker's own process.
     """
 
     @staticmethod
     def join(
         options: str, worker: int, kept: list[tuple[str, str]] | None, turns: int, receipts: int
     ) -> Dispatcher | None:
-        """In a worker's process: joins the job whose options these are, over its ends of two sockets.
+        """In a worker's process: joins the job with these options, over this process's ends of two sockets.
 
-        None: the job has nothing to do any more.
+        Returns None if the job has no work left.
 
         Raises:
-            UsageError: the options are not those of an engine of processes.
+            UsageError: the options do not belong to an engine with worker processes.
             StorageError: the sink cannot be opened.
         """
 
     def next_batch(self, max: int, seconds: float) -> list[Target] | None:
-        """At most `max` targets; waits at most so many seconds for one, and may give none.
+        """Returns up to `max` targets. Waits up to `seconds` for the first one. The list may be empty.
 
-        Without the GIL. None: there will be no more, or the job is asked to stop.
+        Waits without the GIL. Returns None if there are no more targets, or if the job was asked to stop.
         """
 
     def report(self, answers: list[Answer]) -> None:
-        """Takes answers: each target that was handed out is answered once. Waits while the sink is behind.
+        """Takes answers. Each target that was handed out must be answered once. Waits while the sink is behind.
 
         Raises:
             UsageError: a target that is not being fetched, or a failure kind that does not exist.
@@ -182,21 +188,21 @@ class Dispatcher:
         """
 
     def observe_arrivals(self, replies: OriginReplies) -> None:
-        """From now on what replies say of the origin is taken from here as they come, and not from their answers."""
+        """From now on takes facts about the origin from these replies as they arrive, not from the answers."""
 
     def note_running(self, requests: int, waiting: int) -> None:
-        """Says how many requests are out now, and how many targets that were handed out wait for a place."""
+        """Records how many requests are in flight, and how many handed-out targets wait for a free slot."""
 
     @property
     def concurrency(self) -> int:
-        """Requests that this worker may have out at a time, now. It may change with every call."""
+        """Returns how many requests this worker may have in flight now. The number may change with every call."""
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the job is asked to stop: what is in flight may be finished."""
+        """Returns whether the job was asked to stop. Requests in flight may be finished."""
 
     def close(self) -> None:
-        """The end: what was answered is made durable, what was not stays pending. Once; again it does nothing."""
+        """Ends the work: answered targets become durable, the others stay pending. A second call does nothing."""
 
 @final
 class Target:
@@ -204,41 +210,44 @@ class Target:
 
     @property
     def sequence(self) -> int:
-        """Its number in the job."""
+        """Sequence number in the job."""
 
     @property
     def name(self) -> str:
-        """What it is stored as; bytes that are not UTF-8 as surrogates."""
+        """Name under which the object is stored. Bytes that are not UTF-8 become surrogates."""
 
     @property
     def url(self) -> str:
-        """Where it is asked for."""
+        """URL of the request."""
 
     @property
     def attempt(self) -> int:
-        """1 for the first attempt."""
+        """Number of the attempt. 1 for the first one."""
 
     def headers(self) -> list[tuple[str, str]]:
-        """The fields of its request besides Host; those that may be secrets only for their origin."""
+        """Returns the fields of the request, except Host.
+
+        Fields that may be secrets are included only for their origin.
+        """
 
 FAILURE_KINDS: tuple[str, ...]  # the names of all failure kinds
 
 def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | None]]], object]) -> dict[str, Any]:
-    """Compares two files of results: the fields of `fetchmill.DiffReport`, without the changes.
+    """Compares two files of results. Returns the fields of `fetchmill.DiffReport`, without the changes.
 
     Args:
         old: a file of results.
         new: another one.
-        each: called with the changes, some at a time: site, answer before, answer after. What it raises ends the
-            comparison, and so does what a signal's handler raises.
+        each: called with several changes at a time: site, answer before, answer after. An exception from it, or from a
+            signal handler, ends the comparison.
 
     Raises:
-        UsageError: a file cannot be read, or is no result of a check.
+        UsageError: a file cannot be read, or is not a result of a check.
     """
 
 @final
 class ListTargets:
-    """The targets of a list, without a request.
+    """Reads the targets of a list, without any request.
 
     Opens the list.
 
@@ -251,73 +260,75 @@ class ListTargets:
 
     def __new__(cls, options: str) -> Self: ...
     def next_page(self) -> tuple[list[tuple[str | None, str]], int] | None:
-        """The next targets: URL (None for a line that has none) and name; and how many were left out. None at the end.
+        """Returns the next targets and the number of targets left out.
+
+        None at the end. Each target has a URL (None for a line without one) and a name.
 
         Raises:
             ListingError: the list cannot be read.
         """
 
 def list_files(options: str) -> list[tuple[str, str, bool, int | None]]:
-    """The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
+    """Returns the files of a list, sorted by name: one file, the files of a folder, or the matches of a glob.
 
     Args:
         options: as for `Job`.
 
     Returns:
-        For each file its path, the name of its format, whether it can be divided at the ends of its lines, and how many
-        rows it has if it is Parquet.
+        For each file: its path, the name of its format, whether it can be divided at line ends, and its number of rows
+        if it is Parquet.
 
     Raises:
-        UsageError: a file cannot be opened, or is a pipe; or their formats differ; or an option cannot be used.
+        UsageError: a file cannot be opened or is a pipe, the formats of the files differ, or an option cannot be used.
     """
 
 @final
 class Export:
-    """An export that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
+    """An export that runs on its own threads as soon as it is created.
 
-    Starts it or resumes it.
+    It is aborted if it is dropped before it ends. The constructor starts or resumes it.
 
     Args:
-        options: a JSON object; `fetchmill.export` makes it.
+        options: a JSON object from `fetchmill.export`.
 
     Raises:
-        UsageError: an option cannot be used, or the other destination is another job's.
-        BusyError: a process works on one of the two.
+        UsageError: an option cannot be used, or the other destination belongs to another job.
+        BusyError: a process works on one of the two destinations.
     """
 
     def __new__(cls, options: str) -> Self: ...
     def wait(self, seconds: float) -> bool:
-        """Waits for the end, at most so many seconds, without the GIL. True when it has ended."""
+        """Waits up to `seconds` for the export to end, without the GIL. Returns whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time."""
+        """Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
 
     def stop(self) -> None:
-        """Asks for the end, with a checkpoint. Returns at once."""
+        """Asks the export to stop after a checkpoint. Returns immediately."""
 
     def abort(self) -> None:
-        """Ends it without a checkpoint, as if the process had been killed."""
+        """Ends the export without a checkpoint, as if the process had been killed."""
 
     def report(self) -> dict[str, Any]:
-        """The ledger, after the end: the fields of `fetchmill.Report`.
+        """Returns the final counters after the end: the fields of `fetchmill.Report`.
 
         Raises:
-            FetchmillError: what stopped it, in the class of its exit code.
+            FetchmillError: an error stopped the export. The class depends on the exit code.
         """
 
 @final
 class Server:
     """A file server on its own threads.
 
-    Binds and serves.
+    Binds the address and starts to serve.
 
     Args:
-        options: a JSON object; `fetchmill._server` makes it.
-        dest: the destination of a job, to be served in the place of the options' content.
-        state: folder of its journal, when the job was given one.
+        options: a JSON object from `fetchmill._server`.
+        dest: the destination of a job, which is served in place of the options' content.
+        state: folder of the journal, if the job was started with one.
 
     Raises:
-        UsageError: an option cannot be used, the address is taken, or the job keeps no objects.
+        UsageError: an option cannot be used, the address is taken, or the job does not store objects.
         JournalError: the journal cannot be read.
     """
 
@@ -331,16 +342,16 @@ class Server:
         """With TLS, the certificate of the authority that clients must trust, in PEM."""
 
     def stats(self) -> dict[str, Any]:
-        """Counts of requests and replies by kind, the same as `GET /stats`."""
+        """Returns the counts of requests and replies by kind, as `GET /stats` does."""
 
     def stop(self) -> None:
         """Closes all connections and ends the threads. A second call does nothing."""
 
 @final
 class World:
-    """Hosts with every behaviour and their name server, on threads of their own. All on loopback.
+    """Hosts with every behaviour and their name server, on their own threads. All are on loopback.
 
-    Binds all addresses and serves.
+    Binds all addresses and starts to serve.
 
     Args:
         options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
@@ -352,7 +363,7 @@ class World:
     def __new__(cls, options: str) -> Self: ...
     @staticmethod
     def behaviours() -> list[str]:
-        """The names of all behaviours."""
+        """Returns the names of all behaviours."""
 
     @property
     def dns(self) -> str:
@@ -360,27 +371,27 @@ class World:
 
     @property
     def http_port(self) -> int:
-        """The port of http, the same at all addresses."""
+        """Port of http, the same at all addresses."""
 
     @property
     def https_port(self) -> int:
-        """The port of https, the same at all addresses."""
+        """Port of https, the same at all addresses."""
 
     @property
     def ca_pem(self) -> str:
-        """The certificate of the authority that clients must believe."""
+        """Certificate of the authority that clients must trust."""
 
     def stats(self) -> dict[str, Any]:
-        """What it has seen so far, or until its end."""
+        """Returns the counters so far, or at the end."""
 
     def stop(self) -> None:
         """Closes all connections and ends the threads. A second call does nothing."""
 
 @final
 class S3:
-    """A store that speaks S3, on threads of its own. On loopback. After `stop` most calls are a UsageError.
+    """An S3 store on its own threads, on loopback. After `stop` most calls raise a UsageError.
 
-    Binds and serves, without buckets and credentials.
+    Binds the port and starts to serve, without buckets and credentials.
 
     Args:
         options: a JSON object: port, threads, region, virtual_host_suffix.
@@ -395,82 +406,85 @@ class S3:
         """Host and port, such as `127.0.0.1:8080`."""
 
     def add_bucket(self, options: str) -> None:
-        """Adds a bucket: a JSON object with name, region, public, synthetic, size, key_prefix."""
+        """Adds a bucket. `options` is a JSON object with name, region, public, synthetic, size, key_prefix."""
 
     def put(self, bucket: str, key: str, body: bytes, modified: int | None = None) -> None:
-        """Puts an object, written at so many milliseconds since 1970."""
+        """Puts an object. `modified` is its time of writing in milliseconds since 1970."""
 
     def objects(self, bucket: str) -> dict[str, bytes]:
-        """The objects that were put, in the order of their keys."""
+        """Returns the objects that were put, sorted by key."""
 
     def set_credentials(self, options: str) -> None:
-        """Adds credentials: a JSON object with access_key, secret_key, token, expires_in."""
+        """Adds credentials. `options` is a JSON object with access_key, secret_key, token, expires_in."""
 
     def change(self, values: str) -> None:
-        """Changes how it behaves: a JSON object with fields of `S3Behaviour`, but not `changed`."""
+        """Changes the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`."""
 
     def set_changed(self, changed: dict[str, bytes]) -> None:
-        """What a GET gives in the place of what is listed."""
+        """Sets the bodies that a GET returns in place of the listed ones."""
 
     def stats(self) -> dict[str, int]:
-        """What it has done so far, or until its end."""
+        """Returns the counters so far, or at the end."""
 
     def reset_stats(self) -> None:
-        """Starts to count from nothing."""
+        """Resets the counters to 0."""
 
     def stop(self) -> None:
         """Closes all connections and ends the threads. A second call does nothing."""
 
 @final
 class Objects:
-    """What a job has stored, read in place. All methods may be called by many threads.
+    """Stored objects of a job, read in place. Many threads may call the methods at the same time.
 
-    An object is a tuple: name (str with surrogates for what is not UTF-8), body, status, content_type, etag,
+    An object is a tuple: name (str with surrogates for bytes that are not UTF-8), body, status, content_type, etag,
     last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
-    of the kept columns to their values), content_encoding; None is what is not known.
+    of the kept columns to their values), content_encoding. Unknown values are None.
 
-    Opens the journal and what it names.
+    Opens the journal and the files that it names.
 
     Raises:
-        UsageError: there is no job, or its format keeps no objects.
+        UsageError: there is no job, or its format does not store objects.
         JournalError: the journal cannot be read.
     """
 
     def __new__(cls, dest: str, state: str | None) -> Self: ...
     def format(self) -> str:
-        """How the objects are stored."""
+        """Returns the format of the objects."""
 
     def close(self) -> None:
-        """Closes the files; every other call is a UsageError then."""
+        """Closes the files. Every later call of another method raises a UsageError."""
 
     def get(self, name: bytes) -> tuple[Any, ...] | None:
-        """The object with this name.
+        """Returns the object with this name. None if there is none.
 
         Raises:
             JournalError: a manifest, the shard or the object is damaged.
         """
 
     def length(self, name: bytes) -> int | None:
-        """Bytes of the object with this name, from the manifests alone; None when there is none."""
+        """Returns the size of the object with this name in bytes, from the manifests alone. None if there is none."""
 
     def count(self) -> int:
-        """How many names there are."""
+        """Returns the number of names."""
 
     def names(self, position: str | None, max: int, with_lengths: bool) -> tuple[list[Any], str | None]:
-        """At most so many names from a position on, or tuples of name and length; and the next position, if any."""
+        """Returns up to `max` names from a position, and the next position if there is one.
+
+        With `with_lengths` the names are tuples of name and length.
+        """
 
     def batches(self) -> ObjectBatches:
-        """All objects in the order of storage."""
+        """Returns all objects in the order of storage."""
 
     def arrow_stream(self) -> object:
-        """The same as a capsule `arrow_array_stream`."""
+        """Returns all objects in the order of storage as a capsule `arrow_array_stream`."""
 
 @final
 class ObjectBatches:
-    """Goes through the objects, in batches."""
+    """Iterates over the objects in batches."""
 
     def next_batch(self) -> list[tuple[Any, ...]]:
-        """The next ones. Empty at the end.
+        """Returns the next objects. Empty at the end.
 
         Raises:
             JournalError: a manifest, a shard or an object is damaged.
@@ -478,80 +492,80 @@ class ObjectBatches:
 
 @final
 class SyncStore:
-    """What a destination of a sync holds, the plan of the pass that runs, and the lock against a second one.
+    """Contents of a sync's destination, the plan of the current pass, and the lock against a second process.
 
     Args:
-        dest: the destination, which is made if it is missing.
-        scratch: a folder for the plan of a dry run: nothing in `dest` changes, and nothing is locked.
-        format: how objects are stored.
-        shard_size: bytes of a shard; None: what the format takes.
+        dest: the destination, which is created if it is missing.
+        scratch: a folder for the plan of a dry run. `dest` is neither changed nor locked.
+        format: format in which objects are stored.
+        shard_size: size of a shard in bytes. None for the default of the format.
 
     Raises:
-        UsageError: the destination holds something else.
+        UsageError: the destination contains something else.
         BusyError: another process works on it.
-        JournalError: what it knows is damaged.
-        StorageError: it cannot be read or written.
+        JournalError: the state in the destination is damaged.
+        StorageError: the destination cannot be read or written.
     """
 
     def __new__(
         cls, dest: str, scratch: str | None = None, *, format: str = "files", shard_size: int | None = None
     ) -> Self: ...
     def base(self) -> dict[str, Any] | None:
-        """What the last pass has left; None before the first."""
+        """Returns the state after the last pass. None before the first pass."""
 
     def has_job(self) -> bool:
-        """Whether a job of `get` has the destination."""
+        """Returns whether the destination belongs to a job of `get`."""
 
     def adopt(self, source: str, filters: str) -> int:
-        """Takes over what such a job has stored; how many objects."""
+        """Takes over the objects of a job of `get`. Returns the number of objects."""
 
     def next_numbers(self) -> dict[str, Any] | None:
-        """What the job of the next pass must know (`first_sequence`, `has_url`); None where objects are files."""
+        """Returns facts for the job of the next pass (`first_sequence`, `has_url`). None if objects are files."""
 
     def has_plan(self) -> bool:
-        """Whether there is a plan of a pass that is not concluded."""
+        """Returns whether there is a plan of an unfinished pass."""
 
     def plan(self, listing: str, options: str) -> dict[str, int]:
-        """Compares a listing with what the destination holds; how many objects have which action."""
+        """Compares a listing with the destination. Returns the number of objects for each action."""
 
     def planned(self) -> dict[str, int]:
-        """The same of the plan that is there."""
+        """Returns the number of objects for each action in the existing plan."""
 
     def names(self, action: str, after: bytes | None, count: int) -> list[bytes]:
-        """Names with an action (`fetch`, `ask`, `remove`) behind one, in their order."""
+        """Returns up to `count` names with an action (`fetch`, `ask`, `remove`) after the name `after`, in order."""
 
     def write_requests(self, path: str) -> int:
-        """Writes the list of what is to be asked for; how many rows."""
+        """Writes the list of targets to request. Returns the number of rows."""
 
     def prepare(self, fetched: str | None, seconds: float) -> bool:
-        """Makes ready what is to be applied, for so long; whether all is done. The destination is as it was."""
+        """Prepares the changes for up to `seconds`. Returns whether all are ready. The destination stays unchanged."""
 
     def apply(self, fetched: str | None, overwrite_local: bool, seconds: float) -> bool:
-        """Puts what a finished job has fetched into its places, for so long; whether all is done."""
+        """Moves the objects of a finished job into place for up to `seconds`. Returns whether all is done."""
 
     def progress(self) -> dict[str, int]:
-        """The number of planned objects (`total`), and of those that were applied (`done`)."""
+        """Returns the number of planned objects (`total`) and of applied ones (`done`)."""
 
     def conclude(self) -> dict[str, Any]:
-        """Ends the pass; its ledger."""
+        """Ends the pass. Returns its counters."""
 
     def failures(self, after: bytes | None, count: int) -> list[tuple[bytes, str, str | None, str | None]]:
-        """Name, outcome, failure kind and a line for people of what the last pass could not do, behind a name."""
+        """Returns up to `count` failures of the last pass after a name: name, outcome, failure kind and detail."""
 
     def discard(self) -> None:
-        """Throws the plan away."""
+        """Deletes the plan."""
 
     def close(self) -> None:
-        """Lets another process work on the destination."""
+        """Closes the store, so that another process can work on the destination."""
 
 @final
 class Verify:
-    """A verification that runs on its own threads from the moment it is made. Dropped before its end, it is ended.
+    """A verification that runs on its own threads as soon as it is created.
 
-    Keeps jobs out of the destination and starts.
+    It is ended if it is dropped early. The constructor keeps jobs out of the destination and starts it.
 
     Args:
-        options: a JSON object; `fetchmill.verify` makes it.
+        options: a JSON object from `fetchmill.verify`.
 
     Raises:
         UsageError: there is no job.
@@ -560,26 +574,29 @@ class Verify:
 
     def __new__(cls, options: str) -> Self: ...
     def wait(self, seconds: float) -> bool:
-        """Waits for the end, at most so many seconds, without the GIL. Findings must be taken meanwhile."""
+        """Waits up to `seconds` for the verification to end, without the GIL.
+
+        Returns whether it has ended. The caller must keep taking findings while it runs.
+        """
 
     def progress(self) -> dict[str, Any]:
-        """How far it is: the fields of `fetchmill._destination.verify.Progress`. Cheap, at any time."""
+        """Returns the progress: the fields of `fetchmill._destination.verify.Progress`. Cheap at any time."""
 
     def findings(self, max: int) -> list[dict[str, Any]]:
-        """Findings that were not taken yet: the fields of `fetchmill.Finding`."""
+        """Returns up to `max` findings that were not taken yet: the fields of `fetchmill.Finding`."""
 
     def abort(self) -> None:
-        """Asks for an early end. A repair ends behind the shard that it has begun."""
+        """Asks the verification to end early. A repair ends after the current shard."""
 
     def report(self) -> dict[str, Any]:
-        """What was found, after the end: the fields of `fetchmill.VerifyReport`.
+        """Returns the result after the end: the fields of `fetchmill.VerifyReport`.
 
         Raises:
-            FetchmillError: what stopped it, in the class of its exit code.
+            FetchmillError: an error stopped the verification. The class depends on the exit code.
         """
 
     def next_sampled(self) -> dict[str, Any] | None:
-        """The next object that was drawn: its name, the path of its request, its bytes. None behind the last one."""
+        """Returns the next sampled object: its name, the path of its request, its bytes. None after the last one."""
 
 @final
 class Failures:
@@ -594,63 +611,67 @@ class Failures:
 
     def __new__(cls, dest: str, state: str | None) -> Self: ...
     def next_batch(self) -> list[dict[str, Any]]:
-        """The next ones: the fields of `fetchmill.Failure`. Empty at the end."""
+        """Returns the next failures: the fields of `fetchmill.Failure`. Empty at the end."""
 
 @final
 class OriginReplies:
-    """What the replies of one worker were like: the rules of certainty, shared by its connections."""
+    """Statistics of one worker's replies for the rules of certainty. Its connections share them."""
 
     def __new__(cls) -> Self: ...
     def note_reply(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> None:
-        """A complete reply with so many bytes came to a request that was sent at `started`.
+        """Records a complete reply with a body of `bytes` bytes to a request that was sent at `started`.
 
-        For who does not know its connection. Times are seconds of a monotonic clock.
+        For callers that do not know the connection. Times are seconds on a monotonic clock.
         """
 
     def note_break(self) -> None:
-        """A connection broke."""
+        """Records that a connection broke."""
 
     def note_surplus(self) -> None:
-        """A reply came that nobody asked for."""
+        """Records an unsolicited reply."""
 
 @final
 class ConnectionReplies:
-    """What one connection has brought since it was last known that nothing else is on its way.
+    """Replies of one connection since the last time when no other reply was on its way.
 
-    Times are seconds of a monotonic clock.
+    Times are seconds on a monotonic clock.
     """
 
     def __new__(cls, origin: OriginReplies) -> Self: ...
     def note(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> bool:
-        """A reply with so many bytes came, to a request that was sent at `started`; whether it is certain at once.
+        """Records a reply with a body of `bytes` bytes to a request that was sent at `started`.
 
-        What it says of the origin is told to the dispatcher that observes these replies.
+        Returns whether it is certain immediately. The dispatcher that observes these replies gets the facts about the
+        origin.
         """
 
     def rest_seconds(self, is_full: bool, now: float) -> float | None:
-        """How long it must rest now, at most a second; None when it may go on. `is_full`: it holds all that it may."""
+        """Returns how many seconds the connection must rest now, at most one.
+
+        None if it may continue. `is_full` means that it holds the maximum number of bytes.
+        """
 
     @property
     def is_ending(self) -> bool:
-        """Whether its next request asks the server to close it."""
+        """Returns whether the next request asks the server to close the connection."""
 
     def silence(self, waiting: float) -> float:
-        """Seconds without a request and without a byte after which what it has brought is certain.
+        """Returns how many seconds without a request and without a byte make the connection's replies certain.
 
-        Meanwhile the oldest request that is out on another connection has waited for `waiting` seconds.
+        `waiting` is how many seconds the oldest request in flight on another connection has waited.
         """
 
     def rested(self) -> None:
-        """It was silent for so long."""
+        """Records that the connection was silent for the required time."""
 
 @final
 class Fetcher:
-    """The thread that fetches for streams, with its connections. Dropped, it ends.
+    """The thread that fetches for streams, with its connections. It ends when this object is dropped.
 
     Starts the thread.
 
     Args:
-        options: a JSON object with the fields of `fetchmill.StreamOptions`; one that is missing has its default.
+        options: a JSON object with the fields of `fetchmill.StreamOptions`. Missing fields have their defaults.
 
     Raises:
         UsageError: an option cannot be used.
@@ -667,21 +688,24 @@ class Fetcher:
         owns: bool,
         state: str | os.PathLike[str] | None = None,
     ) -> Stream:
-        """Opens a stream; without items they are added by `Stream.add`. With `owns` the thread ends with the stream."""
+        """Opens a stream.
+
+        Without `items`, the caller adds them with `Stream.add`. With `owns` the thread ends with the stream.
+        """
 
     def batches(self, items: Iterable[Any], batch_size: int, certain: bool, owns: bool) -> Batches:
         """Opens a stream whose replies are rows of record batches."""
 
     @property
     def concurrency(self) -> int:
-        """Requests in flight at most, now."""
+        """Returns the current maximum of requests in flight."""
 
     def close(self) -> None:
-        """Ends the thread. Streams that are open have an InternalError then."""
+        """Ends the thread. Open streams then raise an InternalError."""
 
 @final
 class Stream:
-    """The replies of one stream: an iterator for one thread, or the two ends of an asynchronous one."""
+    """The replies of one stream: an iterator for one thread, or both ends of an asynchronous iterator."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Reply: ...
@@ -690,45 +714,45 @@ class Stream:
         self, _class: type[BaseException] | None, _value: BaseException | None, _traceback: TracebackType | None
     ) -> None: ...
     def ready(self) -> Reply | None:
-        """The next reply if it is there, None if it must be waited for.
+        """Returns the next reply if it is available. None if the caller must wait for it.
 
         Raises:
-            StopAsyncIteration: there are no more.
+            StopAsyncIteration: there are no more replies.
         """
 
     def room(self) -> int:
-        """How many items can be added."""
+        """Returns how many items can be added."""
 
     def add(self, items: list[Any]) -> None:
-        """Adds items; no more than there is room for."""
+        """Adds items. The caller must not add more than there is room for."""
 
     def end(self) -> None:
-        """Nothing more is added."""
+        """Ends the input. No more items are added."""
 
     def is_open(self) -> bool:
-        """Whether it is neither at its end nor closed."""
+        """Returns whether the stream is neither at its end nor closed."""
 
     def fileno(self) -> int:
-        """A descriptor that is readable once there are replies, after `arm`."""
+        """Returns a descriptor that becomes readable when there are replies, after `arm`."""
 
     def arm(self) -> bool:
-        """Asks for the event. False when there is something to be had at once."""
+        """Requests the event. Returns False if something is available immediately."""
 
     def clear(self) -> None:
         """Makes the descriptor unreadable again."""
 
     def close(self) -> None:
-        """Gives up what is in flight. What was done with is durable then, when there is a state folder.
+        """Abandons the requests in flight. With a state folder, the progress so far becomes durable.
 
-        Any thread may do that: a loop over the replies ends.
+        Any thread may call it. A loop over the replies then ends.
 
         Raises:
-            StorageError: it could not be made durable.
+            StorageError: the progress could not be made durable.
         """
 
 @final
 class Batches:
-    """Record batches of replies: an iterator of them, and a stream of Arrow's C data interface itself."""
+    """Record batches of replies. It is an iterator, and also a stream of Arrow's C data interface."""
 
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
@@ -738,11 +762,11 @@ class Batches:
     ) -> None: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
     def close(self) -> None:
-        """Gives up what is in flight. Any thread may do that."""
+        """Abandons the requests in flight. Any thread may call it."""
 
 @final
 class Batch:
-    """One record batch, for whatever reads Arrow's C data interface."""
+    """One record batch, for consumers of Arrow's C data interface."""
 
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
@@ -750,23 +774,24 @@ class Batch:
 
 @final
 class BodyBuffer:
-    """What the memoryview of a large body is made of."""
+    """Owner of the bytes behind the memoryview of a large body."""
 
 @final
 class Request:
-    """What to ask for, when a URL alone does not say it.
+    """A request that needs more than a URL.
 
     Args:
         url: an absolute http or https URL.
-        method: any but CONNECT and TRACE; `POST` with `json`, otherwise `GET`, if not given.
-        headers: a mapping, or pairs of name and value: they stand instead of the client's of the same name.
+        method: any method except CONNECT and TRACE. The default is `POST` with `json`, otherwise `GET`.
+        headers: a mapping, or pairs of name and value. They replace the client's fields with the same names.
         body: bytes to send.
-        tag: any object; the reply has it.
-        idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
-            GET and HEAD may, and other methods may not.
-        json: what is sent as JSON, in place of `body`, with `Content-Type: application/json` unless `headers` has one.
-        params: for the query of the URL, behind what is there: a mapping, or pairs of name and value. A list or tuple
-            gives its name once for each value, and None gives none.
+        tag: any object. The reply has the same tag.
+        idempotent: whether the request may be sent twice. Only such a request is tried again after a failure. By
+            default only GET and HEAD may be sent twice.
+        json: a value to send as JSON in place of `body`, with `Content-Type: application/json` unless `headers` has
+            this field.
+        params: a mapping, or pairs of name and value, to append to the query of the URL. A list or tuple repeats its
+            name for each value. None adds nothing.
 
     Raises:
         `UsageError`: the method, a header field, `json` or `params` cannot be sent.
@@ -794,48 +819,48 @@ class Request:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Its own header fields."""
+        """Header fields of this request."""
 
     @property
     def body(self) -> bytes | None:
-        """What is sent."""
+        """Body to send."""
 
     @property
     def tag(self) -> Any:  # noqa: ANN401 - whatever the program gave
-        """Any object; the reply has it."""
+        """Any object. The reply has the same tag."""
 
     @property
     def idempotent(self) -> bool:
-        """Whether it may be made twice."""
+        """Whether the request may be sent twice."""
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Pickles and copies are made with the arguments of the constructor."""
 
 @final
 class Timings:
-    """Where the time of a request went, in seconds."""
+    """Times of a request in seconds."""
 
     @property
     def queue(self) -> float:
-        """From when it was taken from the input to the start of its last attempt."""
+        """Time from when the request was taken from the input to the start of its last attempt."""
 
     @property
     def connect(self) -> float:
-        """Making the connection, unless there was one."""
+        """Time to make the connection, unless there was one."""
 
     @property
     def first_byte(self) -> float:
-        """From the start of its last attempt to the first bytes of the reply."""
+        """Time from the start of the last attempt to the first bytes of the reply."""
 
     @property
     def total(self) -> float:
-        """From when it was taken from the input to the end of the reply."""
+        """Time from when the request was taken from the input to the end of the reply."""
 
 @final
 class Headers(Mapping[str, str]):
-    """Header fields by name, whatever its case.
+    """Header fields by name. The case of names is ignored.
 
-    Fields that came more than once are one, joined by commas; `get_all` has them apart.
+    Repeated fields are joined by commas. `get_all` returns them separately.
     """
 
     def __getitem__(self, name: str, /) -> str: ...
@@ -843,27 +868,27 @@ class Headers(Mapping[str, str]):
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - of any type
-        """The value of a field, or the default."""
+        """Returns the value of a field, or the default."""
 
     def get_all(self, name: str) -> list[str]:
-        """All values of a field, in the order in which they came."""
+        """Returns all values of a field, in the order of the reply."""
 
     def keys(self) -> list[str]:  # type: ignore[override]
-        """The names, each once."""
+        """Returns the names, each once."""
 
     def values(self) -> list[str]:  # type: ignore[override]
-        """The values, in the order of the names."""
+        """Returns the values, in the order of the names."""
 
     def items(self) -> list[tuple[str, str]]:  # type: ignore[override]
-        """Names and values."""
+        """Returns pairs of name and value."""
 
 @final
 class Reply:
-    """What came back: a complete reply of whatever status, or the error that came instead of one."""
+    """Result of a request: a complete reply with any status, or the error that came instead of one."""
 
     @property
     def status(self) -> int | None:
-        """The status, such as 200; None when there is no complete reply, or it opted out."""
+        """Status, such as 200. None if there is no complete reply, or if the reply opted out."""
 
     @property
     def ok(self) -> bool:
@@ -871,7 +896,7 @@ class Reply:
 
     @property
     def body(self) -> bytes | memoryview:
-        """The body: bytes; from 64 KiB on a read-only memoryview, which is not copied."""
+        """Body as bytes. From 64 KiB it is a read-only memoryview, which is not copied."""
 
     @property
     def headers(self) -> Headers:
@@ -879,55 +904,55 @@ class Reply:
 
     @property
     def url(self) -> str:
-        """The URL as it was asked for."""
+        """URL of the request, unchanged."""
 
     @property
     def final_url(self) -> str:
-        """Where the reply came from: another URL than was asked for when it was redirected."""
+        """URL of the reply. It differs from the requested URL after a redirect."""
 
     @property
     def tag(self) -> Any:  # noqa: ANN401 - whatever the program gave
-        """The tag of its `Request`."""
+        """Tag of the `Request`."""
 
     @property
     def index(self) -> int:
-        """The place of its request in the input, counted from 0."""
+        """Place of the request in the input, counted from 0."""
 
     @property
     def error(self) -> ReplyError | None:
-        """Why there is no reply: a `ReplyError` with its `kind`, also `opted-out`; None when there is one."""
+        """Why there is no reply: a `ReplyError` with a `kind`, which may be `opted-out`. None if there is a reply."""
 
     @property
     def timings(self) -> Timings:
-        """Where its time went."""
+        """Times of the request."""
 
     @property
     def text(self) -> str:
-        """The body as text: in the charset that the reply names, else UTF-8. What is malformed is replaced."""
+        """Body as text, in the charset of the reply, or else UTF-8. Malformed bytes are replaced."""
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the body has
         """The body as JSON."""
 
     def raise_for_status(self) -> None:
-        """Raises a `StatusError` unless the status is 2xx, and the error when there is no complete reply."""
+        """Raises a `StatusError` unless the status is 2xx. Raises the error if there is no complete reply."""
 
 def answer_matches(pattern: str, kind: str | None, status: int | None) -> bool:
-    """Whether a pattern of `--fail-on` or `--retry-failed` means an answer: a failure kind, a status, or both."""
+    """Returns whether a pattern of `--fail-on` or `--retry-failed` matches a failure kind, a status, or both."""
 
 def options() -> dict[str, list[dict[str, Any]]]:
-    """All options of the core: those of jobs (`job`), of checks and of streams.
+    """Returns all options of the core: for jobs (`job`), checks and streams.
 
-    Each has its name, type, unit, default, and the minimum and maximum of a number; None is what there is none of.
+    Each option has a name, type, unit and default, and a number also a minimum and a maximum. A missing value is None.
     """
 
 def column_value(text: str, kind: str) -> str | int | float | bool:
-    """A kept value as what it is, by the name of its column's type; text that is no such value stays text."""
+    """Returns a kept value with the type of its column. Text that does not have this type stays text."""
 
 def hide_secrets(text: str) -> str:
-    """A text for people, without signatures, tokens and passwords of URLs."""
+    """Returns a text for people in which signatures, tokens and passwords of URLs are hidden."""
 
 def status(dest: str, state: str | None) -> dict[str, Any]:
-    """The ledger that the journal of a destination has: the fields of `fetchmill.Status`.
+    """Returns the counters from the journal of a destination: the fields of `fetchmill.Status`.
 
     Raises:
         UsageError: there is no job.
@@ -935,7 +960,7 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
     """
 
 def job_command(dest: str, state: str | None) -> str | None:
-    """How the job of a destination was asked for, as `to_json` has given it; None of a job that did not keep it.
+    """Returns the options of a destination's job, in the form of `to_json`. None if the job did not keep them.
 
     Raises:
         UsageError: there is no job.
@@ -943,7 +968,9 @@ def job_command(dest: str, state: str | None) -> str | None:
     """
 
 def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
-    """What the job of a destination did over time, the oldest first, as `Job.samples` has it; also while it runs.
+    """Returns the samples of a destination's job, oldest first, in the form of `Job.samples`.
+
+    The job may be running.
 
     Raises:
         UsageError: there is no job.
@@ -951,16 +978,18 @@ def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
     """
 
 def no_proxy_covers(entries: list[str], host: str, port: int) -> bool:
-    """Whether the entries of no_proxy say that a host, without brackets, is reached without a proxy."""
+    """Returns whether the entries of no_proxy exclude a host (without brackets) from the proxy."""
 
 def skipped(dest: str, state: str | None) -> list[tuple[str, int, list[bytes]]]:
-    """What a listing has left out: each reason, how many, and names of the first 100."""
+    """Returns the skipped targets: each reason, the number of targets, and the names of the first 100."""
 
 def name_text(name: bytes) -> str:
-    """The text of a name, as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
+    """Returns the text of a name as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
 
 def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
-    """Paths of folders that gave no listing, sorted, behind one; also of a list, by its results.
+    """Returns up to `count` paths of folders that could not be listed, sorted, after the path `after`.
+
+    `dest` may also be the results file of a list.
 
     Raises:
         UsageError: there is no job.
@@ -968,14 +997,14 @@ def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
     """
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the public internet: what is not known to be one is none.
+    """Returns whether an address is known to belong to the public internet.
 
     Args:
         address: as text, without brackets and scope.
     """
 
 def synthetic_body(name: str, size: int) -> bytes:
-    """The body that a synthetic server gives to a name.
+    """Returns the body that a synthetic server sends for a name.
 
     Args:
         name: the name, as listed.

@@ -9,7 +9,7 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Makes the runtime of a thread that only waits for channels and clocks. It has no tasks: name lookups need
+/// Makes the runtime of a thread that only waits for channels and clocks. It can run no tasks: name lookups need
 /// [`network_runtime`].
 pub(super) fn waiting_runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_time().build().map_err(no_runtime)

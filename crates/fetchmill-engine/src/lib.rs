@@ -1,5 +1,5 @@
-//! The native engine: threads, connections, stop signal; it connects all other parts. For other engines it has a
-//! dispatcher instead of fetching threads, or a supervisor for each of their processes.
+//! The native engine: threads, connections, and the stop signal. It connects all other parts. For other engines it has
+//! a dispatcher instead of fetching threads, or a supervisor for each of their processes.
 //!
 //! Threads of a job: one each for the job itself, the journal, the listing, checks of the origin, and samples. For each
 //! processor there is a worker that fetches, and a writer that has the worker's sink. The threads meet once a batch

@@ -1,5 +1,5 @@
-//! Options as rows: each option is a field of a group with a default and bounds, defined once and read from JSON by its
-//! name. The caller decides about names that no group has: it refuses them.
+//! Options as rows. Each option is a field of a group, with a default and bounds. It is defined once, and read from
+//! JSON by its name. The caller refuses names that no group has.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl<T: OptionValue> OptionValue for Option<T> {
     }
 }
 
-/// Types whose values are words in JSON, as serde has them.
+/// Types whose values are words in JSON, in the form that serde writes.
 #[macro_export]
 macro_rules! words {
     ($($type:ty),*) => {
@@ -139,7 +139,7 @@ pub struct OptionRow {
     pub kind: &'static str,
     /// Unit of a number. Empty if there is none.
     pub unit: &'static str,
-    /// Default value. Null if it is nothing, or depends on other options.
+    /// Default value. Null if there is none, or if it depends on other options.
     pub default: Value,
     /// Minimum of a number.
     pub minimum: Option<f64>,
@@ -182,7 +182,7 @@ pub trait Options: DeserializeOwned {
     }
 }
 
-/// Reads a group from the given values, and leaves the others.
+/// Removes the options of a group from `given` and reads them. Other values stay in `given`.
 pub fn take<T: Options>(given: &mut OptionValues) -> Result<T> {
     let own = T::NAMES.iter().filter_map(|name| given.remove_entry(*name)).collect();
     read(Value::Object(own))
@@ -205,8 +205,8 @@ pub fn some_seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<O
     seconds(from).map(Some)
 }
 
-/// A group of options. Each row is a field: its name, which is the option's, its type, its default, and the bounds of a
-/// number. Behind `and` stand fields that are no options.
+/// Defines a group of options. Each row is a field: the name of the option, its type, its default, and the bounds of a
+/// number. Fields after `and` are not options.
 #[macro_export]
 macro_rules! options {
     (

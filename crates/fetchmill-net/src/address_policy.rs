@@ -11,8 +11,8 @@ pub enum AddressPolicy {
     /// Every address.
     #[default]
     Anywhere,
-    /// Public addresses. A look-up that returns any other address is refused as a whole, because a name with both kinds
-    /// is no accident.
+    /// Public addresses. If a look-up returns any other address, all its addresses are refused, because a name with
+    /// both kinds is not an accident.
     PublicOnly,
 }
 
@@ -22,7 +22,7 @@ impl AddressPolicy {
         self == AddressPolicy::Anywhere || is_public(address)
     }
 
-    /// Returns whether the policy may allow a host, judged by its text. A name always passes; its addresses are checked
+    /// Returns whether the policy may allow a host, judged by its text. A name always passes. Its addresses are checked
     /// after the look-up.
     pub fn allows_host(self, host: &str) -> bool {
         self == AddressPolicy::Anywhere || host.parse().map_or(true, is_public)

@@ -44,7 +44,7 @@ pub struct PipelinedReply<'b> {
     pub body: &'b [u8],
 }
 
-/// Why a batch is not complete. The connection must not be used again.
+/// The reason why a batch is not complete. The connection must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokenBatch {
     /// A reply before the last one said that the server closes the connection after it.

@@ -99,7 +99,7 @@ impl Connection {
         self.phases
     }
 
-    /// Returns whether the open connection leads only to addresses within `reach`. If not, the caller closes it; a new
+    /// Returns whether the open connection leads only to addresses within `reach`. If not, the caller closes it. A new
     /// one is opened only within `reach`.
     pub fn leads_within(&self, reach: AddressPolicy) -> bool {
         match (&self.origin, &self.link) {
@@ -142,7 +142,7 @@ impl Connection {
         self.link.is_some()
     }
 
-    /// Returns whether other requests share the connection at the same time. Their replies are told apart by stream.
+    /// Returns whether other requests share the connection at the same time. Each reply then has its own stream.
     pub fn is_shared(&self) -> bool {
         matches!(self.link, Some(ConnectionKind::Http2(_)))
     }
@@ -258,7 +258,7 @@ impl Connection {
         received
     }
 
-    /// Begins an exchange. On a connection opened for it, the exchange continues that attempt; on a kept connection it
+    /// Begins an exchange. On a connection opened for it, the exchange continues that attempt. On a kept connection it
     /// is a new attempt.
     fn begin(&mut self) {
         self.version = None;

@@ -21,7 +21,7 @@ pub const RANGE: &str = "Range";
 /// Name of the field that states which version of the object the part must come from.
 pub const IF_RANGE: &str = "If-Range";
 
-/// What a request asks an origin for.
+/// The target of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestTarget<'a> {
     /// The object with this name. The origin's template gives its URL.

@@ -1,5 +1,5 @@
 //! Deadlines of one connection. Setting a deadline only stores a value. The tick of the worker checks all deadlines and
-//! wakes overdue connections. So no object needs a timer, and deadlines are exact to one tick.
+//! wakes overdue connections. No object therefore needs a timer, and deadlines are exact to one tick.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -42,7 +42,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Body length above which a request is never abandoned for being slow: the rest of such a body may be requested later.
+/// Body length above which a request is never abandoned for being slow. The rest of such a body may be requested later.
 const PATIENT_BODY: u64 = 64 * 1024;
 
 /// When to abandon the current request while other requests get their replies.
@@ -72,7 +72,7 @@ pub struct Deadlines {
     phase: Cell<Millis>,
     phase_kind: Cell<FailureKind>,
     total: Cell<Millis>,
-    /// End of the attempt, whatever comes. While connecting, it already applies to the request that follows.
+    /// End of the attempt in every case. While connecting, it already applies to the request that follows.
     end: Cell<Millis>,
     abandoning: RefCell<Option<Abandoning>>,
     was_abandoned: Cell<bool>,
@@ -149,7 +149,7 @@ impl Deadlines {
         self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
     }
 
-    /// Replaces all deadlines with a single one after `wait`.
+    /// Replaces all deadlines by a single one after `wait`.
     pub fn only(&self, wait: Duration) {
         self.rest();
         self.phase.set(self.clock.get() + millis(wait));

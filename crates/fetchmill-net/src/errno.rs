@@ -9,7 +9,7 @@ use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
 use fetchmill_model::outcome::FailureKind;
 
-/// Why a connection could not be made.
+/// The reason why a connection could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectFailure {
     /// The remote side, or the route to it, failed.
@@ -19,7 +19,7 @@ pub enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// Returns how informative the failure is; see the module.
+    /// Returns how informative the failure is. The docs of `connect` explain the order.
     fn weight(self) -> u8 {
         match self {
             ConnectFailure::Exhausted(_) => 4,
@@ -82,8 +82,8 @@ fn has_source(address: &SocketAddr) -> bool {
 
 /// Maps an error of an open connection before the head of a reply. After the head the failure is always `truncated`.
 ///
-/// If the network reports that there is no route any more, the failure is `unreachable`. Everything else is `reset`,
-/// also `ETIMEDOUT`: the system gave up the connection, and none of our deadlines has passed.
+/// If the network reports that there is no route any more, the failure is `unreachable`. Every other error is `reset`.
+/// This includes `ETIMEDOUT`: the system gave up the connection before any of our deadlines passed.
 pub(super) fn of_open(error: &io::Error) -> FailureKind {
     match error.raw_os_error() {
         Some(
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_an_address_has_not_run_out_of_ports() {
-        // Reached through an interface that there is not.
+        // The address is on an interface that does not exist.
         let nowhere = connecting(libc::EADDRNOTAVAIL, "[fe80::1%4000000]:80");
 
         assert_eq!(nowhere, ConnectFailure::Failed(FailureKind::Unreachable));

@@ -1,6 +1,6 @@
 //! An HTTP/2 connection: many requests at a time, each with its own reply.
 //!
-//! `h2` is used directly. Its connection is the only task; an exchange is not a task, and dropping an exchange resets
+//! `h2` is used directly. Its connection is the only task. An exchange is not a task, and dropping an exchange resets
 //! its stream. Replies follow the rules of `http1`: the head is written in HTTP/1.1 form, which is also the form that
 //! is stored.
 
@@ -31,7 +31,7 @@ const NEEDS_HTTP1: &str = "the server requires HTTP/1.1 (HTTP_1_1_REQUIRED)";
 /// Bytes in a path that `http` refuses, but that HTTP/1.1 requests send unchanged.
 const REFUSED_BYTES: &[u8] = b"<>`";
 
-/// A request. The parts that all requests to an origin share are built once.
+/// A request. Its common parts are built once for each origin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Http2Request<'a> {
     /// `GET` and so on.

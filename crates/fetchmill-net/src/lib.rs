@@ -1,4 +1,4 @@
-//! The transport: connections that send requests and receive replies. It contains no policy; the callers decide how to
+//! The transport: connections that send requests and receive replies. It contains no policy. The callers decide how to
 //! handle a failure.
 //!
 //! An object costs one write, one read and one peek. Reads use the buffer of the worker, so an idle connection has no

@@ -1,8 +1,8 @@
 //! Local ports of connections: how the kernel searches for one, and when a closed connection frees its port.
 //!
-//! Linux searches every second port of its range, and tries the others only when none of those is free. They are meant
-//! for programs that bind. Once half of the ports are in use (14,116 of the usual 28,232), each new connection to one
-//! address searches the used half first. This costs 0.8 ms of CPU.
+//! Linux searches every second port of its range, and tries the other ports only when all of these are in use. The
+//! other ports are meant for programs that bind. Once half of the ports are in use (14,116 of the usual 28,232), each
+//! new connection to one address searches the used half first. This costs 0.8 ms of CPU.
 //!
 //! Since Linux 6.8, a socket with its own port range is searched port by port, each time from where the last search
 //! ended. Ports of the range outside the system's range are ignored, so a range of all ports changes nothing else.

@@ -73,7 +73,7 @@ impl NameResolver {
         }
     }
 
-    /// Asks for a name. The token comes back with the answer; see [`Dns::ask`].
+    /// Asks for a name. The token comes back with the answer. See [`Dns::ask`].
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         match self {
             NameResolver::System(system) => system.ask(name, token),

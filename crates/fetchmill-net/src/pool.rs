@@ -1,4 +1,4 @@
-//! The connections of one thread, by origin. Tasks own the busy connections; the pool keeps the unused ones.
+//! The connections of one thread, by origin. Tasks own the busy connections, and the pool keeps the unused ones.
 //!
 //! Threads share nothing here. The pool holds up to `ORIGINS_HELD_MAX` origins, and never more connections than tasks
 //! that may need one.
@@ -51,14 +51,14 @@ pub struct PoolSettings {
     pub paces: Option<Arc<Paces>>,
     /// Configuration of TLS, with the trusted authorities.
     pub tls: Arc<TlsSetup>,
-    /// How names are looked up.
+    /// How to look up names.
     pub names: NameResolverSetup,
     /// Maximum number of unused connections to keep.
     pub idle_max: usize,
     /// Proxy between this machine and the origins.
     pub proxy: Option<Arc<ProxySetup>>,
-    /// Where connections may lead. Addresses are checked after each look-up, and connections go to the checked
-    /// addresses. If a proxy resolves names itself, its addresses are not checked.
+    /// The addresses that connections may lead to. Addresses are checked after each look-up, and connections go to the
+    /// checked addresses. If a proxy resolves names itself, its addresses are not checked.
     pub reach: AddressPolicy,
     /// Whether connections record the phases of attempts. This costs clock reads.
     pub times_phases: bool,
@@ -224,9 +224,9 @@ impl Pool {
         connection.come_to(origin, self.settings.times_phases);
     }
 
-    /// Moves a task to a connection on which only the reply to its next request can be on its way. That is the
-    /// connection that was silent for longest, if that is long enough. Otherwise the task gets none, and a new
-    /// connection is opened. The caller must have just set the clock.
+    /// Moves a task to a connection on which only the reply to its next request can be on its way. This is the
+    /// connection that was silent for longest, if it was silent for long enough. Otherwise the task gets no connection,
+    /// and a new one is opened. The caller must have just set the clock.
     pub fn switch_to_rested(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -247,8 +247,8 @@ impl Pool {
         }
     }
 
-    /// Returns whether nothing has come on an unused connection. If bytes came after its replies became certain, these
-    /// replies are doubtful.
+    /// Returns whether nothing has arrived on an unused connection. If bytes arrived after its replies became certain,
+    /// these replies are doubtful.
     fn is_quiet(&self, link: &ConnectionKind) -> bool {
         let unused = link.look();
         if unused.is_surplus()
@@ -270,7 +270,7 @@ impl Pool {
         while self.close_oldest() {}
     }
 
-    /// Returns how long the last TCP connect took since the previous call. `None` through a proxy.
+    /// Returns the duration of the last TCP connect since the previous call. `None` through a proxy.
     pub fn take_connect_time(&self) -> Option<Duration> {
         self.connect_time.take()
     }
@@ -336,7 +336,8 @@ impl Pool {
     }
 
     /// Opens a connection to the task's origin, or takes a share of one. The address must be within the settings and
-    /// within `reach`: a redirect may allow less than the settings. Otherwise this fails with `private-address`.
+    /// within `reach`, because a redirect may allow less than the settings. Otherwise this fails with
+    /// `private-address`.
     pub async fn open(
         &self,
         connection: &mut Connection,
@@ -409,7 +410,8 @@ impl Pool {
                 let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
-                    // Waiting requests must not fail one after another. Until the origin is reached, each opens its own connection.
+                    // Waiting requests must not fail one after another. Until the origin is reached, each opens its own
+                    // connection.
                     origin.protocol.set(Some(Alpn::Http1));
                 }
                 return made;
@@ -513,7 +515,7 @@ impl Pool {
     }
 
     /// Connects to one of `addresses`, and returns the remote address. Through a proxy that tunnels, the connection
-    /// leads to the origin and its address is `behind`.
+    /// leads to the origin, and the returned address is `behind`.
     async fn reach(
         &self,
         origin: &OriginConnections,
@@ -554,7 +556,7 @@ impl Pool {
     }
 }
 
-/// Keeps an origin in the order as often as it has unused connections.
+/// Limits the entries of each origin in the order to the number of its unused connections.
 fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     let mut left: HashMap<*const OriginConnections, usize> = HashMap::new();
     order.retain(|origin| {
@@ -565,7 +567,7 @@ fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     });
 }
 
-/// Maps a failure to reach a host. A failure to reach the proxy says nothing about the origin.
+/// Maps a failure to connect. A failure to reach the proxy says nothing about the origin.
 fn of_way(kind: FailureKind, proxy: Option<&Proxy>) -> ConnectFailure {
     ConnectFailure::Failed(if proxy.is_some() { FailureKind::Proxy } else { kind })
 }

@@ -1,6 +1,5 @@
 //! A proxy between this machine and the origins. For `http` origins, an HTTP proxy gets the requests in absolute form.
-//! For `https` origins it opens a tunnel and sees none of the content. A SOCKS proxy ([`super::socks`]) connects to
-//! both.
+//! For `https` origins it opens a tunnel and cannot see the content. A SOCKS proxy ([`super::socks`]) connects to both.
 
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ const READ_BYTES: usize = 4096;
 /// Default port of a proxy URL.
 const HTTP_PORT: u16 = 80;
 const SOCKS_PORT: u16 = 1080;
-/// Schemes of SOCKS proxies. With the first, this machine looks names up; with the other, the proxy does.
+/// Schemes of SOCKS proxies. With `socks5`, this machine looks names up. With `socks5h`, the proxy does.
 const SOCKS5: &str = "socks5";
 const SOCKS5H: &str = "socks5h";
 
@@ -180,7 +179,7 @@ pub struct ProxySetup {
 enum ProxyText {
     /// `--proxy URL`: one for both schemes.
     Both(String),
-    /// `--proxy env`: what `http_proxy`, `https_proxy` and `no_proxy` say.
+    /// `--proxy env`: the values of `http_proxy`, `https_proxy` and `no_proxy`.
     OfEnvironment { http: Option<String>, https: Option<String>, without: Vec<String> },
 }
 
@@ -274,8 +273,8 @@ async fn ask_http(
     }
 }
 
-/// Reads the head of the answer, up to the size limit of all heads. After an answer that opens a tunnel nothing may
-/// come, because the client speaks first in TLS.
+/// Reads the head of the answer, up to the size limit of all heads. No bytes may follow an answer that opens a tunnel,
+/// because the client speaks first in TLS.
 async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, FailureKind> {
     let mut reader = ReplyReader::new(u64::MAX);
     let mut behind = BodySeen(false);

@@ -1,7 +1,7 @@
 //! Looks up names for all workers. Each name is looked up only once at a time, and results are cached for a while.
 //!
-//! The system's look-up blocks and has no deadline. So it runs on a fixed number of threads. A caller that has waited
-//! too long continues without an answer, and the late answer is cached for the next caller.
+//! The system's look-up blocks and has no deadline. It therefore runs on a fixed number of threads. A caller that has
+//! waited too long continues without an answer, and the late answer is cached for the next caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -215,7 +215,7 @@ mod tests {
         Arc::new([IpAddr::from(LOCAL)])
     }
 
-    /// A resolver that counts what it looks up.
+    /// Creates a resolver that counts its look-ups.
     fn counted(
         times: ResolverTimes,
         answer: impl Fn(&str) -> Resolution + Send + Sync + 'static,

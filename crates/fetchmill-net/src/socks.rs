@@ -1,5 +1,5 @@
-//! SOCKS5 (RFC 1928) with user and password (RFC 1929). The proxy passes bytes to a host and sees none of the content
-//! of TLS.
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929). The proxy passes bytes to a host and cannot see the content of
+//! TLS.
 
 use std::net::IpAddr;
 

@@ -103,7 +103,7 @@ impl ByteStream {
         }
     }
 
-    /// Ready when something comes while the connection is unused.
+    /// Becomes ready when bytes arrive while the connection is unused.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ByteStream::Plain(stream) => poll_input_plain(stream, context),

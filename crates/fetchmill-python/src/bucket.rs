@@ -9,23 +9,23 @@ use pyo3::types::PyBytes;
 
 use crate::errors;
 
-/// Names with size, ETag and the time of writing; the token of the next page; the store's clock.
+/// Names with size, ETag and time of writing, then the token of the next page, and the store's clock.
 type PyPage = (Vec<(String, u64, String, u64)>, Option<String>, u64);
 
 /// Small objects below a prefix of a bucket. All methods may be called by many threads.
 ///
-/// Each waits without the GIL for at most `seconds`, and repeats what fails meanwhile. Times are seconds since 1970 by
-/// the store's clock.
+/// Each method waits up to `seconds` without the GIL, and repeats failed requests meanwhile. Times are seconds since
+/// 1970 on the store's clock.
 ///
-/// Finds credentials. Nothing is asked for yet.
+/// Finds credentials. No request is made yet.
 ///
 /// Args:
 ///     dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
-///     options: a JSON object with the fields of `fetchmill.StreamOptions` that say how the store is reached.
+///     options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 ///
 /// Raises:
-///     UsageError: an option cannot be used; of each method: the store refuses what is asked for.
-///     TemporaryError: of each method, when the store does not answer in time.
+///     UsageError: an option cannot be used. From each method: the store refuses the request.
+///     TemporaryError: from each method: the store does not answer in time.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Bucket {
     inner: CoreBucket,
@@ -41,14 +41,15 @@ impl Bucket {
         Ok(Bucket { inner })
     }
 
-    /// Bucket and prefix, as users write them.
+    /// Returns bucket and prefix, as users write them.
     fn text(&self) -> String {
         self.inner.text()
     }
 
-    /// At most 8 MiB of an object from an offset, and when it was written; None if the object does not exist.
+    /// Returns at most 8 MiB of an object from an offset, and the time of writing.
     ///
-    /// The time is 0 if the store does not send it. At the end of the object the bytes are empty.
+    /// None if the object does not exist. The time is 0 if the store does not send it. At the end of the object the
+    /// bytes are empty.
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -61,23 +62,23 @@ impl Bucket {
         Ok(found.map(|object| (PyBytes::new(py, &object.body), object.modified)))
     }
 
-    /// Puts an object in place of the one with its name; gives the time.
+    /// Writes an object and replaces an existing one with the same name. Returns the time.
     fn put(&self, py: Python<'_>, name: &str, body: &[u8], seconds: f64) -> PyResult<u64> {
         let put = py.detach(|| self.inner.put(name, body, patience(seconds)));
         put.map_err(|error| errors::of(&error))
     }
 
-    /// Asks once for an object to be made, if none has its name: whether it was.
+    /// Makes one request to create an object, unless the name exists. Returns whether it was created.
     ///
-    /// None when it is not known what came of it: read the object to see it.
+    /// None if the result is not known. Read the object to find out.
     fn create(&self, py: Python<'_>, name: &str, body: &[u8], seconds: f64) -> PyResult<Option<bool>> {
         let made = py.detach(|| self.inner.create(name, body, patience(seconds)));
         made.map_err(|error| errors::of(&error))
     }
 
-    /// A page of the names that begin with a text; the token of the next page, if there is one; and the time.
+    /// Returns a page of names that begin with a text, the token of the next page if any, and the time.
     ///
-    /// Each name comes with its size, its ETag and when it was written.
+    /// Each name comes with its size, its ETag and its time of writing.
     fn list(&self, py: Python<'_>, begin: &str, token: Option<&str>, seconds: f64) -> PyResult<PyPage> {
         let page = py.detach(|| self.inner.list(begin, token, patience(seconds)));
         let page = page.map_err(|error| errors::of(&error))?;
@@ -96,7 +97,7 @@ impl Bucket {
         py.detach(|| self.inner.put_file(name, &path, patience(seconds))).map_err(|error| errors::of(&error))
     }
 
-    /// Aborts the uploads in parts of all names that begin with a text.
+    /// Aborts the multipart uploads of all names that begin with a text.
     fn abort_uploads(&self, py: Python<'_>, begin: &str, seconds: f64) -> PyResult<()> {
         py.detach(|| self.inner.abort_uploads(begin, patience(seconds))).map_err(|error| errors::of(&error))
     }

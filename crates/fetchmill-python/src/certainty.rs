@@ -1,4 +1,5 @@
-//! Whose a reply is, for engines in Python: the core's rules with times in seconds of a monotonic clock.
+//! Rules for engines in Python that decide which request a reply answers: the rules of the core, with times in seconds
+//! on a monotonic clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +7,7 @@ use fetchmill_engine::Arrivals;
 use fetchmill_model::reply::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 
-/// What the replies of one worker were like: the rules of certainty, shared by its connections.
+/// Statistics of one worker's replies for the rules of certainty. Its connections share them.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct OriginReplies {
     inner: Mutex<certainty::OriginReplies>,
@@ -26,27 +27,27 @@ impl OriginReplies {
         OriginReplies { inner: Mutex::default(), arrivals: Arc::default() }
     }
 
-    /// A complete reply with so many bytes came to a request that was sent at `started`.
+    /// Records a complete reply with a body of `bytes` bytes to a request that was sent at `started`.
     ///
-    /// For who does not know its connection. Times are seconds of a monotonic clock.
+    /// For callers that do not know the connection. Times are seconds on a monotonic clock.
     fn note_reply(&self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) {
         self.arrivals.note(status, retry_after, micros(ended - started), bytes);
     }
 
-    /// A connection broke.
+    /// Records that a connection broke.
     fn note_break(&self) {
         self.lock().note_break();
     }
 
-    /// A reply came that nobody asked for.
+    /// Records an unsolicited reply.
     fn note_surplus(&self) {
         self.lock().note_surplus();
     }
 }
 
-/// What one connection has brought since it was last known that nothing else is on its way.
+/// Replies of one connection since the last time when no other reply was on its way.
 ///
-/// Times are seconds of a monotonic clock.
+/// Times are seconds on a monotonic clock.
 #[pyclass(module = "fetchmill._native")]
 pub(crate) struct ConnectionReplies {
     inner: certainty::ConnectionReplies,
@@ -64,9 +65,10 @@ impl ConnectionReplies {
         ConnectionReplies { inner: certainty::ConnectionReplies::default(), origin }
     }
 
-    /// A reply with so many bytes came, to a request that was sent at `started`; whether it is certain at once.
+    /// Records a reply with a body of `bytes` bytes to a request that was sent at `started`.
     ///
-    /// What it says of the origin is told to the dispatcher that observes these replies.
+    /// Returns whether it is certain immediately. The dispatcher that observes these replies gets the facts about the
+    /// origin.
     fn note(&mut self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) -> bool {
         let took = micros(ended - started);
         let is_certain = self.inner.replies() == 0;
@@ -77,7 +79,9 @@ impl ConnectionReplies {
         is_certain
     }
 
-    /// How long it must rest now, at most a second; None when it may go on. `is_full`: it holds all that it may.
+    /// Returns how many seconds the connection must rest now, at most one.
+    ///
+    /// None if it may continue. `is_full` means that it holds the maximum number of bytes.
     fn rest_seconds(&mut self, is_full: bool, now: f64) -> Option<f64> {
         let step = self.origin.get().lock().next_step(&self.inner, is_full, micros(now));
         match step {
@@ -90,20 +94,20 @@ impl ConnectionReplies {
         }
     }
 
-    /// Whether its next request asks the server to close it.
+    /// Returns whether the next request asks the server to close the connection.
     #[getter]
     fn is_ending(&self) -> bool {
         self.inner.is_ending()
     }
 
-    /// Seconds without a request and without a byte after which what it has brought is certain.
+    /// Returns how many seconds without a request and without a byte make the connection's replies certain.
     ///
-    /// Meanwhile the oldest request that is out on another connection has waited for `waiting` seconds.
+    /// `waiting` is how many seconds the oldest request in flight on another connection has waited.
     fn silence(&self, waiting: f64) -> f64 {
         self.origin.get().lock().silence_while(&self.inner, micros(waiting)) as f64 / 1e6
     }
 
-    /// It was silent for so long.
+    /// Records that the connection was silent for the required time.
     fn rested(&mut self) {
         self.inner.rested();
     }

@@ -1,4 +1,4 @@
-//! A destination as the content of a server: a mirror of a mirror.
+//! A destination as the content of a server, so that a mirror can be mirrored.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,19 +9,20 @@ use fetchmill_model::error::Error;
 use fetchmill_server::{Body, Content, ContentError, Page, Stream};
 use fetchmill_store::reader::{CachedLookups, Destination, FoundObject, Position};
 
-/// The largest body that is put into the reply's buffer at once.
+/// Largest body that is written to the reply's buffer in one piece.
 const BUFFERED_MAX: usize = 256 * 1024;
 
 thread_local! {
-    /// Of the destination that this thread serves. Threads share none of it, so none waits for another.
+    /// Cache for the destination that this thread serves. Threads do not share it, so that they do not wait for each
+    /// other.
     static LOOKUPS: RefCell<Option<CachedLookups>> = const { RefCell::new(None) };
 }
 
-/// The objects of a job, under their names. A name that is no UTF-8 cannot be listed.
+/// The objects of a job by name. A name that is not UTF-8 cannot be listed.
 #[derive(Debug)]
 pub(crate) struct DestinationContent {
     destination: Arc<Destination>,
-    /// Unlisted names of the last listing from start to end, and of the one that is under way.
+    /// Number of unlisted names in the last complete listing and in the current one.
     unlisted: AtomicU64,
 }
 
@@ -39,7 +40,7 @@ impl DestinationContent {
     }
 }
 
-/// Marker of a page: how many names before it were unlisted, and where it starts.
+/// Reads the marker of a page: the number of unlisted names before it, and its start.
 fn from_marker(marker: &str) -> Option<(u64, Position)> {
     let (unlisted, position) = marker.split_once('.')?;
     Some((unlisted.parse().ok()?, Position::from_text(position)?))

@@ -1,4 +1,4 @@
-//! What differs between two files of results.
+//! Comparison of two files of results.
 
 use std::path::PathBuf;
 
@@ -9,22 +9,22 @@ use pyo3::types::PyDict;
 
 use crate::errors;
 
-/// Changes that are handed over at once.
+/// Number of changes per call.
 const BATCH_CHANGES: usize = 1000;
 
-/// A site, what it answered before and what it answers now.
+/// A site, its answer before and its answer now.
 type ChangeTuple = (String, Option<String>, Option<String>);
 
-/// Compares two files of results: the fields of `fetchmill.DiffReport`, without the changes.
+/// Compares two files of results. Returns the fields of `fetchmill.DiffReport`, without the changes.
 ///
 /// Args:
 ///     old: a file of results.
 ///     new: another one.
-///     each: called with the changes, some at a time: site, answer before, answer after. What it raises ends the
-///         comparison, and so does what a signal's handler raises.
+///     each: called with several changes at a time: site, answer before, answer after. An exception from it, or from a
+///         signal handler, ends the comparison.
 ///
 /// Raises:
-///     UsageError: a file cannot be read, or is no result of a check.
+///     UsageError: a file cannot be read, or is not a result of a check.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
 pub(crate) fn diff(
@@ -65,7 +65,7 @@ impl ChangeBatch {
         self.attached(|py, each| each.call1(py, (changes,)).map(drop))
     }
 
-    /// What Python raises ends the comparison.
+    /// Calls Python. An exception ends the comparison.
     fn attached(&mut self, act: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<()>) -> Result<(), Error> {
         Python::attach(|py| act(py, &self.each)).map_err(|raised| {
             self.raised = Some(raised);

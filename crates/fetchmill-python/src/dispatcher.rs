@@ -18,10 +18,10 @@ use crate::options;
 
 type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
-/// Hands targets to a worker of an engine in Python and takes its answers. One thread uses it.
+/// Hands targets to a worker of a Python engine and takes the answers. Only one thread may use it.
 ///
-/// Planning, formats, durability and what becomes of an answer are behind it. `Job.take_dispatcher` gives that of a job
-/// in this process, `join` that of a worker's own process.
+/// It handles planning, formats, durability and the results of answers. `Job.take_dispatcher` returns the dispatcher of
+/// a job in this process. `join` returns the one for a worker's own process.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Dispatcher(SharedDispatcher);
 
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     dispatcher: SharedDispatcher,
 }
 
-/// What a worker answers: `ReplyAnswer` or `FailureAnswer` of `fetchmill.engines.answers`.
+/// Answer of a worker: `ReplyAnswer` or `FailureAnswer` of `fetchmill.engines.answers`.
 #[derive(FromPyObject)]
 #[expect(clippy::large_enum_variant, reason = "most answers are replies, and a batch of them is bounded")]
 enum AnswerTuple {
@@ -42,7 +42,7 @@ enum AnswerTuple {
     Broken((u64, PyBackedStr, Option<PyBackedStr>)),
 }
 
-/// The values of a `ReplyAnswer`: more than a tuple of pyo3 has.
+/// Values of a `ReplyAnswer`. It is a struct because a tuple in pyo3 cannot have so many values.
 #[derive(FromPyObject)]
 struct ReplyTuple {
     #[pyo3(item(0))]
@@ -87,12 +87,12 @@ impl Dispatcher {
 
 #[pymethods]
 impl Dispatcher {
-    /// In a worker's process: joins the job whose options these are, over its ends of two sockets.
+    /// In a worker's process: joins the job with these options, over this process's ends of two sockets.
     ///
-    /// None: the job has nothing to do any more.
+    /// Returns None if the job has no work left.
     ///
     /// Raises:
-    ///     UsageError: the options are not those of an engine of processes.
+    ///     UsageError: the options do not belong to an engine with worker processes.
     ///     StorageError: the sink cannot be opened.
     #[staticmethod]
     fn join(
@@ -115,9 +115,9 @@ impl Dispatcher {
         Ok(dispatcher.map(Dispatcher::new))
     }
 
-    /// At most `max` targets; waits at most so many seconds for one, and may give none.
+    /// Returns up to `max` targets. Waits up to `seconds` for the first one. The list may be empty.
     ///
-    /// Without the GIL. None: there will be no more, or the job is asked to stop.
+    /// Waits without the GIL. Returns None if there are no more targets, or if the job was asked to stop.
     fn next_batch(&self, py: Python<'_>, max: usize, seconds: f64) -> PyResult<Option<Vec<Target>>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let batch = py.detach(|| match &mut *lock(&self.0) {
@@ -131,14 +131,14 @@ impl Dispatcher {
         }))
     }
 
-    /// From now on what replies say of the origin is taken from here as they come, and not from their answers.
+    /// From now on takes facts about the origin from these replies as they arrive, not from the answers.
     fn observe_arrivals(&self, replies: &OriginReplies) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.observe_arrivals(Arc::clone(&replies.arrivals));
         }
     }
 
-    /// Takes answers: each target that was handed out is answered once. Waits while the sink is behind.
+    /// Takes answers. Each target that was handed out must be answered once. Waits while the sink is behind.
     ///
     /// Raises:
     ///     UsageError: a target that is not being fetched, or a failure kind that does not exist.
@@ -155,26 +155,26 @@ impl Dispatcher {
         reported.map_err(|error| errors::of(&error))
     }
 
-    /// Says how many requests are out now, and how many targets that were handed out wait for a place.
+    /// Records how many requests are in flight, and how many handed-out targets wait for a free slot.
     fn note_running(&self, requests: usize, waiting: usize) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.note_running(requests, waiting);
         }
     }
 
-    /// Requests that this worker may have out at a time, now. It may change with every call.
+    /// Returns how many requests this worker may have in flight now. The number may change with every call.
     #[getter]
     fn concurrency(&self) -> usize {
         lock(&self.0).as_ref().map_or(0, fetchmill_engine::Dispatcher::concurrency)
     }
 
-    /// Whether the job is asked to stop: what is in flight may be finished.
+    /// Returns whether the job was asked to stop. Requests in flight may be finished.
     #[getter]
     fn is_stopping(&self) -> bool {
         lock(&self.0).as_ref().is_none_or(fetchmill_engine::Dispatcher::is_stopping)
     }
 
-    /// The end: what was answered is made durable, what was not stays pending. Once; again it does nothing.
+    /// Ends the work: answered targets become durable, the others stay pending. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| {
             let dispatcher = lock(&self.0).take();
@@ -220,37 +220,39 @@ fn answer(given: &AnswerTuple, kind: Option<FailureKind>) -> WorkerAnswer<'_> {
 
 #[pymethods]
 impl Target {
-    /// Its number in the job.
+    /// Sequence number in the job.
     #[getter]
     fn sequence(&self) -> u64 {
         self.handed.sequence
     }
 
-    /// What it is stored as; bytes that are not UTF-8 as surrogates.
+    /// Name under which the object is stored. Bytes that are not UTF-8 become surrogates.
     #[getter]
     fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         name_of(py, &self.handed.name)
     }
 
-    /// Where it is asked for.
+    /// URL of the request.
     #[getter]
     fn url(&self) -> &str {
         &self.handed.url
     }
 
-    /// 1 for the first attempt.
+    /// Number of the attempt. 1 for the first one.
     #[getter]
     fn attempt(&self) -> u32 {
         self.handed.attempt
     }
 
-    /// The fields of its request besides Host; those that may be secrets only for their origin.
+    /// Returns the fields of the request, except Host.
+    ///
+    /// Fields that may be secrets are included only for their origin.
     fn headers(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let of = |dispatcher: &Option<fetchmill_engine::Dispatcher>| match dispatcher {
             Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
             None => Ok(Vec::new()),
         };
-        // Asked for each request: giving the interpreter away and waiting for it costs more than the fields.
+        // This is called for each request. To release the GIL and wait for it would cost more than the fields.
         let fields = match self.dispatcher.try_lock() {
             Ok(dispatcher) => of(&dispatcher),
             Err(_) => py.detach(|| of(&lock(&self.dispatcher))),
@@ -266,7 +268,7 @@ impl Target {
     }
 }
 
-/// Whether an address is one of the public internet: what is not known to be one is none.
+/// Returns whether an address is known to belong to the public internet.
 ///
 /// Args:
 ///     address: as text, without brackets and scope.
@@ -275,14 +277,14 @@ pub(crate) fn is_public(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(fetchmill_net::is_public)
 }
 
-/// What Python has given up (`socket.detach()`): nobody else closes or uses it.
+/// Takes ownership of a descriptor that Python has released with `socket.detach()`. Nothing else closes or uses it.
 pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
     if number < 0 {
         return Err(errors::usage(&format!("{number} is no descriptor")));
     }
     #[expect(unsafe_code, reason = "a descriptor cannot come from Python in another way")]
-    // SAFETY: it is open, and the caller owns it and gives it away: both callers in this package pass what
-    // `socket.detach()` has just given.
+    // SAFETY: the descriptor is open, and the caller owns it and gives it away. Both callers in this package pass a new
+    // result of `socket.detach()`.
     let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
     Ok(descriptor)
 }

@@ -1,11 +1,11 @@
-//! The core's errors as the exceptions of `fetchmill.errors`: by exit code, in one place.
+//! Converts errors of the core to the exceptions of `fetchmill.errors`, by exit code. Only this module does so.
 
 use fetchmill_model::error::Error;
 use fetchmill_model::text::redacted;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// An exception of `fetchmill.errors`.
+/// Creates an exception of `fetchmill.errors`.
 pub(crate) fn exception(class: &str, message: &str) -> PyErr {
     Python::attach(|py| {
         let made = py
@@ -19,7 +19,7 @@ pub(crate) fn exception(class: &str, message: &str) -> PyErr {
     })
 }
 
-/// What stopped a job.
+/// Creates the exception for an error that stopped a job.
 pub(crate) fn of(error: &Error) -> PyErr {
     let class = match error {
         Error::Internal(_) => "InternalError",
@@ -35,13 +35,14 @@ pub(crate) fn of(error: &Error) -> PyErr {
     exception(class, &redacted::hide_secrets(&error.to_string()))
 }
 
-/// A text for people, without signatures, tokens and passwords of URLs.
+/// Returns a text for people in which signatures, tokens and passwords of URLs are hidden.
 #[pyfunction]
 pub(crate) fn hide_secrets(text: &str) -> String {
     redacted::hide_secrets(text).into_owned()
 }
 
-/// Replies at these places of a stream's input may be those of other requests.
+/// Creates the exception for replies that may belong to other requests. `indexes` are their places in the stream's
+/// input.
 pub(crate) fn stray_reply(py: Python<'_>, indexes: Vec<u64>) -> PyErr {
     let made = py
         .import("fetchmill.errors")

@@ -56,16 +56,16 @@ impl ExportArguments {
     }
 }
 
-/// An export that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
+/// An export that runs on its own threads as soon as it is created.
 ///
-/// Starts it or resumes it.
+/// It is aborted if it is dropped before it ends. The constructor starts or resumes it.
 ///
 /// Args:
-///     options: a JSON object; `fetchmill.export` makes it.
+///     options: a JSON object from `fetchmill.export`.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or the other destination is another job's.
-///     BusyError: a process works on one of the two.
+///     UsageError: an option cannot be used, or the other destination belongs to another job.
+///     BusyError: a process works on one of the two destinations.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Export {
     running: fetchmill_engine::Export,
@@ -87,31 +87,31 @@ impl Export {
         Ok(Export { running, from, dest, format })
     }
 
-    /// Waits for the end, at most so many seconds, without the GIL. True when it has ended.
+    /// Waits up to `seconds` for the export to end, without the GIL. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
-    /// Asks for the end, with a checkpoint. Returns at once.
+    /// Asks the export to stop after a checkpoint. Returns immediately.
     fn stop(&self) {
         self.running.stop();
     }
 
-    /// Ends it without a checkpoint, as if the process had been killed.
+    /// Ends the export without a checkpoint, as if the process had been killed.
     fn abort(&self) {
         self.running.abort();
     }
 
-    /// The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time.
+    /// Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         snapshot_dict(py, &self.running.snapshot())
     }
 
-    /// The ledger, after the end: the fields of `fetchmill.Report`.
+    /// Returns the final counters after the end: the fields of `fetchmill.Report`.
     ///
     /// Raises:
-    ///     FetchmillError: what stopped it, in the class of its exit code.
+    ///     FetchmillError: an error stopped the export. The class depends on the exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report = self
             .running

@@ -1,4 +1,5 @@
-//! Items of a Python iterable: read in batches on the listing's thread, one attachment to the interpreter for many.
+//! Items of a Python iterable. The listing's thread reads them in batches, and attaches to the interpreter once per
+//! batch.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,13 +13,13 @@ use pyo3::types::{PyIterator, PyString, PyTuple};
 
 use crate::stream::Request;
 
-/// An iterable that takes longer for a batch gives what it has.
+/// Maximum time to fill a batch. After it the batch is used as it is.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
-/// What an iterable has raised, for whoever reports the job's end.
+/// Exception that an iterable has raised, for the report of the job.
 pub(crate) type RaisedError = Arc<Mutex<Option<PyErr>>>;
 
-/// Takes it.
+/// Takes the exception.
 pub(crate) fn take(raised: &RaisedError) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -28,7 +29,7 @@ pub(crate) struct IterableSource {
     iterator: Py<PyIterator>,
     raised: RaisedError,
     count: u64,
-    /// Raised behind the items that were given already.
+    /// Exception to raise after the items that were already read.
     pending: Option<PyErr>,
 }
 
@@ -42,7 +43,7 @@ impl IterableSource {
         }
     }
 
-    /// Adds items until the batch is full, its time is over, or there is none; `false` at the end.
+    /// Adds items until the batch is full, its time is over, or the iterable ends. Returns `false` at the end.
     fn fill(&mut self, py: Python<'_>, into: &mut ItemBatch) -> PyResult<bool> {
         let started = Instant::now();
         let mut iterator = self.iterator.bind(py).clone();
@@ -50,7 +51,7 @@ impl IterableSource {
             let Some(item) = iterator.next() else { return Ok(false) };
             self.count += 1;
             push(&item?, self.count, into)?;
-            // The clock is not asked for each of many.
+            // Do not read the clock for every item of a long batch.
             let is_looked_at = into.len().is_multiple_of(16) || into.len() < 16;
             if is_looked_at && started.elapsed() >= BATCH_TIME {
                 return Ok(true);
@@ -83,7 +84,7 @@ fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<
     )))
 }
 
-/// Adds a URL, a request or a missing value. Returns whether it is one of them.
+/// Adds a URL, a request or a missing value. Returns whether the item was one of them.
 fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch) -> PyResult<bool> {
     let name = name.map(str::as_bytes);
     if asked.is_none() {
@@ -96,7 +97,7 @@ fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch
         return Ok(true);
     }
     let Ok(request) = asked.cast::<Request>().map(Bound::get) else { return Ok(false) };
-    // It is made as it says, whatever the job says of URLs.
+    // A request is sent as it is, whatever the options of the job for URLs are.
     let own = request.call.as_ref().map_or_else(CustomRequest::plain_bytes, |call| call.to_bytes());
     into.push(request.url(asked.py()).to_str()?.as_bytes(), name, Some(&own));
     Ok(true)

@@ -22,17 +22,16 @@ use crate::names::set_doubtful;
 use crate::options;
 use crate::start::start;
 
-/// A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
+/// A job that runs on its own threads as soon as it is created.
 ///
-/// Starts the job or resumes it.
+/// It is aborted if it is dropped before it ends. The constructor starts or resumes it.
 ///
 /// Args:
-///     options: a JSON object with the options that are given and what the job is about, from `to_json`.
-///     iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
-///         a thread of the job.
+///     options: a JSON object from `to_json`, with the given options and the source of the job.
+///     iterator: the targets, if they are the source: URLs, or pairs of a URL and a name. A thread of the job reads it.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or the destination is another job's.
+///     UsageError: an option cannot be used, or the destination belongs to another job.
 ///     BusyError: another process runs this job.
 ///     JournalError: the journal is damaged.
 ///     StorageError: the destination or the journal cannot be written.
@@ -59,18 +58,20 @@ impl Job {
         Ok(Job { running, source, dest, format, raised })
     }
 
-    /// Waits for the end, at most so many seconds, without the GIL. True when the job has ended.
+    /// Waits up to `seconds` for the job to end, without the GIL. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
-    /// Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once.
+    /// Asks the job to stop: no new requests, up to 3 s for those in flight, then a checkpoint.
+    ///
+    /// Returns immediately.
     fn stop(&self) {
         self.running.stop();
     }
 
-    /// From now on at most so many requests a second. A job that began without a rate keeps none.
+    /// Sets the maximum number of requests per second. A job that started without a rate stays without one.
     ///
     /// Raises:
     ///     UsageError: the number is not above 0.
@@ -96,12 +97,12 @@ impl Job {
         Ok(())
     }
 
-    /// Lets the job read so many rows of a range of a Parquet list in all; a page may go beyond.
+    /// Sets how many rows of a range of a Parquet list the job may read in total. A page may exceed this.
     fn allow_rows(&self, rows: u64) {
         self.running.allow_rows(rows);
     }
 
-    /// Ends the list with what was read of it: the job is finished when that is settled.
+    /// Ends the list after the rows that were read. The job is finished when these targets have outcomes.
     fn end_list(&self) {
         self.running.end_list();
     }
@@ -111,30 +112,32 @@ impl Job {
         self.running.abort();
     }
 
-    /// The dispatcher of an engine in this process, once; waits at most so many seconds for it.
+    /// Returns the dispatcher of an engine in this process, once. Waits up to `seconds` for it.
     ///
-    /// None when it is not there yet, or was taken, or the job has ended without one.
+    /// None if there is no dispatcher yet, if it was already taken, or if the job has ended without one.
     fn take_dispatcher(&self, py: Python<'_>, seconds: f64) -> Option<Dispatcher> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_dispatcher(patience)).map(Dispatcher::new)
     }
 
-    /// A worker's process has come up: the job takes its ends of two sockets, as `socket.detach()` gives them.
+    /// Attaches a worker process that has started.
+    ///
+    /// The job takes over its ends of two sockets, as returned by `socket.detach()`.
     fn attach(&self, worker: usize, pid: u32, turns: i32, receipts: i32) -> PyResult<()> {
         let (turns, receipts) = (dispatcher::own_descriptor(turns)?, dispatcher::own_descriptor(receipts)?);
         self.running.attach(worker, pid, turns, receipts);
         Ok(())
     }
 
-    /// The next rows of a list that is written out to the program, as lines of JSON; waits at most so many seconds.
+    /// Returns the next rows of a list that is written to the program, as lines of JSON. Waits up to `seconds`.
     ///
-    /// Empty when there are none in that time; None behind the last. Without the GIL.
+    /// The result is empty if no row comes in that time, and None after the last row. Waits without the GIL.
     fn take_rows<'py>(&self, py: Python<'py>, seconds: f64) -> Option<Bound<'py, PyBytes>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_rows(patience)).map(|rows| PyBytes::new(py, &rows))
     }
 
-    /// Names and types of the kept columns of a list; None for a server. A worker's process must know.
+    /// Returns names and types of a list's kept columns. None for a server. Worker processes need them.
     fn kept(&self) -> Option<Vec<(&str, &'static str)>> {
         let columns = self.running.kept()?;
         Some(columns.iter().map(|(name, kind)| (name.as_str(), kind.name())).collect())
@@ -145,15 +148,15 @@ impl Job {
         self.running.fail(Error::Usage(message.to_owned()));
     }
 
-    /// The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time.
+    /// Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let snapshot = py.detach(|| self.running.snapshot());
         snapshot_dict(py, &snapshot)
     }
 
-    /// What was sampled behind a moment (seconds since 1970 UTC), also in earlier runs, the oldest first.
+    /// Returns the samples after a time (seconds since 1970 UTC), oldest first. They include earlier runs.
     ///
-    /// One a second at first, at most 720: when there are more, neighbours become one.
+    /// At first there is one sample per second. If there are more than 720, neighbours are merged.
     #[pyo3(signature = (after=0.0))]
     fn samples<'py>(&self, py: Python<'py>, after: f64) -> PyResult<Bound<'py, PyAny>> {
         let samples = py.detach(|| self.running.samples(after));
@@ -161,10 +164,10 @@ impl Job {
         read_json(py, &text)
     }
 
-    /// The ledger, after the end: the fields of `fetchmill.Report`.
+    /// Returns the final counters after the end: the fields of `fetchmill.Report`.
     ///
     /// Raises:
-    ///     FetchmillError: what stopped the job, in the class of its exit code.
+    ///     FetchmillError: an error stopped the job. The class depends on the exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report =
             self.running.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
@@ -178,7 +181,7 @@ impl Job {
     }
 }
 
-/// The counters, for every dict that has them.
+/// Adds the counters to a dict.
 pub(crate) fn set_tally(dict: &Bound<'_, PyDict>, tally: Tally, kinds: &KindCounts) -> PyResult<()> {
     dict.set_item("listed", tally.listed)?;
     dict.set_item("fetched", tally.fetched)?;
@@ -194,7 +197,7 @@ pub(crate) fn set_tally(dict: &Bound<'_, PyDict>, tally: Tally, kinds: &KindCoun
     dict.set_item("failures", failures)
 }
 
-/// Failures by status, with statuses as text.
+/// Adds the failures by status to a dict. Statuses are text.
 pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) -> PyResult<()> {
     let counts = PyDict::new(dict.py());
     for (status, count) in statuses.iter() {
@@ -203,7 +206,8 @@ pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) ->
     dict.set_item("failed_statuses", counts)
 }
 
-/// Targets that opted out: by rule, and the hosts with most whose robots.txt forbids them.
+/// Adds the targets that opted out to a dict: by rule, and by host for the hosts with the most targets that robots.txt
+/// forbids.
 pub(crate) fn set_opt_outs(dict: &Bound<'_, PyDict>, opt_outs: &OptOutCounts) -> PyResult<()> {
     let (rules, hosts) = (PyDict::new(dict.py()), PyDict::new(dict.py()));
     for (rule, count) in opt_outs.rules() {
@@ -254,7 +258,7 @@ fn origin_dict<'py>(py: Python<'py>, origin: &OriginLatency) -> PyResult<Bound<'
     Ok(dict)
 }
 
-/// JSON as Python has it.
+/// Parses JSON with Python's module.
 pub(crate) fn read_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (text,))
 }
@@ -270,7 +274,7 @@ fn limited_by_dict<'py>(
     Ok(Some(dict))
 }
 
-/// Seconds.
+/// Returns latencies in seconds.
 fn latency_dict(py: Python<'_>, latency: Latency) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("p50", latency.p50)?;
@@ -280,7 +284,7 @@ fn latency_dict(py: Python<'_>, latency: Latency) -> PyResult<Bound<'_, PyDict>>
     Ok(dict)
 }
 
-/// What a job waits for.
+/// Returns what a job waits for.
 pub(crate) fn wait_dicts<'py>(py: Python<'py>, waits: &[Wait]) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let dict_of = |wait: &Wait| {
         let dict = PyDict::new(py);
@@ -292,7 +296,7 @@ pub(crate) fn wait_dicts<'py>(py: Python<'py>, waits: &[Wait]) -> PyResult<Vec<B
     waits.iter().map(dict_of).collect()
 }
 
-/// What a check has found. Rows are JSON.
+/// Returns the results of a check. Rows are JSON.
 fn summary_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
     let (dict, counts) = (PyDict::new(py), PyDict::new(py));
     for (answer, count) in summary.counts() {

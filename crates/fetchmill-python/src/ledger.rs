@@ -1,4 +1,4 @@
-//! What the journal of a destination says.
+//! Access to the journal of a destination.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,13 +22,13 @@ use crate::job::{read_json, set_opt_outs, set_statuses, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
-/// A reason, how many, and names of some.
+/// A reason, the number of skipped targets, and names of some of them.
 type SkippedTuple = (String, u64, Vec<Cow<'static, [u8]>>);
 
-/// Rows of a batch.
+/// Number of rows in a batch.
 const BATCH_ROWS: usize = 1000;
 
-/// The ledger that the journal of a destination has: the fields of `fetchmill.Status`.
+/// Returns the counters from the journal of a destination: the fields of `fetchmill.Status`.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -70,7 +70,7 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     Ok(dict)
 }
 
-/// How the job of a destination was asked for, as `to_json` has given it; None of a job that did not keep it.
+/// Returns the options of a destination's job, in the form of `to_json`. None if the job did not keep them.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -83,7 +83,9 @@ pub(crate) fn job_command(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>)
     py.detach(read).map_err(|error| errors::of(&error))
 }
 
-/// What the job of a destination did over time, the oldest first, as `Job.samples` has it; also while it runs.
+/// Returns the samples of a destination's job, oldest first, in the form of `Job.samples`.
+///
+/// The job may be running.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -97,7 +99,9 @@ pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     read_json(py, &format!("[{}]", samples.join(",")))
 }
 
-/// Paths of folders that gave no listing, sorted, behind one; also of a list, by its results.
+/// Returns up to `count` paths of folders that could not be listed, sorted, after the path `after`.
+///
+/// `dest` may also be the results file of a list.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -116,7 +120,7 @@ pub(crate) fn failed_folders(
     Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
 }
 
-/// What a listing has left out: each reason, how many, and names of the first 100.
+/// Returns the skipped targets: each reason, the number of targets, and the names of the first 100.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -129,7 +133,7 @@ pub(crate) fn skipped(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     Ok(found.into_iter().map(of_reason).collect())
 }
 
-/// The text of a name, as in a manifest: the name, or `%bytes:` and the percent-encoded name.
+/// Returns the text of a name as in a manifest: the name, or `%bytes:` and the percent-encoded name.
 #[pyfunction]
 pub(crate) fn name_text(name: &[u8]) -> Cow<'_, str> {
     name::to_text(name)
@@ -147,7 +151,7 @@ pub(crate) struct Failures {
     reader: Mutex<FailureReader>,
 }
 
-/// Shards first, then the folders that gave no listing.
+/// Reads the shards first, then the folders that could not be listed.
 struct FailureReader {
     place: JobLocation,
     columns: ExtraColumns,
@@ -185,7 +189,7 @@ impl FailureReader {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
                     Some(Ok(row)) if row.is_skipped() => {}
-                    // Replies are not told here, and may be 64 KiB each.
+                    // Leave out the replies. They are not reported here, and may have 64 KiB each.
                     Some(row) => {
                         let row = FailureRow { replies_hex: None, ..row? };
                         batch.push(FailureItem::Target(Box::new(row)));
@@ -219,7 +223,7 @@ impl Failures {
         Ok(Failures { reader: Mutex::new(reader) })
     }
 
-    /// The next ones: the fields of `fetchmill.Failure`. Empty at the end.
+    /// Returns the next failures: the fields of `fetchmill.Failure`. Empty at the end.
     fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let read = || {
             let mut reader = self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The targets of a list without a request: what `--dry-run` shows.
+//! The targets of a list without any request, for `--dry-run`.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::options;
 
-/// A URL, none for a line that has none, and a name.
+/// A URL (`None` for a line without one) and a name.
 type TargetTuple = (Option<String>, String);
 
-/// The targets of a list, without a request.
+/// Reads the targets of a list, without any request.
 ///
 /// Opens the list.
 ///
@@ -63,7 +63,9 @@ impl ListTargets {
         Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming, names, count: 0 }) })
     }
 
-    /// The next targets: URL (None for a line that has none) and name; and how many were left out. None at the end.
+    /// Returns the next targets and the number of targets left out.
+    ///
+    /// None at the end. Each target has a URL (None for a line without one) and a name.
     ///
     /// Raises:
     ///     ListingError: the list cannot be read.
@@ -98,17 +100,17 @@ impl OpenList {
 /// A path, the name of its format, whether the file can be divided at line ends, and its rows if it is Parquet.
 type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
 
-/// The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
+/// Returns the files of a list, sorted by name: one file, the files of a folder, or the matches of a glob.
 ///
 /// Args:
 ///     options: as for `Job`.
 ///
 /// Returns:
-///     For each file its path, the name of its format, whether it can be divided at the ends of its lines, and how many
-///     rows it has if it is Parquet.
+///     For each file: its path, the name of its format, whether it can be divided at line ends, and its number of rows
+///     if it is Parquet.
 ///
 /// Raises:
-///     UsageError: a file cannot be opened, or is a pipe; or their formats differ; or an option cannot be used.
+///     UsageError: a file cannot be opened or is a pipe, the formats of the files differ, or an option cannot be used.
 #[pyfunction]
 pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTuple>> {
     let request = options::parse(options)?;

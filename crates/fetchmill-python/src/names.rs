@@ -1,10 +1,11 @@
-//! Names of objects, as Python has them.
+//! Names of objects in Python.
 
 use fetchmill_store::journal::Doubtful;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A name as data: whole, so that it can be looked for. Whoever shows it escapes what a terminal would obey.
+/// Returns a complete name as data, so that users can search for it. Code that displays it must escape terminal control
+/// characters.
 pub(crate) fn whole_text(name: &[u8]) -> String {
     use std::fmt::Write as _;
 
@@ -19,7 +20,7 @@ pub(crate) fn whole_text(name: &[u8]) -> String {
     text
 }
 
-/// Sets what a report says of doubtful objects: the first names, and how many there are.
+/// Adds the suspect objects to a report: the first names, and their number.
 pub(crate) fn set_doubtful(dict: &Bound<'_, PyDict>, doubtful: &Doubtful) -> PyResult<()> {
     let names: Vec<String> = doubtful.names.iter().map(|name| whole_text(name)).collect();
     dict.set_item("doubtful", names)?;

@@ -1,4 +1,4 @@
-//! What a job has stored, read in place.
+//! Stored objects of a job, read in place.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,21 +15,21 @@ use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
 
 use crate::errors;
 
-/// Objects of a batch, at most,
+/// Maximum number of objects in a batch.
 const BATCH_OBJECTS: usize = 1000;
-/// and the bytes of their bodies, unless one has more.
+/// Maximum total size of bodies in a batch, unless a single body is larger.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What a job has stored, read in place. All methods may be called by many threads.
+/// Stored objects of a job, read in place. Many threads may call the methods at the same time.
 ///
-/// An object is a tuple: name (str with surrogates for what is not UTF-8), body, status, content_type, etag,
+/// An object is a tuple: name (str with surrogates for bytes that are not UTF-8), body, status, content_type, etag,
 /// last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
-/// of the kept columns to their values), content_encoding; None is what is not known.
+/// of the kept columns to their values), content_encoding. Unknown values are None.
 ///
-/// Opens the journal and what it names.
+/// Opens the journal and the files that it names.
 ///
 /// Raises:
-///     UsageError: there is no job, or its format keeps no objects.
+///     UsageError: there is no job, or its format does not store objects.
 ///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Objects {
@@ -55,17 +55,17 @@ impl Objects {
         Ok(Objects { destination: Mutex::new(Some(Arc::new(destination))) })
     }
 
-    /// How the objects are stored.
+    /// Returns the format of the objects.
     fn format(&self) -> PyResult<&'static str> {
         Ok(self.destination()?.format().name())
     }
 
-    /// Closes the files; every other call is a UsageError then.
+    /// Closes the files. Every later call of another method raises a UsageError.
     fn close(&self) {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// The object with this name.
+    /// Returns the object with this name. None if there is none.
     ///
     /// Raises:
     ///     JournalError: a manifest, the shard or the object is damaged.
@@ -75,19 +75,21 @@ impl Objects {
         found.map(|found| object_tuple(py, &found, destination.columns())).transpose()
     }
 
-    /// Bytes of the object with this name, from the manifests alone; None when there is none.
+    /// Returns the size of the object with this name in bytes, from the manifests alone. None if there is none.
     fn length(&self, py: Python<'_>, name: Vec<u8>) -> PyResult<Option<u64>> {
         let destination = self.destination()?;
         py.detach(move || destination.length_of(&name)).map_err(|error| errors::of(&error))
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         let destination = self.destination()?;
         py.detach(|| destination.count()).map_err(|error| errors::of(&error))
     }
 
-    /// At most so many names from a position on, or tuples of name and length; and the next position, if any.
+    /// Returns up to `max` names from a position, and the next position if there is one.
+    ///
+    /// With `with_lengths` the names are tuples of name and length.
     #[pyo3(signature = (position, max, with_lengths))]
     fn names<'py>(
         &self,
@@ -113,14 +115,14 @@ impl Objects {
         Ok((list, page.next.as_ref().map(Position::to_text)))
     }
 
-    /// All objects in the order of storage.
+    /// Returns all objects in the order of storage.
     fn batches(&self) -> PyResult<ObjectBatches> {
         let destination = self.destination()?;
         let columns = destination.columns().clone();
         Ok(ObjectBatches { objects: Mutex::new(Iter::new(destination, None)), columns })
     }
 
-    /// The same as a capsule `arrow_array_stream`.
+    /// Returns all objects in the order of storage as a capsule `arrow_array_stream`.
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let batches = ArrowBatches::new(Iter::new(self.destination()?, None));
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
@@ -128,7 +130,7 @@ impl Objects {
     }
 }
 
-/// Goes through the objects, in batches.
+/// Iterates over the objects in batches.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ObjectBatches {
     objects: Mutex<Iter>,
@@ -150,7 +152,7 @@ impl ObjectBatches {
 
 #[pymethods]
 impl ObjectBatches {
-    /// The next ones. Empty at the end.
+    /// Returns the next objects. Empty at the end.
     ///
     /// Raises:
     ///     JournalError: a manifest, a shard or an object is damaged.
@@ -164,7 +166,7 @@ impl ObjectBatches {
     }
 }
 
-/// A name as text; bytes that are no UTF-8 as Python keeps those of file names.
+/// Returns a name as text. Bytes that are not UTF-8 become surrogates, as in Python's file names.
 pub(crate) fn name_of<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(name) = str::from_utf8(name) {
         Ok(PyString::new(py, name).into_any())
@@ -177,7 +179,7 @@ fn listed_tuple<'py>(py: Python<'py>, listed: &ListedName) -> PyResult<Bound<'py
     (name_of(py, &listed.name)?, listed.length).into_pyobject(py)
 }
 
-/// The fields of `fetchmill.Object`, in their order; times as numbers.
+/// Returns the fields of `fetchmill.Object` in order, with times as numbers.
 fn object_tuple<'py>(
     py: Python<'py>,
     found: &FoundObject,
@@ -202,7 +204,7 @@ fn object_tuple<'py>(
         .into_pyobject(py)
 }
 
-/// Kept values by the names of their columns, each as what it is; bytes that are no UTF-8 are replaced.
+/// Returns the kept values by column name, each with its type. Bytes that are not UTF-8 are replaced.
 pub(crate) fn kept_dict<'py>(
     py: Python<'py>,
     columns: &ExtraColumns,
@@ -217,7 +219,7 @@ pub(crate) fn kept_dict<'py>(
     Ok(dict)
 }
 
-/// A kept value as what it is. Text that is no such value, which has a target that failed for it, stays text.
+/// Returns a kept value with its type. Text that does not have this type stays text; its target failed for that reason.
 fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match kind.read(text) {
         Some(TypedValue::Int64(number)) => number.into_bound_py_any(py),
@@ -227,7 +229,7 @@ fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bou
     }
 }
 
-/// A kept value as what it is, by the name of its column's type; text that is no such value stays text.
+/// Returns a kept value with the type of its column. Text that does not have this type stays text.
 #[pyfunction]
 pub(crate) fn column_value<'py>(py: Python<'py>, text: &str, kind: &str) -> PyResult<Bound<'py, PyAny>> {
     value_of(py, ColumnType::parse(kind).unwrap_or_default(), text.as_bytes())

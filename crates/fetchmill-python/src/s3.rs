@@ -1,4 +1,4 @@
-//! The store that speaks S3, for tests and measurements.
+//! An S3 store for tests and measurements.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 
 use crate::errors;
 
-/// A store that speaks S3, on threads of its own. On loopback. After `stop` most calls are a UsageError.
+/// An S3 store on its own threads, on loopback. After `stop` most calls raise a UsageError.
 ///
-/// Binds and serves, without buckets and credentials.
+/// Binds the port and starts to serve, without buckets and credentials.
 ///
 /// Args:
 ///     options: a JSON object: port, threads, region, virtual_host_suffix.
@@ -30,7 +30,7 @@ pub(crate) struct S3 {
 
 enum RunningStore {
     Yes(Store),
-    /// What it had counted at its end.
+    /// Counters at the end.
     No(S3Stats),
 }
 
@@ -43,13 +43,13 @@ impl S3 {
         Ok(S3 { address: store.address().to_string(), running: Mutex::new(RunningStore::Yes(store)) })
     }
 
-    /// Adds a bucket: a JSON object with name, region, public, synthetic, size, key_prefix.
+    /// Adds a bucket. `options` is a JSON object with name, region, public, synthetic, size, key_prefix.
     fn add_bucket(&self, py: Python<'_>, options: &str) -> PyResult<()> {
         let options = read(options)?;
         self.with(py, |store| store.add_bucket(options))
     }
 
-    /// Puts an object, written at so many milliseconds since 1970.
+    /// Puts an object. `modified` is its time of writing in milliseconds since 1970.
     #[pyo3(signature = (bucket, key, body, modified=None))]
     fn put(
         &self,
@@ -63,7 +63,7 @@ impl S3 {
         self.with(py, |store| store.put(bucket, key, body, modified))
     }
 
-    /// The objects that were put, in the order of their keys.
+    /// Returns the objects that were put, sorted by key.
     fn objects<'py>(&self, py: Python<'py>, bucket: &str) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         for (key, body) in self.with(py, |store| store.objects(bucket))? {
@@ -72,25 +72,25 @@ impl S3 {
         Ok(found)
     }
 
-    /// Adds credentials: a JSON object with access_key, secret_key, token, expires_in.
+    /// Adds credentials. `options` is a JSON object with access_key, secret_key, token, expires_in.
     fn set_credentials(&self, py: Python<'_>, options: &str) -> PyResult<()> {
         let options = read(options)?;
         self.with(py, |store| store.set_credentials(options))
     }
 
-    /// Changes how it behaves: a JSON object with fields of `S3Behaviour`, but not `changed`.
+    /// Changes the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`.
     fn change(&self, py: Python<'_>, values: &str) -> PyResult<()> {
         let values = read(values)?;
         self.with(py, |store| store.change(&values))
     }
 
-    /// What a GET gives in the place of what is listed.
+    /// Sets the bodies that a GET returns in place of the listed ones.
     fn set_changed(&self, py: Python<'_>, changed: HashMap<String, Vec<u8>>) -> PyResult<()> {
         let changed = changed.into_iter().map(|(key, body)| (key, Bytes::from(body))).collect();
         self.with(py, |store| store.set_changed(changed))
     }
 
-    /// What it has done so far, or until its end.
+    /// Returns the counters so far, or at the end.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningStore::Yes(store) => store.stats(),
@@ -100,7 +100,7 @@ impl S3 {
         py.import("json")?.call_method1("loads", (json,))
     }
 
-    /// Starts to count from nothing.
+    /// Resets the counters to 0.
     fn reset_stats(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |store| {
             store.reset_stats();
@@ -123,12 +123,12 @@ impl S3 {
 }
 
 impl S3 {
-    /// A thread that panicked has left it as it was.
+    /// A thread that panicked has left the value unchanged.
     fn running(&self) -> MutexGuard<'_, RunningStore> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the store while it runs.
+    /// Calls `work` with the store while it runs.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

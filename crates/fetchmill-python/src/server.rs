@@ -13,15 +13,15 @@ use crate::errors;
 
 /// A file server on its own threads.
 ///
-/// Binds and serves.
+/// Binds the address and starts to serve.
 ///
 /// Args:
-///     options: a JSON object; `fetchmill._server` makes it.
-///     dest: the destination of a job, to be served in the place of the options' content.
-///     state: folder of its journal, when the job was given one.
+///     options: a JSON object from `fetchmill._server`.
+///     dest: the destination of a job, which is served in place of the options' content.
+///     state: folder of the journal, if the job was started with one.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, the address is taken, or the job keeps no objects.
+///     UsageError: an option cannot be used, the address is taken, or the job does not store objects.
 ///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Server {
@@ -32,13 +32,13 @@ pub(crate) struct Server {
 
 enum RunningServer {
     Yes(fetchmill_server::Server),
-    /// What it had counted at its end.
+    /// Counters at the end.
     No(Box<Stats>),
 }
 
 #[pymethods]
 impl Server {
-    /// `dest`: the destination of a job, to be served in the place of the options' content.
+    /// `dest` is the destination of a job, which is served in place of the options' content.
     #[new]
     #[pyo3(signature = (options, dest=None, state=None))]
     #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -69,7 +69,7 @@ impl Server {
         self.ca_pem.as_deref()
     }
 
-    /// Counts of requests and replies by kind, the same as `GET /stats`.
+    /// Returns the counts of requests and replies by kind, as `GET /stats` does.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
             RunningServer::Yes(server) => server.stats(),
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// The body that a synthetic server gives to a name.
+/// Returns the body that a synthetic server sends for a name.
 ///
 /// Args:
 ///     name: the name, as listed.

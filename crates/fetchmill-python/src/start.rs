@@ -1,4 +1,4 @@
-//! What may block before it runs, a list in a pipe that nobody writes to among others: signals are handled meanwhile.
+//! Start of a job. It may block, for example on a list in a pipe without a writer. Signals are handled meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// How often Python may handle a signal.
+/// Interval at which Python can handle a signal.
 const STEP: Duration = Duration::from_millis(50);
-/// What was about to start may take this long to end.
+/// Maximum wait for a start to end after a signal handler has raised.
 const END: Duration = Duration::from_secs(5);
 
-/// Starts a job on a thread of its own. What a signal handler raises goes on; a job that starts later is given up.
+/// Starts a job on its own thread. An exception of a signal handler is passed on, and a job that starts later is
+/// abandoned.
 pub(crate) fn start<T: Send + 'static>(
     py: Python<'_>,
     start: impl FnOnce() -> Result<T> + Send + 'static,
@@ -27,7 +28,7 @@ pub(crate) fn start<T: Send + 'static>(
             break;
         }
         if let Err(raised) = py.check_signals() {
-            // What has its lock by then gives it back before the program goes on.
+            // If the job already has its lock, it releases the lock before the program continues.
             py.detach(|| drop(starting.wait(END).then(|| starting.take())));
             return Err(raised);
         }

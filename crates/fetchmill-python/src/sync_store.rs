@@ -1,4 +1,4 @@
-//! What a sync compares and applies, for the program that runs its passes.
+//! Comparison and changes of a sync, for the program that runs its passes.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ use crate::job::read_json;
 /// A name, an outcome, a failure kind, and a line for people.
 type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>);
 
-/// What a destination of a sync holds, the plan of the pass that runs, and the lock against a second one.
+/// Contents of a sync's destination, the plan of the current pass, and the lock against a second process.
 ///
 /// Args:
-///     dest: the destination, which is made if it is missing.
-///     scratch: a folder for the plan of a dry run: nothing in `dest` changes, and nothing is locked.
-///     format: how objects are stored.
-///     shard_size: bytes of a shard; None: what the format takes.
+///     dest: the destination, which is created if it is missing.
+///     scratch: a folder for the plan of a dry run. `dest` is neither changed nor locked.
+///     format: format in which objects are stored.
+///     shard_size: size of a shard in bytes. None for the default of the format.
 ///
 /// Raises:
-///     UsageError: the destination holds something else.
+///     UsageError: the destination contains something else.
 ///     BusyError: another process works on it.
-///     JournalError: what it knows is damaged.
-///     StorageError: it cannot be read or written.
+///     JournalError: the state in the destination is damaged.
+///     StorageError: the destination cannot be read or written.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct SyncStore {
     /// `None` once it is closed.
@@ -39,7 +39,7 @@ pub(crate) struct SyncStore {
 }
 
 impl SyncStore {
-    /// Calls without the GIL.
+    /// Calls a function with the store, without the GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -72,7 +72,7 @@ impl SyncStore {
         Ok(SyncStore { store: Mutex::new(Some(store)) })
     }
 
-    /// What the last pass has left; None before the first.
+    /// Returns the state after the last pass. None before the first pass.
     fn base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(base) = self.with(py, |store| store.base())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -84,17 +84,17 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
-    /// Whether a job of `get` has the destination.
+    /// Returns whether the destination belongs to a job of `get`.
     fn has_job(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_job())
     }
 
-    /// Takes over what such a job has stored; how many objects.
+    /// Takes over the objects of a job of `get`. Returns the number of objects.
     fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
         self.with(py, |store| store.adopt(&source, &filters))
     }
 
-    /// What the job of the next pass must know (`first_sequence`, `has_url`); None where objects are files.
+    /// Returns facts for the job of the next pass (`first_sequence`, `has_url`). None if objects are files.
     fn next_numbers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(next) = self.with(py, |store| store.next_numbers())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -103,12 +103,12 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
-    /// Whether there is a plan of a pass that is not concluded.
+    /// Returns whether there is a plan of an unfinished pass.
     fn has_plan(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_plan())
     }
 
-    /// Compares a listing with what the destination holds; how many objects have which action.
+    /// Compares a listing with the destination. Returns the number of objects for each action.
     fn plan<'py>(&self, py: Python<'py>, listing: PathBuf, options: &str) -> PyResult<Bound<'py, PyDict>> {
         let read = serde_json::from_str::<PlanOptions>(options);
         let options = read.map_err(|error| errors::usage(&format!("invalid options of a plan: {error}")))?;
@@ -116,13 +116,13 @@ impl SyncStore {
         counts_dict(py, &counts)
     }
 
-    /// The same of the plan that is there.
+    /// Returns the number of objects for each action in the existing plan.
     fn planned<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counts = self.with(py, |store| store.planned())?;
         counts_dict(py, &counts)
     }
 
-    /// Names with an action (`fetch`, `ask`, `remove`) behind one, in their order.
+    /// Returns up to `count` names with an action (`fetch`, `ask`, `remove`) after the name `after`, in order.
     #[pyo3(signature = (action, after, count))]
     fn names(
         &self,
@@ -136,19 +136,19 @@ impl SyncStore {
         Ok(names.into_iter().map(Cow::Owned).collect())
     }
 
-    /// Writes the list of what is to be asked for; how many rows.
+    /// Writes the list of targets to request. Returns the number of rows.
     fn write_requests(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
         self.with(py, |store| store.write_requests(&path))
     }
 
-    /// Makes ready what is to be applied, for so long; whether all is done. The destination is as it was.
+    /// Prepares the changes for up to `seconds`. Returns whether all are ready. The destination stays unchanged.
     #[pyo3(signature = (fetched, seconds))]
     fn prepare(&self, py: Python<'_>, fetched: Option<PathBuf>, seconds: f64) -> PyResult<bool> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.with(py, |store| store.prepare(fetched.as_deref(), time))
     }
 
-    /// Puts what a finished job has fetched into its places, for so long; whether all is done.
+    /// Moves the objects of a finished job into place for up to `seconds`. Returns whether all is done.
     #[pyo3(signature = (fetched, overwrite_local, seconds))]
     fn apply(
         &self,
@@ -161,7 +161,7 @@ impl SyncStore {
         self.with(py, |store| store.apply(fetched.as_deref(), overwrite_local, time))
     }
 
-    /// The number of planned objects (`total`), and of those that were applied (`done`).
+    /// Returns the number of planned objects (`total`) and of applied ones (`done`).
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (done, total) = self.with(py, |store| store.progress())?;
         let dict = PyDict::new(py);
@@ -170,14 +170,14 @@ impl SyncStore {
         Ok(dict)
     }
 
-    /// Ends the pass; its ledger.
+    /// Ends the pass. Returns its counters.
     fn conclude<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let ledger: SyncLedger = self.with(py, Store::conclude)?;
         let text = serde_json::to_string(&ledger).map_err(|error| errors::usage(&error.to_string()))?;
         read_json(py, &text)
     }
 
-    /// Name, outcome, failure kind and a line for people of what the last pass could not do, behind a name.
+    /// Returns up to `count` failures of the last pass after a name: name, outcome, failure kind and detail.
     #[pyo3(signature = (after, count))]
     fn failures(&self, py: Python<'_>, after: Option<Vec<u8>>, count: usize) -> PyResult<Vec<FailureTuple>> {
         let failures = self.with(py, |store| store.failures(after.as_deref(), count))?;
@@ -187,12 +187,12 @@ impl SyncStore {
         Ok(failures.into_iter().map(tuple).collect())
     }
 
-    /// Throws the plan away.
+    /// Deletes the plan.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, Store::discard)
     }
 
-    /// Lets another process work on the destination.
+    /// Closes the store, so that another process can work on the destination.
     fn close(&self) {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

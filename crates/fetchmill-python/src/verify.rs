@@ -1,4 +1,4 @@
-//! A verification that runs.
+//! A running verification.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -26,20 +26,20 @@ struct VerifyArguments {
     threads: Option<usize>,
     #[serde(default)]
     repair: bool,
-    /// Objects to compare with the origin: none without a comparison.
+    /// Number of objects to compare with the origin. `None` for no comparison.
     sample: Option<usize>,
     #[serde(default)]
     seed: u64,
-    /// The origin, when it is not the job's own.
+    /// The origin, if it is not the origin of the job.
     against: Option<String>,
 }
 
-/// A verification that runs on its own threads from the moment it is made. Dropped before its end, it is ended.
+/// A verification that runs on its own threads as soon as it is created.
 ///
-/// Keeps jobs out of the destination and starts.
+/// It is ended if it is dropped early. The constructor keeps jobs out of the destination and starts it.
 ///
 /// Args:
-///     options: a JSON object; `fetchmill.verify` makes it.
+///     options: a JSON object from `fetchmill.verify`.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -52,7 +52,7 @@ pub(crate) struct Verify {
     sample: Mutex<Option<DrawnSample>>,
 }
 
-/// Drawn objects, and how to read and ask for them.
+/// Sampled objects, and the means to read and request them.
 struct DrawnSample {
     objects: std::vec::IntoIter<SampledObject>,
     reader: SampleReader,
@@ -80,18 +80,20 @@ impl Verify {
         Ok(Verify { running, dest, state, sample: Mutex::new(None) })
     }
 
-    /// Waits for the end, at most so many seconds, without the GIL. Findings must be taken meanwhile.
+    /// Waits up to `seconds` for the verification to end, without the GIL.
+    ///
+    /// Returns whether it has ended. The caller must keep taking findings while it runs.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
-    /// Asks for an early end. A repair ends behind the shard that it has begun.
+    /// Asks the verification to end early. A repair ends after the current shard.
     fn abort(&self) {
         self.running.abort();
     }
 
-    /// How far it is: the fields of `fetchmill._destination.verify.Progress`. Cheap, at any time.
+    /// Returns the progress: the fields of `fetchmill._destination.verify.Progress`. Cheap at any time.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = self.running.progress();
         let dict = PyDict::new(py);
@@ -102,7 +104,7 @@ impl Verify {
         Ok(dict)
     }
 
-    /// Findings that were not taken yet: the fields of `fetchmill.Finding`.
+    /// Returns up to `max` findings that were not taken yet: the fields of `fetchmill.Finding`.
     fn findings<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for finding in self.running.take_findings(max) {
@@ -111,10 +113,10 @@ impl Verify {
         Ok(list)
     }
 
-    /// What was found, after the end: the fields of `fetchmill.VerifyReport`.
+    /// Returns the result after the end: the fields of `fetchmill.VerifyReport`.
     ///
     /// Raises:
-    ///     FetchmillError: what stopped it, in the class of its exit code.
+    ///     FetchmillError: an error stopped the verification. The class depends on the exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let none = || errors::usage("the verification has not ended, or was reported");
         let report = self.running.report().ok_or_else(none)?.map_err(|error| errors::of(&error))?;
@@ -129,7 +131,7 @@ impl Verify {
         Ok(dict)
     }
 
-    /// The next object that was drawn: its name, the path of its request, its bytes. None behind the last one.
+    /// Returns the next sampled object: its name, the path of its request, its bytes. None after the last one.
     fn next_sampled<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = || {
             let mut drawn = self.sample.lock().unwrap_or_else(PoisonError::into_inner);

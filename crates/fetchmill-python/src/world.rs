@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Hosts with every behaviour and their name server, on threads of their own. All on loopback.
+/// Hosts with every behaviour and their name server, on their own threads. All are on loopback.
 ///
-/// Binds all addresses and serves.
+/// Binds all addresses and starts to serve.
 ///
 /// Args:
 ///     options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
@@ -22,20 +22,20 @@ pub(crate) struct World {
     /// Host and port of the name server, such as `127.0.0.1:5353`.
     #[pyo3(get)]
     dns: String,
-    /// The port of http, the same at all addresses.
+    /// Port of http, the same at all addresses.
     #[pyo3(get)]
     http_port: u16,
-    /// The port of https, the same at all addresses.
+    /// Port of https, the same at all addresses.
     #[pyo3(get)]
     https_port: u16,
-    /// The certificate of the authority that clients must believe.
+    /// Certificate of the authority that clients must trust.
     #[pyo3(get)]
     ca_pem: String,
 }
 
 enum RunningWorld {
     Yes(fetchmill_server::world::World),
-    /// What it had seen at its end.
+    /// Counters at the end.
     No(Box<WorldStats>),
 }
 
@@ -56,13 +56,13 @@ impl World {
         })
     }
 
-    /// The names of all behaviours.
+    /// Returns the names of all behaviours.
     #[staticmethod]
     fn behaviours() -> Vec<&'static str> {
         Behaviour::ALL.iter().map(|behaviour| behaviour.name()).collect()
     }
 
-    /// What it has seen so far, or until its end.
+    /// Returns the counters so far, or at the end.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningWorld::Yes(world) => world.stats(),
@@ -87,7 +87,7 @@ impl World {
 }
 
 impl World {
-    /// A thread that panicked has left it as it was.
+    /// A thread that panicked has left the value unchanged.
     fn running(&self) -> MutexGuard<'_, RunningWorld> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

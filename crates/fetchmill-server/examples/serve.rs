@@ -1,4 +1,4 @@
-//! Serves until its standard input ends: `serve '{"content": {"folder": "/some/folder"}}'`. Prints the address.
+//! Prints the address and serves until standard input ends: `serve '{"content": {"folder": "/some/folder"}}'`.
 
 use std::io::Read;
 

@@ -1,12 +1,13 @@
-//! A link between two network namespaces, for tests: it carries IP packets between two TUN devices with a delay,
-//! jitter, loss, and a bandwidth. `wide_area_link NEAR FAR DEVICE SEED`: the namespaces as files
-//! (`/proc/PID/ns/net`), and what the device is called in both.
+//! A link between two network namespaces, for tests. It carries IP packets between two TUN devices, with a delay,
+//! jitter, loss and a bandwidth. Usage: `wide_area_link NEAR FAR DEVICE SEED`. NEAR and FAR are the namespaces as files
+//! (`/proc/PID/ns/net`). DEVICE is the name of the device in both.
 //!
-//! Each line of its standard input is a JSON object with what shall change (`Change`), and may be empty; each is
-//! answered with a line of counters. It ends with its input, and the devices with it.
+//! Each line of standard input is a JSON object with changes (`Change`), which may be empty. The answer to each line is
+//! a line of counters. The program and its devices end when the input ends.
 //!
-//! A packet first waits for the bandwidth, in a queue with an end: what does not fit is dropped, as by a router. Then it
-//! may be lost, on the way: it has used the bandwidth. Then it takes its time, and never overtakes another.
+//! A packet first waits for the bandwidth in a queue of limited length. If the queue is full, the packet is dropped, as
+//! by a router. Then it may be lost on the way, after it has used the bandwidth. Otherwise it arrives after its delay,
+//! and never overtakes another packet.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -21,39 +22,39 @@ use serde::{Deserialize, Serialize};
 
 /// Larger than any packet of a device with the usual 1,500 bytes.
 const PACKET_BYTES_MAX: usize = 2048;
-/// Packets that are taken from one side before the other has its turn: about 0.1 ms.
+/// Number of packets that are taken from one side before the other side: about 0.1 ms.
 const TURN_PACKETS: usize = 64;
-/// What may be on the way in one direction, in bytes: 150 ms at 3 Gbit/s. Only a link without a bandwidth gets there.
+/// Maximum number of bytes on the way in one direction: 150 ms at 3 Gbit/s. Only a link without a bandwidth reaches it.
 const ON_THE_WAY_BYTES_MAX: usize = 64 << 20;
-/// The queue before a bandwidth: so many seconds of it, but not less than so many bytes.
+/// Length of the queue for the bandwidth: `QUEUE_SECONDS` of it, but at least `QUEUE_BYTES_MIN`.
 const QUEUE_SECONDS: f64 = 0.1;
 const QUEUE_BYTES_MIN: f64 = 65_536.0;
 const NANOS: f64 = 1e9;
 
-/// How the link is, both ways alike.
+/// Settings of the link, the same in both directions.
 #[derive(Debug, Clone, Copy, Default)]
 struct Settings {
-    /// Seconds that each packet takes: half a round trip.
+    /// Delay of each packet in seconds: half a round trip.
     delay: f64,
-    /// A random time up to so many seconds is added, for each packet.
+    /// Maximum of the random delay that is added for each packet, in seconds.
     jitter: f64,
     /// Share of the packets that are lost.
     loss: f64,
-    /// Bits a second; none is no bound.
+    /// Bits per second. `None` for no limit.
     bandwidth: Option<f64>,
 }
 
-/// What shall be different from now on. Packets that are on the way are not touched.
+/// Changes of the settings from now on. Packets that are on the way are not affected.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Change {
-    /// Seconds there and back.
+    /// Round trip in seconds.
     round_trip: Option<f64>,
-    /// Seconds, at most, in each direction.
+    /// Maximum in each direction, in seconds.
     jitter: Option<f64>,
     /// 0 to 1, in each direction.
     loss: Option<f64>,
-    /// In each direction; 0 is no bound.
+    /// Megabits per second in each direction. 0 for no limit.
     megabits: Option<f64>,
 }
 
@@ -79,7 +80,7 @@ impl Change {
     }
 }
 
-/// What became of the packets of one direction: all that were sent are in one of the others.
+/// Packets of one direction. Each sent packet is counted in one of the other counters too.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Counters {
     sent: u64,
@@ -89,15 +90,15 @@ struct Counters {
     on_the_way: u64,
     sent_bytes: u64,
     delivered_bytes: u64,
-    /// The most seconds by which one came later than it should have: this program had to wait for a processor.
+    /// Maximum delay of a delivery after its due time in seconds, because this program had to wait for a processor.
     late: f64,
 }
 
-/// Splitmix64: the same packets are lost for the same seed.
+/// Splitmix64. The same seed loses the same packets.
 struct Random(u64);
 
 impl Random {
-    /// From 0 to just below 1.
+    /// Returns a number from 0 to just below 1.
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -107,7 +108,7 @@ impl Random {
     }
 }
 
-/// A packet and when it arrives, in nanoseconds since the start.
+/// A packet and its time of arrival in nanoseconds since the start.
 struct Packet {
     at: u64,
     bytes: Box<[u8]>,
@@ -141,7 +142,8 @@ impl Direction {
     fn send(&mut self, now: u64, packet: &[u8], settings: &Settings) {
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
-        // Drawn for each packet, so that a change of the settings does not change which ones are lost later.
+        // Draw both numbers for each packet, so that a change of the settings does not change which later packets are
+        // lost.
         let (is_lost, jitter) = (self.random.unit() < settings.loss, self.random.unit() * settings.jitter);
         let mut left_at = now;
         if let Some(bandwidth) = settings.bandwidth {
@@ -166,7 +168,7 @@ impl Direction {
         }
     }
 
-    /// The next packet that has arrived.
+    /// Takes the next packet that has arrived.
     fn arrived(&mut self, now: u64) -> Option<Packet> {
         if self.on_the_way.front()?.at > now {
             return None;
@@ -176,7 +178,7 @@ impl Direction {
         Some(packet)
     }
 
-    /// Lets what waits for the bandwidth wait as long as another bandwidth makes it.
+    /// Adapts the waiting time in the queue to a new bandwidth.
     fn rescale(&mut self, now: u64, old: &Settings, new: &Settings) {
         let waits = self.free_at.saturating_sub(now) as f64;
         self.free_at = match (old.bandwidth, new.bandwidth) {
@@ -190,7 +192,7 @@ impl Direction {
     }
 }
 
-/// The link: the devices of both sides, and what is sent from each.
+/// The link: the devices of both sides, and the packets from each.
 struct Link {
     devices: [File; 2],
     directions: [Direction; 2],
@@ -203,7 +205,7 @@ impl Link {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Takes what was sent from both sides.
+    /// Takes the packets that both sides have sent.
     fn take(&mut self) -> std::io::Result<()> {
         let mut packet = [0; PACKET_BYTES_MAX];
         for side in 0..2 {
@@ -221,7 +223,7 @@ impl Link {
         Ok(())
     }
 
-    /// Hands over what has arrived.
+    /// Delivers the packets that have arrived.
     fn deliver(&mut self) -> std::io::Result<()> {
         let now = self.now();
         for side in 0..2 {
@@ -242,7 +244,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until a packet arrives, or is sent, or somebody wants a change: true then.
+    /// Waits until a packet arrives or is sent, or there is a change to read. Returns whether there is a change.
     fn wait(&self) -> rustix::io::Result<bool> {
         let next =
             self.directions.iter().filter_map(|direction| Some(direction.on_the_way.front()?.at)).min();
@@ -261,7 +263,7 @@ impl Link {
         }
     }
 
-    /// Makes a change, and tells the counters of both directions.
+    /// Applies a change. Returns the counters of both directions.
     fn change(&mut self, line: &str) -> Result<String, Box<dyn Error>> {
         let old = self.settings;
         serde_json::from_str::<Change>(line)?.apply(&mut self.settings)?;
@@ -273,7 +275,7 @@ impl Link {
     }
 }
 
-/// Goes into a network namespace and opens a TUN device there; it is there as long as it is open.
+/// Enters a network namespace and opens a TUN device there. The device exists as long as the file is open.
 fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
     let namespace = File::open(namespace)?;
     #[expect(unsafe_code, reason = "no library in use offers the call")]

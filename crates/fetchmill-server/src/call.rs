@@ -1,4 +1,4 @@
-//! A request whose meaning is known, what became of it, and what is kept of it when that takes longer.
+//! A parsed request, its result, and the state that is kept if the reply takes longer.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::content::Stream;
 use crate::reply::{self, Persistence};
 use crate::rules::Fault;
 
-/// For replies that only say their status.
+/// Content type of replies that contain only their status.
 pub(crate) const TEXT: &str = "text/plain";
 
 /// A request whose meaning is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) what: CallKind<'a>,
-    /// HEAD: the reply ends with its head.
+    /// Whether the method is HEAD, so that the reply ends with its head.
     pub(crate) head: bool,
     pub(crate) old: bool,
     pub(crate) persistence: Persistence,
@@ -25,21 +25,21 @@ pub(crate) enum CallKind<'a> {
     List(Option<&'a str>),
 }
 
-/// What became of a request.
+/// Result of a request.
 pub(crate) enum CallResult {
     /// The reply is in the buffer.
     Done,
-    /// As before, and the connection ends.
+    /// The reply is in the buffer, and the connection ends after it.
     Last,
-    /// More has to be done.
+    /// The reply needs further steps.
     Later(Continuation),
 }
 
-/// What the plain way cannot do.
+/// Reply that the fast path cannot complete.
 pub(crate) enum Continuation {
-    /// The head is in the buffer, the body follows piece by piece.
+    /// The head is in the buffer. The body follows piece by piece.
     Large(LargeReply),
-    /// It waits or goes wrong.
+    /// The reply waits, or a fault hits it.
     Script(Box<Script>),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct LargeReply {
     pub(crate) keep_alive: bool,
 }
 
-/// A call that has to be kept, with what shall happen to it.
+/// A call that must be kept, with its delay and fault.
 pub(crate) struct Script {
     pub(crate) list: bool,
     pub(crate) text: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) struct ReplyParts {
 }
 
 impl ReplyParts {
-    /// A reply that only says its status.
+    /// Creates a reply that contains only its status.
     pub(crate) fn text(status: u16) -> Self {
         let body = text(status).into_bytes();
         let size = body.len() as u64;
@@ -91,7 +91,7 @@ impl ReplyParts {
     }
 }
 
-/// The body of such a reply.
+/// Returns the body of a reply that contains only its status.
 pub(crate) fn text(status: u16) -> String {
     let what_to_do = match status {
         421 => {

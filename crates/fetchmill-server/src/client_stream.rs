@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// What a client talks through.
+/// Stream of a client.
 pub(crate) enum ClientStream {
     Plain(TcpStream),
-    /// On the heap: a plain connection should not hold the room that a session needs.
+    /// On the heap, so that a plain connection does not need the memory of a TLS session.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl ClientStream {
-    /// The socket below.
+    /// Returns the underlying socket.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             ClientStream::Plain(stream) => stream,
@@ -24,7 +24,7 @@ impl ClientStream {
         }
     }
 
-    /// Whether its end has to be announced: a TLS stream that just stops looks cut off.
+    /// Returns whether the end must be announced. A TLS stream that just stops looks truncated.
     pub(crate) fn announces_end(&self) -> bool {
         matches!(self, ClientStream::Tls(_))
     }

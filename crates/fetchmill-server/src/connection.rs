@@ -1,7 +1,8 @@
-//! One connection: reads what has come, answers every complete request in it, writes all replies at once.
+//! One connection. It reads the available bytes, answers every complete request in them, and writes all replies
+//! together.
 //!
-//! A turn is one read and one write, with buffers that the connections of a thread share: an idle connection holds
-//! no buffer. Only the start of a request that is not complete is kept, and what the kernel did not take.
+//! A turn is one read and one write. The connections of a thread share the buffers, so an idle connection has none. A
+//! connection keeps only the start of an incomplete request, and the bytes that the kernel did not take.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,16 +20,16 @@ use crate::request;
 use crate::stray::Stray;
 use crate::worker::{Buffers, Worker};
 
-/// The read buffer of a thread: some thousand pipelined requests.
+/// Size of a thread's read buffer: a few thousand pipelined requests.
 const READ_BYTES: usize = 64 * 1024;
-/// Replies are written when they have become this long, although more requests are there.
+/// Replies are written when they reach this size, even if there are more requests.
 const WRITE_BYTES: usize = 256 * 1024;
 /// The output buffer shrinks to this after a reply that needed more.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// A client that is told of its mistake gets this long to read it.
+/// Time for a client to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Timers have this step: a shorter time is waited for by looking at the clock.
+/// Resolution of timers. Shorter waits poll the clock.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -45,22 +46,22 @@ struct TurnBuffers {
     buffers: Buffers,
 }
 
-/// A connection and what is left over from its last turn.
+/// A connection and the rest of its last turn.
 pub(crate) struct Connection {
     pub(crate) stream: ClientStream,
     pub(crate) worker: Arc<Worker>,
-    /// Input that is not answered: less than a request, or anything after a turn that ended early.
+    /// Unanswered input: less than a request, or any input after a turn that ended early.
     unread: Vec<u8>,
     /// The last turn ended early, so `unread` may hold complete requests.
     ended_early: bool,
     stray: Stray,
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub(crate) answered: u64,
 }
 
-/// What follows a turn that the fast loop cannot go on from.
+/// A turn that the fast loop cannot continue from.
 pub(crate) struct Turn {
-    /// What the kernel did not take.
+    /// Bytes that the kernel did not take.
     pub(crate) rest: Vec<u8>,
     pub(crate) then: AfterTurn,
 }
@@ -68,12 +69,12 @@ pub(crate) struct Turn {
 pub(crate) enum AfterTurn {
     Continue,
     Close,
-    /// Close, but the client may be sending still.
+    /// Close, but the client may still be sending.
     Linger,
     Later(Continuation),
 }
 
-/// How a connection goes on after a script.
+/// How a connection continues after a script.
 pub(crate) enum AfterScript {
     Continue,
     Close,
@@ -92,13 +93,13 @@ impl Connection {
         Connection { stream, worker, unread: Vec::new(), ended_early: false, stray, answered: 0 }
     }
 
-    /// Its end is a reset.
+    /// Makes the connection end with a reset.
     pub(crate) fn reset_at_end(&self) {
-        // Nothing can be done about an error: the connection ends either way.
+        // Ignore an error, because the connection ends either way.
         let _ = socket2::SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Takes turns for as long as each one is a read and a complete write.
+    /// Takes turns as long as each one is a read and a complete write.
     pub(crate) fn turns(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         SCRATCH.with_borrow_mut(|scratch| {
             loop {
@@ -119,7 +120,7 @@ impl Connection {
         })
     }
 
-    /// Puts what is unread, and what comes, into the input.
+    /// Copies the unread bytes and new bytes into the input.
     fn fill(&mut self, context: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ended_early {
             self.ended_early = false;
@@ -128,7 +129,7 @@ impl Connection {
         }
         let mut buffer = ReadBuf::new(input);
         buffer.put_slice(&self.unread);
-        // poll_read, not try_read: after a short read it knows that the socket is empty, and does not ask again.
+        // Use poll_read, not try_read: after a short read it knows that the socket is empty, and does not read again.
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         if buffer.filled().len() == self.unread.len() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -136,7 +137,7 @@ impl Connection {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Answers the requests of the input. Gives how much of it is done with.
+    /// Answers the requests in the input. Returns how many bytes were used.
     fn answer_all(
         &mut self,
         input: &[u8],
@@ -193,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Writes what the kernel takes without waiting.
+    /// Writes as many bytes as the kernel takes without waiting.
     fn write_now(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while written < bytes.len() {
@@ -208,7 +209,8 @@ impl Connection {
         Ok(written)
     }
 
-    /// Sends all bytes. A client that takes none of them for too long is let go, with what waits for it.
+    /// Sends all bytes. If the client takes none for too long, the connection is reset, and the remaining bytes are
+    /// dropped.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {
             self.stray.writing();
@@ -226,16 +228,16 @@ impl Connection {
             self.worker.counters().bytes_sent.add(written as u64);
             bytes = &bytes[written..];
         }
-        // A session of TLS may hold what the kernel did not take.
+        // A TLS session may still contain bytes that the kernel did not take.
         tokio::time::timeout(patience, self.stream.flush()).await.unwrap_or_else(|late| Err(late.into()))
     }
 
-    /// The replies of a turn were sent.
+    /// Records that the replies of a turn were sent.
     pub(crate) fn turn_sent(&mut self) {
         self.stray.turn_written();
     }
 
-    /// When the stray reply is to be sent, if there is one.
+    /// Returns when to send the stray reply, if there is one.
     pub(crate) fn stray_due(&self) -> Option<Instant> {
         self.stray.due()
     }
@@ -256,7 +258,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until it is time to reply, and sends the stray reply when that is due before.
+    /// Waits until it is time to reply. Sends the stray reply if it is due before.
     pub(crate) async fn wait_for_turn(&mut self, time: Duration) -> io::Result<()> {
         let end = Instant::now() + time;
         if let Some(due) = self.stray.due()
@@ -268,7 +270,7 @@ impl Connection {
         self.wait(end.saturating_duration_since(Instant::now())).await
     }
 
-    /// Sends the stray reply before the end of the connection, which waits for it.
+    /// Sends the stray reply, which the end of the connection waits for, and then ends the connection.
     pub(crate) async fn end(&mut self) -> io::Result<()> {
         if let Some(due) = self.stray.due() {
             self.wait(due.saturating_duration_since(Instant::now())).await?;
@@ -280,7 +282,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The client took too long for its next request. One that has begun it is told so.
+    /// Handles a client that took too long for its next request. If it has sent a part of one, it gets an error reply.
     pub(crate) async fn time_out(&mut self) -> io::Result<()> {
         if self.unread.is_empty() {
             return Ok(());
@@ -291,7 +293,8 @@ impl Connection {
         self.linger().await
     }
 
-    /// Waits. An error when the client goes away meanwhile: many thousands that have gone would keep their sockets.
+    /// Waits. Fails if the client disconnects meanwhile. Otherwise many thousands of disconnected clients would keep
+    /// their sockets.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         if time < TIMER_STEP {
             let end = Instant::now() + time;
@@ -309,19 +312,19 @@ impl Connection {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             },
         }
-        // The client has sent more; from here on its going is noticed at the end only.
+        // The client has sent more. From here on a disconnect is noticed only at the end.
         sleep.await;
         Ok(())
     }
 
-    /// Ends the sending and reads on for a while. A socket that is closed with unread input resets the connection,
-    /// and the client might never see the reply.
+    /// Stops sending and keeps reading for a while. A socket that is closed with unread input resets the connection,
+    /// and the client might not see the reply.
     pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
-        // On the heap: this future is part of every connection, also of an idle one.
+        // On the heap, because this future is part of every connection, even of an idle one.
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // Running out of time is one of the two expected ends.
+        // A timeout is one of the two expected ends.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

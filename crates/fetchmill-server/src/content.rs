@@ -1,29 +1,29 @@
-//! What is served: the trait [`Content`] and the two things it writes to, [`Page`] and [`Body`].
+//! Content of a server: the trait [`Content`], and [`Page`] and [`Body`], which it writes to.
 //!
-//! Both methods run on a thread that serves connections: they may read local files, they must not wait for
-//! anything else. They write straight into the reply's buffer, so that a small object costs no allocation.
+//! Both methods run on a thread that serves connections. They may read local files but must not wait for anything else.
+//! They write directly into the reply's buffer, so that a small object needs no allocation.
 
 use std::io;
 
 use crate::json;
 use crate::reply;
 
-/// Something that lists names and gives bodies. Called from all threads of the server at once.
+/// Source of names and bodies. All threads of the server call it at the same time.
 pub trait Content: Send + Sync {
-    /// Writes the page that `marker` leads to (`None`: the first one), at most `limit` names, and sets the marker
-    /// of the next page unless this is the last. The same marker may come again, or never.
+    /// Writes the page of `marker`, or the first page for `None`, with at most `limit` names. Sets the marker of the
+    /// next page unless this is the last one. The same marker may come again, or never.
     fn list(&self, marker: Option<&str>, limit: usize, page: &mut Page<'_>) -> Result<(), ContentError>;
 
-    /// Writes the body of `name`, which is percent-decoded once and otherwise as the client sent it: hostile names
-    /// are this method's to refuse. On an error what it wrote is dropped.
+    /// Writes the body of `name`. The name is percent-decoded once and otherwise unchanged, so this method must refuse
+    /// hostile names. After an error the written bytes are dropped.
     fn get(&self, name: &str, body: &mut Body<'_>) -> Result<(), ContentError>;
 
-    /// The `Content-Type` of all bodies.
+    /// Returns the `Content-Type` of all bodies.
     fn content_type(&self) -> &'static str {
         "application/octet-stream"
     }
 
-    /// How many names are known that no page can hold, because they are not UTF-8 or could not be read.
+    /// Returns the number of known names that no page can contain, because they are not UTF-8 or could not be read.
     fn unlisted(&self) -> u64 {
         0
     }
@@ -32,23 +32,23 @@ pub trait Content: Send + Sync {
 /// Why there is no page or no body.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
-    /// There is no such name: 404.
+    /// The name does not exist: 404.
     #[error("no such object")]
     NotFound,
-    /// It may not be read: 403.
+    /// The object may not be read: 403.
     #[error("the object may not be read")]
     Forbidden,
-    /// This marker was never given: 400.
+    /// The server never returned this marker: 400.
     #[error("unknown marker")]
     UnknownMarker,
-    /// It could not be read: 500.
+    /// The object could not be read: 500.
     #[error("cannot read: {0}")]
     Io(#[from] io::Error),
 }
 
 /// The rest of a body that is too large for one buffer.
 pub trait Stream: Send {
-    /// Appends at most `limit` bytes; none means the end.
+    /// Appends at most `limit` bytes. No bytes mean the end.
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize>;
 }
 
@@ -88,12 +88,12 @@ impl<'a> Page<'a> {
         self.next = Some(marker);
     }
 
-    /// Sets how many names all pages have, where that is known.
+    /// Sets the number of names in all pages, if it is known.
     pub fn total(&mut self, total: u64) {
         self.total = Some(total);
     }
 
-    /// The marker of the next page as it stands.
+    /// Returns the current marker of the next page.
     pub(crate) fn next(&self) -> Option<&str> {
         self.next.as_deref()
     }
@@ -104,7 +104,7 @@ impl<'a> Page<'a> {
             self.out.pop();
         }
         self.out.push(b']');
-        // Without the field on the last page: many clients ask whether it is there, not what it is.
+        // The last page does not have the field, because many clients check only whether the field exists.
         if let Some(marker) = &self.next {
             self.out.extend_from_slice(br#","NextMarker":"#);
             json::string(marker, self.out);
@@ -117,7 +117,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Where a body goes. Exactly one of [`Body::sized`] and [`Body::stream`] is called.
+/// Destination of a body. Exactly one of [`Body::sized`] and [`Body::stream`] must be called.
 pub struct Body<'a> {
     out: &'a mut Vec<u8>,
     head: Option<reply::GetHead<'a>>,
@@ -133,18 +133,18 @@ impl std::fmt::Debug for Body<'_> {
 }
 
 impl<'a> Body<'a> {
-    /// A body behind its head.
+    /// Creates a body that is written after its head.
     pub(crate) fn with_head(out: &'a mut Vec<u8>, head: reply::GetHead<'a>) -> Self {
         Body { start: out.len(), out, head: Some(head), size: None, stream: None }
     }
 
-    /// The bytes alone, for a caller that writes another head.
+    /// Creates a body without a head, for a caller that writes another head.
     pub(crate) fn alone(out: &'a mut Vec<u8>) -> Self {
         Body { start: out.len(), out, head: None, size: None, stream: None }
     }
 
-    /// Announces a body of `size` bytes; exactly so many are to be appended to the buffer that is returned, in
-    /// which other bytes come first.
+    /// Announces a body of `size` bytes. The caller must append exactly this number of bytes to the returned buffer,
+    /// which already contains other bytes.
     pub fn sized(&mut self, size: usize) -> &mut Vec<u8> {
         self.announce(size as u64);
         self.out.reserve(size);
@@ -165,7 +165,7 @@ impl<'a> Body<'a> {
         self.size = Some(size);
     }
 
-    /// What was written. An error when it is not what was announced.
+    /// Returns the written body. Fails if its size differs from the announced size.
     pub(crate) fn finish(self) -> Result<WrittenBody, ContentError> {
         let bytes = self.out.len() - self.start;
         match (self.size, self.stream) {
@@ -182,10 +182,10 @@ impl<'a> Body<'a> {
 
 /// A finished [`Body`].
 pub(crate) struct WrittenBody {
-    /// Where the body starts in the buffer.
+    /// Start of the body in the buffer.
     pub(crate) start: usize,
-    /// Its announced size.
+    /// Announced size in bytes.
     pub(crate) size: u64,
-    /// Its bytes, when they are not in the buffer.
+    /// Stream of the body, if it is not in the buffer.
     pub(crate) stream: Option<Box<dyn Stream>>,
 }

@@ -1,9 +1,9 @@
-//! What keeps a server from starting, each as one line.
+//! Errors that keep a server from starting, each as one line.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no server.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An option makes no sense.
@@ -17,7 +17,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// There is no listening on that address.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {host}:{port}: {source}")]
     Listen {
         /// Host as given.

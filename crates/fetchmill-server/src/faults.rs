@@ -1,8 +1,8 @@
-//! Scripted faults: which request is hit by which action.
+//! Scripted faults: decides which action hits which request.
 //!
-//! Whether a rule hits a name is decided by a hash of the seed, the rule's position and the name, so two runs with
-//! the same seed see the same faults whatever the order of their requests; only `above` looks at the clock. How a fault
-//! is carried out is the business of `scripted`; nothing here does I/O.
+//! A hash of the seed, the rule's position and the name decides whether a rule hits a name. So two runs with the same
+//! seed have the same faults, whatever the order of their requests. Only `above` uses the clock. `scripted` carries out
+//! the faults; this module does no I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,13 +14,13 @@ use crate::options::{Rule, RuleScope};
 use crate::rules::{self, Action, CompiledRule, Fault};
 use crate::stray::StrayPlan;
 
-/// Names that `times` remembers, in two halves: when the younger is full, the older is forgotten.
+/// Number of names that `times` remembers, in two halves. If the younger half is full, the older one is forgotten.
 const REMEMBERED_MAX: usize = 1 << 20;
-/// A stray reply is meant to come within this share of the time that its rule gives: a timer may be late.
+/// A stray reply is planned within this share of the time in its rule, because a timer may be late.
 const LATENESS_USED: f64 = 0.92;
-/// One that is sent behind this share of it is late: it may arrive after the time.
+/// A stray reply that is sent after this share of the time is late, because it may arrive after the time.
 const LATENESS_MAX: f64 = 0.98;
-/// Steps of a listing that `period` remembers.
+/// Number of steps of a listing that `period` remembers.
 const STEPS_MAX: usize = 4096;
 
 /// The rules, compiled.
@@ -49,7 +49,7 @@ impl Faults {
         self.rules.is_empty()
     }
 
-    /// The fault of a request, if any. `on` is `Get` with a name or `List` with a marker.
+    /// Returns the fault of a request, if any. `on` is `Get` with a name or `List` with a marker.
     pub(crate) fn pick(&self, on: RuleScope, name: &str) -> Option<Fault> {
         self.rules
             .iter()
@@ -71,7 +71,8 @@ impl Faults {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(hash, times)
     }
 
-    /// What the seed says of the connection with this number: the first rule for stray replies that hits it.
+    /// Returns the plan of the first rule for stray replies that hits the connection with this number, according to the
+    /// seed.
     pub(crate) fn stray(&self, connection: u64) -> Option<StrayPlan> {
         self.rules.iter().enumerate().find_map(|(position, rule)| {
             let Action::Stray { time, requests } = rule.fault.action else { return None };
@@ -87,7 +88,7 @@ impl Faults {
         })
     }
 
-    /// Whether a plan's rule is for such a request.
+    /// Returns whether the rule of a plan applies to such a request.
     pub(crate) fn stray_counts(&self, plan: &StrayPlan, on: RuleScope, name: &str) -> bool {
         self.rules[plan.rule].is_for(on, name)
     }
@@ -99,7 +100,7 @@ impl Faults {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(rule, times)
     }
 
-    /// Notes that the page of `marker` led to `next`, when a rule needs to know.
+    /// Notes that the page of `marker` led to `next`, if a rule needs this.
     pub(crate) fn note_step(&self, marker: Option<&str>, next: Option<&str>) {
         let (Some(marker), Some(next)) = (marker, next) else {
             return;
@@ -114,14 +115,15 @@ impl Faults {
         }
     }
 
-    /// The marker that closes a circle of `period` pages at the page of `marker`; `None` before so many were seen.
+    /// Returns the marker that closes a cycle of `period` pages at the page of `marker`. `None` if too few pages were
+    /// seen.
     pub(crate) fn earlier(&self, marker: Option<&str>, period: u32) -> Option<String> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         (1..period).try_fold(marker?, |marker, _| steps.get(marker).map(String::as_str)).map(str::to_owned)
     }
 }
 
-/// How often names were hit.
+/// Number of hits per name.
 #[derive(Debug, Default)]
 struct HitCounts {
     young: HashMap<u64, u32>,

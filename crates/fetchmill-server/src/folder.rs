@@ -1,12 +1,11 @@
 //! The regular files below a folder.
 //!
-//! A name is a path below the folder, with `/` between its segments. Names come from strangers, so nothing but the
-//! kernel decides what lies below: every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after the
-//! forms that no honest name has were refused (`beneath`). What is opened must be a regular file; `O_NONBLOCK`
-//! keeps a FIFO from holding the thread.
+//! A name is a path below the folder, with `/` between its segments. Names come from strangers, so only the kernel
+//! decides what is below the folder. Every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after names
+//! with dishonest forms were refused (`beneath`). Only regular files are served; `O_NONBLOCK` keeps a FIFO from
+//! blocking the thread.
 //!
-//! Files are read when they are asked for: a file of at most [`BUFFERED_MAX`] bytes into the reply's buffer, a
-//! larger one in pieces.
+//! Files are read on request: a file of at most [`BUFFERED_MAX`] bytes into the reply's buffer, a larger one in pieces.
 
 mod beneath;
 mod walk;
@@ -24,7 +23,7 @@ use self::walk::WalkCache;
 use crate::content::{Body, Content, ContentError, Page, Stream};
 use crate::error::Error;
 
-/// The largest file that is read at once.
+/// Largest file that is read in one piece, in bytes.
 const BUFFERED_MAX: u64 = 256 * 1024;
 
 /// The content of a folder.
@@ -36,8 +35,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder, which may be reached through symbolic links; below it none is followed. `hidden`: names that
-    /// start with a dot are there too.
+    /// Opens a folder. The path to it may have symbolic links, but links below it are not followed. With `hidden`,
+    /// names that start with a dot are served too.
     pub fn open(path: &Path, hidden: bool) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty())
@@ -67,7 +66,7 @@ impl Content for Folder {
         }
         let out = body.sized(size as usize);
         let end = out.len() + size as usize;
-        // A file that has shrunk since gives fewer bytes: the caller notices.
+        // A file that has shrunk meanwhile has fewer bytes, which the caller notices.
         while out.len() < end && append(&file, size - (end - out.len()) as u64, out)? > 0 {}
         out.truncate(end);
         Ok(())
@@ -95,7 +94,7 @@ impl Stream for FileStream {
     }
 }
 
-/// Reads what there is room for behind the vector's end. The offset is explicit, so nobody shares a position.
+/// Reads into the free capacity of the vector. The offset is explicit, so that readers do not share a position.
 fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         match rustix::io::pread(file, spare_capacity(out), offset) {
@@ -107,7 +106,8 @@ fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
 
 fn get_error(errno: Errno) -> ContentError {
     match errno {
-        // LOOP: a symbolic link. XDEV: it would have led out. NXIO: a socket. ISDIR cannot come from reading.
+        // LOOP: a symbolic link. XDEV: a path that leads out of the folder. NXIO: a socket. ISDIR cannot come from
+        // reading.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
             ContentError::NotFound
         }

@@ -1,18 +1,19 @@
-//! One small hash for all that must look random and be the same again: bodies, faults, delays.
+//! A small hash for everything that must look random but be reproducible: bodies, faults, delays.
 //!
 //! It is the finalizer of splitmix64, applied to each word. It is not meant to withstand an adversary.
 
 /// The increment of splitmix64: 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes a word. A bijection: different words stay different.
+/// Mixes a word. It is a bijection, so different words stay different.
 pub(crate) const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// Hash of bytes: little-endian words of eight, the last one padded with zeros, the length as a word before them.
+/// Hashes bytes as little-endian words of eight bytes. The last word is padded with zeros, and the length comes first
+/// as a word.
 pub(crate) fn of_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let mut hash = mix(seed ^ (bytes.len() as u64).wrapping_mul(GOLDEN));
     let (words, tail) = bytes.as_chunks::<8>();
@@ -27,12 +28,12 @@ pub(crate) fn of_bytes(seed: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// A hash as a number from 0 to just below 1.
+/// Converts a hash to a number from 0 to just below 1.
 pub(crate) fn unit(hash: u64) -> f64 {
     (hash >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A hash as a whole number below `bound`: the upper half of a wide product.
+/// Converts a hash to an integer below `bound`, as the upper half of a wide product.
 pub(crate) fn below(hash: u64, bound: u64) -> u64 {
     ((u128::from(hash) * u128::from(bound)) >> 64) as u64
 }

@@ -1,25 +1,26 @@
-//! Which hosts a server at loopback answers for.
+//! Hosts that a server on loopback answers for.
 //!
-//! A page in a browser can let a name of its own lead to 127.0.0.1 and so read what is served there. The browser says
-//! that name in `Host`, so names that are not this machine's are refused.
+//! A web page can let one of its own names point to 127.0.0.1, and so read what is served there. The browser sends that
+//! name in `Host`, so names that do not belong to this machine are refused.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Any host.
 const ANY: &str = "*";
 
-/// The hosts of a server at loopback.
+/// Allowed hosts of a server on loopback.
 #[derive(Debug)]
 pub(crate) struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// For a server that listens there; `None` when it answers for all: others can reach it anyway.
+    /// Returns the allowed hosts of a server at `address`. `None` if it answers for all hosts, for example because
+    /// others can reach it anyway.
     pub(crate) fn of(address: SocketAddr, names: &[String]) -> Option<Self> {
         let is_checked = address.ip().is_loopback() && !names.iter().any(|name| name == ANY);
         is_checked.then(|| AllowedHosts(names.to_vec()))
     }
 
-    /// Whether a host, with any port, is this machine's own or one of the names.
+    /// Returns whether a host, with any port, belongs to this machine or is one of the names.
     pub(crate) fn allow(&self, host: &[u8]) -> bool {
         let Some(name) = std::str::from_utf8(host).ok().and_then(without_port) else { return false };
         if let Some(address) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

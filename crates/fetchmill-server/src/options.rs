@@ -1,6 +1,6 @@
-//! The options of a server, as they come in JSON, and the check of their values.
+//! Options of a server in JSON, and the check of their values.
 //!
-//! An unknown field is an error: a fault that is misspelt and never happens would let a test pass.
+//! An unknown field is an error. Otherwise a test could pass because a misspelt fault never happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,46 +14,47 @@ use crate::synthetic::SYNTHETIC_COUNT_MAX;
 const THREADS_MAX: usize = 256;
 const PAGE_SIZE_MAX: usize = 1_000_000;
 const SYNTHETIC_SIZE_MAX: usize = 1 << 40;
-/// A day: above it, a number of seconds is a mistake.
+/// A day. A larger number of seconds is a mistake.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// All options. Every field has a default but `content`.
+/// All options. Every field except `content` has a default.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// What to serve; not looked at by `Server::start_with`.
+    /// Content to serve. `Server::start_with` ignores it.
     pub content: Option<ContentOptions>,
-    /// Address or host name to listen on: 127.0.0.1.
+    /// Address or host name to listen on. Default: 127.0.0.1.
     pub host: String,
-    /// Port to listen on; 0, the default, is any that is free.
+    /// Port to listen on. 0, the default, means any free port.
     pub port: u16,
-    /// Threads that serve: 1.
+    /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// Names in a page: 1000.
+    /// Names per page. Default: 1000.
     pub page_size: usize,
-    /// Seconds that each `/get` waits: a random number between the two.
+    /// Range of the random delay of each `/get`, in seconds.
     pub delay: Option<[f64; 2]>,
-    /// The same in whole seconds, both ends included.
+    /// Whether `delay` is drawn in whole seconds, both ends included.
     pub delay_steps: bool,
-    /// Share of the `/get` requests that wait `slow_delay` in place of `delay`, 0 to 1.
+    /// Share of the `/get` requests that wait for `slow_delay` in place of `delay`, 0 to 1.
     pub slow_rate: f64,
-    /// Seconds that these wait: 2.
+    /// Range of the delay of these requests in seconds. Default: 2.
     pub slow_delay: [f64; 2],
-    /// Seconds that each `/list` waits.
+    /// Range of the random delay of each `/list`, in seconds.
     pub list_delay: Option<[f64; 2]>,
-    /// Serve https, with a certificate for `localhost` and the loopback addresses.
+    /// Whether to serve https with a certificate for `localhost` and the loopback addresses.
     pub tls: bool,
-    /// Serve https with this certificate instead, of a name that leads here.
+    /// Certificate for https in place of that one, for a name that points to this server.
     pub certificate: Option<CertificateFiles>,
-    /// Start of all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Scripted faults; the first rule that applies to a request decides.
+    /// Scripted faults. The first rule that hits a request decides.
     pub faults: Vec<Rule>,
-    /// Whether files and folders whose name starts with a dot are served: no. The state of a job never is.
+    /// Whether to serve files and folders whose names start with a dot. Default: no. The state of a job is never
+    /// served.
     pub hidden: bool,
-    /// Hosts that requests may be for besides this machine's own names, when it listens at loopback; `*` for all.
+    /// Additional hosts that a server on loopback answers for, next to this machine's own names. `*` for all.
     pub allow_hosts: Vec<String>,
-    /// Seconds that a client may take for the next request, or for taking some of a reply: 60.
+    /// Seconds that a client may take for the next request, or to read some bytes of a reply. Default: 60.
     pub client_timeout: f64,
 }
 
@@ -81,7 +82,7 @@ impl Default for Options {
     }
 }
 
-/// What to serve.
+/// Content to serve.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub enum ContentOptions {
@@ -89,9 +90,9 @@ pub enum ContentOptions {
     Folder(PathBuf),
     /// Computed objects.
     Synthetic {
-        /// How many.
+        /// Number of objects.
         count: u64,
-        /// Bytes of each.
+        /// Size of each object in bytes.
         size: usize,
     },
 }
@@ -100,42 +101,44 @@ pub enum ContentOptions {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateFiles {
-    /// The server's own certificate, then those that lead to its authority.
+    /// Certificate of the server, then the certificates of the chain to its authority.
     pub chain: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
 }
 
-/// A scripted fault: which requests, and what happens to them.
+/// A scripted fault: the requests that it hits, and its action.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What happens.
+    /// Action.
     pub action: ActionName,
-    /// Share of the names that are hit, 0 to 1. A name is always hit or never. For `stray`, share of the connections.
+    /// Share of the names that are hit, 0 to 1. A name is hit either always or never. For `stray`, share of the
+    /// connections.
     #[serde(default = "one")]
     pub rate: f64,
-    /// Only the first so many requests of a name are hit; for `stray`, only so many connections.
+    /// Maximum number of hits per name, counted from the first request. For `stray`, maximum number of connections.
     pub times: Option<u32>,
-    /// A name, or the start of names followed by `*`. For `/list` it is compared with the marker, which is empty
-    /// for the first page.
+    /// A name, or a prefix of names followed by `*`. For `/list` it is compared with the marker, which is empty for the
+    /// first page.
     #[serde(rename = "match")]
     pub pattern: Option<String>,
-    /// Which requests; `get` unless the action only makes sense for `list`.
+    /// Requests that the rule applies to. Default: `get`, unless the action only makes sense for `list`.
     pub on: Option<RuleScope>,
     /// For `status`: the status.
     pub status: Option<u16>,
     /// For `status`: seconds of `Retry-After`, or a range of them.
     pub retry_after: Option<RetryAfter>,
-    /// For `status`: only requests above so many a second are hit, whatever their names.
+    /// For `status`: only requests above this rate per second are hit, whatever their names.
     pub above: Option<f64>,
-    /// For `reset`, `truncate`, `stall` and `trickle`: bytes of the reply, its head included, that are sent before.
+    /// For `reset`, `truncate`, `stall` and `trickle`: number of bytes of the reply, including its head, that are sent
+    /// before.
     pub after_bytes: Option<u64>,
     /// For `wrong-length`: added to the announced length.
     pub delta: Option<i64>,
-    /// For `stall`, `trickle` and `unsolicited`: seconds. For `stray`: it comes at most so many later, 0.05.
+    /// For `stall`, `trickle` and `unsolicited`: seconds. For `stray`: maximum seconds until it comes. Default: 0.05.
     pub seconds: Option<f64>,
-    /// For `stray`: it follows the reply to one of the first so many requests of its connection, 100.
+    /// For `stray`: it follows the reply to one of the first `requests` requests of its connection. Default: 100.
     pub requests: Option<u32>,
     /// For `repeat-marker`: pages in the cycle.
     pub period: Option<u32>,
@@ -145,7 +148,7 @@ const fn one() -> f64 {
     1.0
 }
 
-/// What a fault does.
+/// Action of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionName {
@@ -155,27 +158,27 @@ pub enum ActionName {
     Reset,
     /// Announces the whole body and closes in the middle.
     Truncate,
-    /// Announces another length than that of the body.
+    /// Announces a length that differs from the length of the body.
     WrongLength,
     /// Stops sending, and closes later.
     Stall,
     /// Sends byte by byte.
     Trickle,
-    /// Lets the listing go round in a circle.
+    /// Makes the listing repeat in a cycle.
     RepeatMarker,
-    /// Sends a second reply that nobody asked for.
+    /// Sends an unsolicited second reply.
     Unsolicited,
-    /// Closes after the reply, and says so.
+    /// Closes the connection after the reply, and announces it.
     Close,
     /// Sends the body in chunks.
     Chunked,
     /// Sends no length and ends the body by closing.
     Eof,
-    /// Sends a reply that nobody asked for some time after one reply of a connection, while it goes on.
+    /// Sends an unsolicited reply some time after one reply of a connection, while the connection continues.
     Stray,
 }
 
-/// Which requests a rule is for.
+/// Requests that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleScope {
@@ -193,7 +196,7 @@ pub enum RuleScope {
 pub enum RetryAfter {
     /// Always the same.
     Seconds(u64),
-    /// A random whole number between the two.
+    /// A random integer between the two.
     Range([u64; 2]),
 }
 
@@ -221,7 +224,7 @@ impl Options {
     }
 }
 
-/// How long a client may take.
+/// Returns how long a client may take.
 pub(crate) fn client_timeout(given: f64) -> Result<Duration, Error> {
     match seconds("client_timeout", given)? {
         Duration::ZERO => refuse("client_timeout must be more than 0 seconds".to_owned()),
@@ -229,12 +232,12 @@ pub(crate) fn client_timeout(given: f64) -> Result<Duration, Error> {
     }
 }
 
-/// An option error.
+/// Returns an option error.
 pub(crate) fn refuse<T>(message: String) -> Result<T, Error> {
     Err(Error::Option(message))
 }
 
-/// Seconds as a duration, when they are a sane number.
+/// Converts seconds to a duration, if the number is sane.
 pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration, Error> {
     if (0.0..=SECONDS_MAX).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
@@ -247,7 +250,7 @@ pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration, Error> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delay {
     min: Duration,
-    /// From the shortest to the longest.
+    /// Difference between the longest and the shortest time.
     span: Duration,
     steps: bool,
 }
@@ -265,7 +268,7 @@ impl Delay {
         Ok(Some(Delay { min: shortest, span, steps }))
     }
 
-    /// The waiting time that a random word stands for.
+    /// Returns the waiting time for a random word.
     pub(crate) fn pick(self, random: u64) -> Duration {
         self.min
             + if self.steps {

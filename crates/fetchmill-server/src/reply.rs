@@ -1,13 +1,13 @@
-//! Heads of replies. They are kept small: a status line, the type, the length, and no date.
+//! Heads of replies. They are small: a status line, the type and the length, but no date.
 
-/// What the head says about the connection.
+/// Information in the head about the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// It stays: HTTP/1.1 needs no word for it.
+    /// The connection stays open. HTTP/1.1 needs no field for this.
     Keep,
-    /// It stays, said to an HTTP/1.0 client.
+    /// The connection stays open, which an HTTP/1.0 client must be told.
     KeepOld,
-    /// It is closed after this reply.
+    /// The connection is closed after this reply.
     Close,
 }
 
@@ -21,12 +21,12 @@ impl Persistence {
     }
 }
 
-/// How the end of the body is known.
+/// How the end of the body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(u64),
     Chunked,
-    /// By the end of the connection, or because the status has no body.
+    /// The body ends with the connection, or the status has no body.
     Nothing,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The head of a `/get` that succeeds: nearly every reply has it, so all but the length is prepared.
+/// The head of a successful `/get`. Nearly every reply has it, so everything except the length is prepared.
 #[derive(Debug)]
 pub(crate) struct GetHead<'a> {
     pub(crate) prepared: &'a [u8],
@@ -68,7 +68,7 @@ pub(crate) struct GetHead<'a> {
 }
 
 impl GetHead<'_> {
-    /// Everything before the length.
+    /// Prepares everything before the length.
     pub(crate) fn prepare(content_type: &str) -> Vec<u8> {
         format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: ").into_bytes()
     }
@@ -98,7 +98,7 @@ pub(crate) fn number(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// The phrase of a status.
+/// Returns the reason phrase of a status.
 pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -1,11 +1,12 @@
-//! From bytes to a request: the parser of heads, and of what a target says.
+//! Parser of request heads and request targets.
 //!
-//! It looks at the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`; other fields must only
-//! be fields (RFC 9112, 5.1), since what one parser passes over and another reads tells them different requests. Nothing is copied. It shares no code with the client, whose mistakes it has to show.
+//! It reads the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`. Other fields must only be
+//! well-formed (RFC 9112, 5.1): if one parser skips bytes that another parser reads, the two see different requests.
+//! Nothing is copied. It shares no code with the client, because it must reveal the client's mistakes.
 
 use memchr::memchr;
 
-/// The largest head.
+/// Maximum size of a head in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// One request, borrowed from the input.
@@ -13,10 +14,10 @@ pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a [u8],
-    /// HTTP/1.0, which knows neither chunks nor connections that stay open unless asked for.
+    /// Whether the version is HTTP/1.0, which has no chunks, and keeps connections open only on request.
     pub(crate) old: bool,
     pub(crate) keep_alive: bool,
-    /// It announces a body, which is refused.
+    /// Whether the request announces a body, which is refused.
     pub(crate) body: bool,
     /// The field Host.
     pub(crate) host: Option<&'a [u8]>,
@@ -29,16 +30,16 @@ pub(crate) enum Method {
     Other,
 }
 
-/// Why a head is refused. The connection ends with it.
+/// Why a head is refused. The connection then ends.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadRequest {
     Malformed,
     TooLarge,
 }
 
-/// Reads the first request of the input; `None` while its head is not complete. Gives the length of its head too.
+/// Reads the first request of the input. Returns it with the length of its head. `None` while the head is not complete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
-    // An empty line before a request is forgiven (RFC 9112, 2.2).
+    // An empty line before a request is ignored (RFC 9112, 2.2).
     let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
     let Some((line, mut position)) = line(input, start)? else {
         return incomplete(input);
@@ -61,14 +62,14 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadReq
 }
 
 fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
-    // A client that speaks TLS, say, waits for an answer before it sends a line.
+    // Refuse early: a client that speaks TLS, for example, waits for an answer before it sends a line.
     if input.first().is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r') {
         return Err(BadRequest::Malformed);
     }
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// The line that starts here, without its end, and where the next one starts.
+/// Returns the line that starts here, without its end, and the start of the next line.
 fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, BadRequest> {
     let rest = &input[start..];
     match memchr(b'\n', rest) {
@@ -97,7 +98,7 @@ fn request_line(line: &[u8]) -> Result<Request<'_>, BadRequest> {
         }
         (Method::Other, &rest[space + 1..])
     };
-    // All bytes are looked at, without a way out in between: so the compiler makes vector code of it.
+    // Check all bytes without an early exit, so that the compiler can vectorise the loop.
     let printable = target.iter().fold(true, |printable, byte| printable & (byte.wrapping_sub(0x21) < 0x5e));
     if target.is_empty() || !printable {
         return Err(BadRequest::Malformed);
@@ -105,7 +106,7 @@ fn request_line(line: &[u8]) -> Result<Request<'_>, BadRequest> {
     Ok(Request { method, target, old, keep_alive: !old, body: false, host: None })
 }
 
-/// Bytes of which names of fields are made.
+/// Bytes that field names may have.
 const TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -122,8 +123,8 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// A field: a token, a colon without anything before it, and a value without control characters. A line that goes on
-/// the one before begins with a blank, which is in no token.
+/// Reads a field: a token, directly followed by a colon, and a value without control characters. A continuation line
+/// begins with a blank, which no token has, so it is refused.
 fn read_field<'a>(field: &'a [u8], request: &mut Request<'a>) -> Result<(), BadRequest> {
     let colon = memchr(b':', field).ok_or(BadRequest::Malformed)?;
     let (name, value) = (&field[..colon], &field[colon + 1..]);
@@ -160,7 +161,7 @@ fn read_known_field<'a>(name: &[u8], value: &'a [u8], request: &mut Request<'a>)
     Ok(())
 }
 
-/// What a target asks for. Texts are still percent-encoded.
+/// Meaning of a request target. Texts are still percent-encoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     Get(&'a [u8]),
@@ -188,7 +189,7 @@ pub(crate) fn route(target: &[u8]) -> Route<'_> {
     }
 }
 
-/// The host that a target in the form of a whole URL names: it counts instead of the field.
+/// Returns the host of a target that is a whole URL. It takes precedence over the field.
 pub(crate) fn host_of_target(target: &[u8]) -> Option<&[u8]> {
     let rest = target.strip_prefix(b"http://")?;
     Some(rest.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or(rest))
@@ -204,13 +205,13 @@ fn path_of_url(target: &[u8]) -> &[u8] {
 /// Why a text is refused.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadText {
-    /// A `%` without two hexadecimal digits behind it.
+    /// A `%` without two hexadecimal digits after it.
     Escape,
     /// Not UTF-8 once decoded.
     NotUtf8,
 }
 
-/// Decodes percent escapes, once: `%2541` is `%41`. The buffer is used only when there are any.
+/// Decodes percent escapes once: `%2541` becomes `%41`. The buffer is used only if there are escapes.
 pub(crate) fn decode<'a>(text: &'a [u8], buffer: &'a mut Vec<u8>) -> Result<&'a str, BadText> {
     let Some(first) = memchr(b'%', text) else {
         return std::str::from_utf8(text).map_err(|_| BadText::NotUtf8);

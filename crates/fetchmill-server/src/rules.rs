@@ -1,4 +1,4 @@
-//! From the rules of the options to rules that were checked: each action has exactly its parameters.
+//! Converts the rules of the options to checked rules. Each action has exactly its own parameters.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::options::{ActionName, RetryAfter, Rule, RuleScope, refuse, seconds};
 use crate::token_bucket::TokenBucket;
 
-/// A stray reply comes at most so late, unless the rule says otherwise: the limit that clients promise.
+/// Default of the maximum delay of a stray reply in seconds: the limit that clients promise to detect.
 const STRAY_SECONDS: f64 = 0.05;
-/// It follows one of so many first replies.
+/// Default number of first replies, one of which the stray reply follows.
 const STRAY_REQUESTS: u32 = 100;
 
-/// The names of all actions, as in the options, by their position in [`ActionName`].
+/// Names of all actions in the options, with their parameters, in the order of [`ActionName`].
 pub(crate) const ACTIONS: [(&str, &[&str]); 12] = [
     ("status", &["status", "retry_after", "above"]),
     ("reset", &["after_bytes"]),
@@ -37,7 +37,7 @@ pub(crate) enum Action {
     Reset {
         after: u64,
     },
-    /// Without a number: in the middle of the body.
+    /// `None` means the middle of the body.
     Truncate {
         after: Option<u64>,
     },
@@ -72,7 +72,7 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) action: Action,
-    /// For the counters.
+    /// Name for the counters.
     pub(crate) name: ActionName,
 }
 
@@ -94,7 +94,7 @@ enum Pattern {
 }
 
 impl CompiledRule {
-    /// Whether the rule is for such a request, whatever its rate.
+    /// Returns whether the rule applies to such a request, whatever its rate.
     pub(crate) fn is_for(&self, on: RuleScope, name: &str) -> bool {
         (self.on == RuleScope::Any || self.on == on)
             && match &self.pattern {

@@ -1,7 +1,7 @@
-//! The slow way of a reply: large bodies, waiting, and the scripted faults.
+//! The slow path of a reply: large bodies, delays, and the scripted faults.
 //!
-//! A reply is taken apart into head and body and sent as a [`ReplyShape`] says: with another framing, cut, byte by byte,
-//! or with something behind it. `after_bytes` counts from the first byte of the head.
+//! A reply is split into head and body and sent according to a [`ReplyShape`]: with another framing, truncated, byte by
+//! byte, or followed by more bytes. `after_bytes` counts from the first byte of the head.
 
 use std::io;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::rules::{Action, Fault};
 use crate::source::Source;
 use crate::worker::Worker;
 
-/// A large body is sent in pieces of this size.
+/// Size of the pieces of a large body.
 const PIECE_BYTES: usize = 256 * 1024;
-/// A reply that nobody asked for, when there is no second object.
+/// Body of an unsolicited reply if there is no second object.
 const UNSOLICITED: &[u8] = b"nobody asked for this\n";
 
-/// Carries out what the plain way could not.
+/// Completes a reply that the fast path could not complete.
 pub(crate) async fn carry_out(connection: &mut Connection, later: Continuation) -> io::Result<AfterScript> {
     match later {
         Continuation::Large(large) => large_body(connection, large).await,
@@ -36,7 +36,7 @@ pub(crate) async fn carry_out(connection: &mut Connection, later: Continuation) 
     }
 }
 
-/// A reply without any fault.
+/// Sends a reply without any fault.
 async fn plain(connection: &mut Connection, script: &Script) -> io::Result<AfterScript> {
     let mut out = Vec::new();
     let answer = connection.worker.carry_out(script.call(), &mut Vec::new(), &mut out);
@@ -86,7 +86,7 @@ async fn faulty(connection: &mut Connection, script: &Script, fault: Fault) -> i
             shape.framing = Framing::Nothing;
             shape.persistence = Persistence::Close;
         }
-        // These are in the parts already, or follow the reply.
+        // These are already in the parts, or follow the reply.
         Action::Status { .. }
         | Action::RepeatMarker { .. }
         | Action::Unsolicited { .. }
@@ -131,7 +131,7 @@ fn with_status(worker: &Worker, status: u16, retry_after: Option<[u64; 2]>) -> R
     parts
 }
 
-/// A second reply, with the body of another object if there is one.
+/// Returns a second reply, with the body of another object if there is one.
 fn unsolicited(worker: &Worker, call: Call<'_>) -> Vec<u8> {
     let name = if let CallKind::Get(name) = call.what { name } else { "" };
     let body = another_name(worker, name)
@@ -157,12 +157,12 @@ fn another_name(worker: &Worker, name: &str) -> Option<String> {
 struct ReplyShape {
     framing: Framing,
     persistence: Persistence,
-    /// The reply ends with its head.
+    /// Whether the reply ends with its head.
     head_only: bool,
     cut: CutPoint,
-    /// From so many bytes on, one byte each such time.
+    /// Number of bytes after which one byte is sent per interval, and the interval.
     pace: Option<(u64, Duration)>,
-    /// Bytes in one piece with the end of the reply.
+    /// Bytes to send in one piece with the end of the reply.
     behind: Vec<u8>,
 }
 
@@ -173,7 +173,7 @@ enum CutPoint {
 }
 
 impl ReplyShape {
-    /// The shape of a reply as it should be.
+    /// Returns the shape of a correct reply.
     fn of(call: Call<'_>, parts: &ReplyParts) -> Self {
         let bodyless = matches!(parts.status, 204 | 304);
         ReplyShape {
@@ -201,7 +201,7 @@ async fn send(connection: &mut Connection, parts: ReplyParts, shape: ReplyShape)
     source.chunked = shape.framing == Framing::Chunked && !shape.head_only;
     let mut paced_from = shape.pace.map(|(after, _)| after);
     loop {
-        // The first piece is the head and the start of the body: a client sees them in one segment.
+        // The first piece is the head and the start of the body, so that a client sees them in one segment.
         let more = source.piece(PIECE_BYTES, &mut piece)?;
         piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         left -= piece.len() as u64;

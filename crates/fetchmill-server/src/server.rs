@@ -1,4 +1,4 @@
-//! The server as a whole: its content, its threads and their end.
+//! The whole server: its content, its threads and their end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Server {
     address: SocketAddr,
     shared: Arc<ServerState>,
     ca_pem: Option<String>,
-    /// Dropping it ends them.
+    /// The threads end when this is dropped.
     _threads: Threads,
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Starts to serve the content that the options name.
+    /// Starts to serve the content in the options.
     pub fn start(options: &Options) -> Result<Server, Error> {
         options.check()?;
         let content: Arc<dyn Content> = match &options.content {
@@ -45,7 +45,7 @@ impl Server {
         Server::start_with(content, options)
     }
 
-    /// Starts to serve some other content.
+    /// Starts to serve other content.
     pub fn start_with(content: Arc<dyn Content>, options: &Options) -> Result<Server, Error> {
         options.check()?;
         let mut shared = ServerState::new(content, options)?;
@@ -66,17 +66,17 @@ impl Server {
         Ok(Server { address, shared, ca_pem, _threads: threads })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// With `tls`, the certificate of the authority that clients must trust, in PEM.
+    /// Returns the certificate of the authority that clients must trust, in PEM. `None` without `tls`.
     pub fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// What it has done so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }

@@ -1,4 +1,4 @@
-//! What all threads of a server share: the content, the compiled options and everybody's counters.
+//! State that all threads of a server share: the content, the compiled options and the counters of all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use crate::options::{self, Delay, Options};
 use crate::reply::GetHead;
 use crate::stats::{Counters, Stats};
 
-/// What all threads share.
+/// State that all threads share.
 pub(crate) struct ServerState {
     pub(crate) content: Arc<dyn Content>,
     pub(crate) faults: Faults,
-    /// What the head of a `/get` starts with.
+    /// Start of the head of a `/get` reply.
     pub(crate) get_head: Vec<u8>,
     pub(crate) page_size: usize,
     pub(crate) get_delay: Option<Delay>,
-    /// Share of the `/get` requests that wait longer, and how long.
+    /// Share of the `/get` requests that wait longer, and their delay.
     pub(crate) slow: Option<(f64, Delay)>,
     pub(crate) list_delay: Option<Delay>,
-    /// Whether any request may have to wait or go wrong: the one thing that the plain way looks at.
+    /// Whether any request may have a delay or a fault. This is the only check on the fast path.
     pub(crate) scripted: bool,
     pub(crate) seed: u64,
-    /// Which hosts requests may be for; `None`: any.
+    /// Hosts that the server answers for. `None` for any host.
     pub(crate) hosts: Option<AllowedHosts>,
     pub(crate) client_timeout: Duration,
     pub(crate) counters: Vec<Counters>,
@@ -57,7 +57,7 @@ impl ServerState {
         })
     }
 
-    /// The number of a new connection.
+    /// Returns the number of a new connection.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }

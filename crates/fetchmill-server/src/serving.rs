@@ -16,15 +16,15 @@ use crate::connection::{AfterScript, AfterTurn, Connection, Turn};
 use crate::scripted_reply;
 use crate::worker::Worker;
 
-/// How often a connection that waits is looked at during its client's timeout.
+/// Number of checks of a waiting connection during the client's timeout.
 const LOOKS: u32 = 4;
 
-/// Serves a connection to its end. Errors of the connection are its end, and nobody's business.
+/// Serves a connection to its end. An error of the connection ends it and is not reported.
 pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: Arc<Worker>) {
     worker.counters().connections.add(1);
     let stream = match tls {
         None => ClientStream::Plain(stream),
-        // Boxed: only the handshake needs the room.
+        // Boxed, because only the handshake needs the memory.
         Some(tls) => match Box::pin(timeout(worker.shared.client_timeout, tls.accept(stream))).await {
             Ok(Ok(stream)) => ClientStream::Tls(Box::new(stream)),
             Ok(Err(_)) | Err(_) => return worker.counters().connections_closed.add(1),
@@ -34,7 +34,7 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
     let mut connection = Connection::new(stream, worker);
     while let Ok(turn) = next_turn(&mut connection, &mut patience).await {
         let Some(turn) = turn else {
-            // It ends in any case.
+            // The connection ends in any case.
             let _ = Box::pin(connection.time_out()).await;
             break;
         };
@@ -42,7 +42,7 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
             Ok(AfterScript::Continue) => connection.turn_sent(),
             Ok(AfterScript::Close) => {
                 connection.turn_sent();
-                // An error is an end, too.
+                // An error also ends the connection.
                 let _ = Box::pin(connection.end()).await;
                 break;
             }
@@ -55,10 +55,10 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
     }
 }
 
-/// The next turn that needs more than the fast loop; before it, the stray reply when that is due. `None` when the client
-/// takes too long for a request.
+/// Returns the next turn that needs more than the fast loop, and sends a stray reply that is due before. `None` if the
+/// client takes too long for a request.
 async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::Result<Option<Turn>> {
-    // Boxed: an idle connection should not hold the room for it.
+    // Boxed, so that an idle connection does not need memory for it.
     while let Some(due) = connection.stray_due() {
         if let Some(turn) = Box::pin(turn_before(connection, patience, due)).await {
             return turn;
@@ -68,7 +68,7 @@ async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::
     poll_fn(|context| poll_turn(connection, patience, context)).await
 }
 
-/// The next turn, if it comes before a time.
+/// Returns the next turn, if it comes before a time.
 async fn turn_before(
     connection: &mut Connection,
     patience: &mut Patience,
@@ -93,8 +93,8 @@ fn poll_turn(
     }
 }
 
-/// How long a client may take for a request: for its head, and between two of them. It looks a few times during the
-/// timeout whether one was answered since: a clock or a timer for each request would be most of its cost.
+/// Time limit for the head of a request, and between two requests. A few times during the timeout it checks whether a
+/// request was answered since. A clock or a timer for each request would be most of its cost.
 struct Patience {
     look: Pin<Box<Sleep>>,
     period: Duration,
@@ -131,7 +131,7 @@ async fn follow(connection: &mut Connection, turn: Turn) -> io::Result<AfterScri
             connection.linger().await?;
             Ok(AfterScript::Close)
         }
-        // Boxed: an idle connection should not hold the room that a script needs.
+        // Boxed, so that an idle connection does not need the memory of a script.
         AfterTurn::Later(later) => Box::pin(scripted_reply::carry_out(connection, later)).await,
     }
 }

@@ -1,20 +1,20 @@
-//! The body of a reply as pieces to send: out of memory or from a stream, in chunks if it has to be.
+//! The body of a reply as pieces to send, from memory or from a stream, and in chunks if required.
 
 use std::io;
 
 use crate::content::Stream;
 
-/// The largest chunk; a small body is cut into three.
+/// Maximum size of a chunk in bytes. A small body is split into three chunks.
 const CHUNK_BYTES_MAX: usize = 16 * 1024;
 
-/// A body, piece by piece, in chunks if it has to be.
+/// A body, piece by piece, in chunks if required.
 pub(crate) struct Source {
     body: Vec<u8>,
     at: usize,
     stream: Option<Box<dyn Stream>>,
     left: u64,
     pub(crate) chunked: bool,
-    /// Bytes in one piece with the end of the body.
+    /// Bytes to send in one piece with the end of the body.
     pub(crate) behind: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl Source {
         Source { body, at: 0, stream, left, chunked: false, behind: Vec::new() }
     }
 
-    /// Appends the next piece; `false` when it was the last one.
+    /// Appends the next piece. Returns `false` if it was the last one.
     pub(crate) fn piece(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<bool> {
         if self.chunked {
             self.chunks(limit, out)?;

@@ -1,4 +1,4 @@
-//! The counters: each thread has its own, on cache lines of its own, and only adds to them; a reader sums them up.
+//! The counters. Each thread has its own, on its own cache lines, and only adds to them. A reader sums them up.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,13 @@ use serde::Serialize;
 
 use crate::rules::ACTIONS;
 
-/// A number that one thread writes and any may read.
+/// A number that one thread writes and any thread may read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds. Only the thread that owns the counter may do so: a load and a store are cheaper than an atomic add.
+    /// Adds a number. Only the thread that owns the counter may call it, because it uses a load and a store, which are
+    /// cheaper than an atomic add.
     pub(crate) fn add(&self, number: u64) {
         self.0.store(self.get().wrapping_add(number), Ordering::Relaxed);
     }
@@ -24,22 +25,22 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one thread. 128: processors fetch cache lines in pairs.
+        /// The counters of one thread. They are aligned to 128 bytes, because processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct Counters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
-            /// Faults, by action.
+            /// Number of faults by action.
             pub(crate) faults: [Counter; ACTIONS.len()],
         }
 
-        /// What a server has done so far.
+        /// Counters of a server so far.
         #[derive(Debug, Clone, Default, Serialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
-            /// Names that no page can hold.
+            /// Number of names that no page can contain.
             pub unlisted: u64,
-            /// Faults, by action; only those that happened.
+            /// Number of faults by action, for the actions that happened.
             pub faults: BTreeMap<&'static str, u64>,
         }
 
@@ -63,7 +64,7 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     connections,
-    /// Of these, closed again.
+    /// Connections that were closed again.
     connections_closed,
     /// Requests of any kind that were well-formed.
     requests,
@@ -73,23 +74,23 @@ counters! {
     get,
     /// Requests for `/stats`.
     stats,
-    /// Requests with the method HEAD; they count as their kind too.
+    /// Requests with the method HEAD. They are also counted by kind.
     head,
-    /// Replies 404.
+    /// Replies with 404.
     not_found,
-    /// Replies 400, 405 and 431.
+    /// Replies with 400, 405 and 431.
     bad_requests,
-    /// Replies 403 and 500, and bodies that could not be read to their end.
+    /// Replies with 403 and 500, and bodies that could not be read to the end.
     errors,
     /// Requests that had to wait.
     delayed,
-    /// Writes that held the replies of more than one request.
+    /// Writes with the replies of more than one request.
     batches,
-    /// Requests answered by these.
+    /// Requests that were answered by such writes.
     batched_requests,
-    /// Stray replies that were not sent because it was too late for them.
+    /// Stray replies that were not sent because it was too late.
     strays_skipped,
-    /// Stray replies that were sent too late: the thread had to wait for a processor.
+    /// Stray replies that were sent too late, because the thread had to wait for a processor.
     strays_late,
     /// Bytes handed to the kernel.
     bytes_sent,

@@ -1,27 +1,28 @@
-//! A stray reply: one that nobody asked for, sent a while after a real one whatever requests are out by then.
+//! A stray reply: an unsolicited reply that is sent some time after a real one, whatever requests are in flight by
+//! then.
 //!
-//! It reads as the answer to the next request, so that all later replies of its connection shift by one. Which
-//! connections have one, after which of their replies, and how late it comes follows from the seed and the
-//! connection's number.
+//! It looks like the answer to the next request, so that all later replies of the connection shift by one. The seed and
+//! the connection's number decide whether a connection has a stray reply, which reply it follows, and how late it
+//! comes.
 
 use std::time::{Duration, Instant};
 
-/// What the seed says of a connection.
+/// Plan for the stray reply of a connection, which follows from the seed.
 #[derive(Debug)]
 pub(crate) struct StrayPlan {
     /// Position of the rule.
     pub(crate) rule: usize,
-    /// Requests that the rule is for until the one that is hit, that one included.
+    /// Number of requests of the rule up to and including the one that is hit.
     pub(crate) left: u32,
-    /// From the real reply to the stray one.
+    /// Time from the real reply to the stray one.
     pub(crate) after: Duration,
-    /// Later than this it is not sent at all.
+    /// Time after which the stray reply is not sent.
     pub(crate) at_most: Duration,
-    /// Picks among stray pages.
+    /// Random word that selects a stray page.
     pub(crate) random: u64,
 }
 
-/// A connection's stray reply.
+/// The stray reply of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Stray {
     plan: Option<StrayPlan>,
@@ -33,9 +34,9 @@ struct ArmedStray {
     reply: Vec<u8>,
     after: Duration,
     at_most: Duration,
-    /// When the last piece of the real reply was handed to the kernel.
+    /// Time when the last piece of the real reply was handed to the kernel.
     written: Instant,
-    /// The whole real reply was.
+    /// Whether the whole real reply was handed to the kernel.
     whole: bool,
 }
 
@@ -48,7 +49,7 @@ impl Stray {
         self.plan.as_mut()
     }
 
-    /// The request that is being answered is the one: `reply` will follow its reply.
+    /// Makes `reply` follow the reply to the current request.
     pub(crate) fn arm(&mut self, reply: Vec<u8>) {
         if let Some(StrayPlan { after, at_most, .. }) = self.plan.take() {
             self.armed = Some(ArmedStray { reply, after, at_most, written: Instant::now(), whole: false });
@@ -59,7 +60,8 @@ impl Stray {
         self.armed.is_some()
     }
 
-    /// Bytes are about to be written: before the call, so that lateness is never measured too short.
+    /// Records that bytes are about to be written. It must be called before the write, so that the delay is never
+    /// measured too short.
     pub(crate) fn writing(&mut self) {
         if let Some(armed) = &mut self.armed
             && !armed.whole
@@ -68,19 +70,19 @@ impl Stray {
         }
     }
 
-    /// The replies of a turn were written.
+    /// Records that the replies of a turn were written.
     pub(crate) fn turn_written(&mut self) {
         if let Some(armed) = &mut self.armed {
             armed.whole = true;
         }
     }
 
-    /// When it is to be sent, once the real reply was.
+    /// Returns when to send the stray reply. `None` before the real reply was sent.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.armed.as_ref().filter(|armed| armed.whole).map(|armed| armed.written + armed.after)
     }
 
-    /// What to send now, and when that is too late.
+    /// Takes the stray reply, with the time after which it is too late to send it.
     pub(crate) fn take(&mut self) -> Option<(Vec<u8>, Instant)> {
         self.armed.take().map(|armed| (armed.reply, armed.written + armed.at_most))
     }

@@ -1,17 +1,17 @@
-//! Objects that are computed from their index, so that a billion of them take no space.
+//! Objects that are computed from their index, so that a billion objects take no space.
 //!
-//! **Name**: `file-` and the index in twelve decimal digits, from `file-000000000000`.
+//! **Name**: `file-` and the index in twelve decimal digits, starting at `file-000000000000`.
 //!
-//! **Body**: made from the name and the size alone, so that whoever has a name can check its body
+//! **Body**: computed from the name and the size alone, so that a client can check the body of a name
 //! ([`synthetic_body`]). It is ASCII text: the name, a newline, then lines of 82 bytes, cut at the size. A line is 48
-//! hexadecimal digits that depend on the name and on the line's number, a space, 32 characters that are always the
-//! same, and a newline. The 48 digits hold 24 bytes of entropy, so an object of 100 bytes (name line and one full
-//! line) cannot be compressed below 24 bytes, and a long one not below 29 % of its size. The name comes first so
-//! that a body stored under another object's name is seen at once.
+//! hexadecimal digits that depend on the name and on the line's number, a space, 32 constant characters, and a newline.
+//! The 48 digits contain 24 bytes of entropy. So an object of 100 bytes (name line and one full line) cannot be
+//! compressed below 24 bytes, and a long one not below 29 % of its size. The name comes first, so that a body under
+//! another object's name is easy to see.
 //!
-//! **Marker**: the index of the page's first name, mixed so that nobody is tempted to count with it.
+//! **Marker**: the index of the page's first name, mixed so that nobody is tempted to compute markers.
 //!
-//! Cost: some 30 ns for a body of 100 bytes, 10 ns for a name of a page; no allocation.
+//! Cost: about 30 ns for a body of 100 bytes, and 10 ns for a name in a page. Neither allocates.
 
 use std::io;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use std::ops::Range;
 use crate::content::{Body, Content, ContentError, Page, Stream};
 use crate::hash::{self, GOLDEN};
 
-/// Names hold twelve digits.
+/// Maximum number of objects, because names have twelve digits.
 pub const SYNTHETIC_COUNT_MAX: u64 = 1_000_000_000_000;
 
-/// The largest body that is made at once.
+/// Largest body that is computed in one piece, in bytes.
 const BUFFERED_MAX: usize = 256 * 1024;
 const PREFIX: &[u8; 5] = b"file-";
 const DIGITS: usize = 12;
@@ -30,15 +30,15 @@ const NAME_LENGTH: usize = PREFIX.len() + DIGITS;
 const HEX_DIGITS: usize = 48;
 const FIXED: &[u8; 34] = b" are random; the rest is the same\n";
 const LINE_LENGTH: usize = HEX_DIGITS + FIXED.len();
-/// Odd, so that multiplying by it can be undone.
+/// The factor is odd, so that the multiplication can be undone.
 const MARKER_FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// `count` objects of `size` bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Synthetic {
-    /// How many objects.
+    /// Number of objects.
     pub count: u64,
-    /// Bytes of each body.
+    /// Size of each body in bytes.
     pub size: usize,
 }
 
@@ -82,14 +82,14 @@ impl Content for Synthetic {
     }
 }
 
-/// The body of a synthetic object. `name` may be any text: the server only knows names with an index.
+/// Returns the body of a synthetic object. `name` may be any text, although the server only serves names with an index.
 pub fn synthetic_body(name: &str, size: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(size);
     append_body(name, 0..size as u64, &mut body);
     body
 }
 
-/// The name of the object with this index, which must be below [`SYNTHETIC_COUNT_MAX`].
+/// Returns the name of the object with this index, which must be below [`SYNTHETIC_COUNT_MAX`].
 pub(crate) fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
     let mut name = [b'0'; NAME_LENGTH];
     name[..PREFIX.len()].copy_from_slice(PREFIX);
@@ -101,7 +101,7 @@ pub(crate) fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
     name
 }
 
-/// The next name; after the last one the digits start again, and nobody asks for it.
+/// Changes a name to the next one. After the last name the digits start again, but this is never used.
 fn increment(name: &mut [u8; NAME_LENGTH]) {
     for digit in name[PREFIX.len()..].iter_mut().rev() {
         if *digit < b'9' {
@@ -112,7 +112,7 @@ fn increment(name: &mut [u8; NAME_LENGTH]) {
     }
 }
 
-/// The index in a name.
+/// Returns the index in a name.
 pub(crate) fn index_of(name: &str) -> Option<u64> {
     let digits: &[u8; DIGITS] = name.as_bytes().strip_prefix(PREFIX)?.try_into().ok()?;
     let mut index = 0;
@@ -125,7 +125,7 @@ pub(crate) fn index_of(name: &str) -> Option<u64> {
     all_digits.then_some(index)
 }
 
-/// Appends a part of the endless text that starts every body of this name.
+/// Appends a part of the endless text of this name. Every body of the name is a prefix of this text.
 pub(crate) fn append_body(name: &str, part: Range<u64>, out: &mut Vec<u8>) {
     let name = name.as_bytes();
     let seed = hash::of_bytes(0, name);
@@ -171,7 +171,8 @@ fn line(seed: u64, number: u64) -> [u8; LINE_LENGTH] {
     line
 }
 
-/// The sixteen hexadecimal digits of a word, the highest first; eight at a time in one register.
+/// Returns the sixteen hexadecimal digits of a word, highest first. Eight digits at a time are computed in one
+/// register.
 fn hex(word: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     digits[..8].copy_from_slice(&hex_half(word >> 32).to_be_bytes());
@@ -184,7 +185,7 @@ fn hex_half(half: u64) -> u64 {
     let pairs = (half | half << 16) & 0x0000_ffff_0000_ffff;
     let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
     let nibbles = (bytes | bytes << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Adding 6 carries out of the nibble when it is above 9: those become letters, 39 places behind the digits.
+    // Adding 6 carries out of a nibble above 9. Such nibbles become letters, 39 places after the digits.
     let letters = ((nibbles + ONES * 6) >> 4) & ONES;
     nibbles + ONES * u64::from(b'0') + letters * 39
 }
@@ -201,7 +202,7 @@ fn from_marker(marker: &str) -> Option<u64> {
     Some(mixed.wrapping_mul(inverse(MARKER_FACTOR)))
 }
 
-/// The number that undoes a multiplication by `factor` modulo 2^64: Newton's method doubles the right bits.
+/// Returns the inverse of `factor` modulo 2^64. Each step of Newton's method doubles the number of correct bits.
 const fn inverse(factor: u64) -> u64 {
     let mut inverse = factor;
     let mut round = 0;

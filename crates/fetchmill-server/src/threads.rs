@@ -1,7 +1,7 @@
 //! A listener and the threads that serve its connections.
 //!
-//! Each thread has a current-thread runtime of its own. The first one accepts and gives the connections out in
-//! turn, so that all threads serve equally many. All threads end when the first one does.
+//! Each thread has its own current-thread runtime. The first thread accepts connections and distributes them in turn,
+//! so that all threads serve the same number. All threads end when the first one ends.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -15,20 +15,22 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// When accepting fails there are no descriptors or there is no memory: trying again at once would only burn time.
+/// Pause after a failed accept. There are then no descriptors or no memory, so an immediate retry would only waste CPU
+/// time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Threads that serve. They end when this is dropped.
+/// The serving threads. They end when this is dropped.
 pub(crate) struct Threads {
-    /// Dropping it tells the first thread to end.
+    /// Tells the first thread to end when it is dropped.
     stop: Option<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// Starts them. `serve` gives, for the thread at a position, what serves a connection to its end.
+    /// Starts the threads. For each thread's position, `serve` returns the function that serves a connection to its
+    /// end.
     pub(crate) fn start<S, F>(
         name: &str,
         count: usize,
@@ -67,7 +69,7 @@ impl Threads {
             Builder::new_current_thread().enable_io().enable_time().build().map_err(Error::Thread)?;
         let body = move || {
             run(&runtime);
-            // Dropping the runtime drops its tasks, and so closes their connections.
+            // Dropping the runtime drops its tasks, which closes their connections.
             drop(runtime);
         };
         self.threads.push(std::thread::Builder::new().name(name).spawn(body).map_err(Error::Thread)?);
@@ -79,13 +81,13 @@ impl Drop for Threads {
     fn drop(&mut self) {
         drop(self.stop.take());
         for thread in self.threads.drain(..) {
-            // A thread that panicked has ended as well.
+            // A thread that panicked has also ended.
             let _ = thread.join();
         }
     }
 }
 
-/// Listens; gives where, too.
+/// Listens on a host and a port. Returns the listener with its address.
 pub(crate) fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Error> {
     let listen_error = |source| Error::Listen { host: host.to_owned(), port, source };
     let listener = listen_on_any(host, port).map_err(listen_error)?;
@@ -113,7 +115,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts for ever and gives the connections out in turn, to this thread first.
+/// Accepts connections forever and distributes them in turn, to this thread first.
 async fn accept<F>(
     listener: TcpListener,
     serve: impl Fn(TcpStream) -> F,
@@ -141,7 +143,7 @@ async fn accept<F>(
     }
 }
 
-/// Takes connections until there is nobody who sends any.
+/// Serves received connections until the sender is gone.
 async fn receive<F>(mut sockets: mpsc::UnboundedReceiver<std::net::TcpStream>, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -157,7 +159,7 @@ fn start<F>(stream: TcpStream, serve: &impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Without it replies would only be slower.
+    // Ignore an error: replies would only be slower.
     let _ = stream.set_nodelay(true);
     tokio::spawn(serve(stream));
 }

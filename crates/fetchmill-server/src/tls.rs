@@ -1,5 +1,5 @@
-//! TLS of the server: a certificate for this machine's own names, of an authority that is made with the server; or one
-//! that is given.
+//! TLS of the server. It uses a given certificate, or one for this machine's own names, signed by an authority that is
+//! created with the server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::options::CertificateFiles;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What leads connections into TLS, and the certificate that clients must trust, in PEM.
+/// Returns the TLS acceptor, and the certificate that clients must trust, in PEM.
 pub(crate) fn acceptor() -> Result<(TlsAcceptor, String), Error> {
     make().map_err(|error| Error::Option(format!("cannot make a certificate for tls: {error}")))
 }
 
-/// The same with a certificate of somebody's authority.
+/// Returns the TLS acceptor for a given certificate.
 pub(crate) fn acceptor_with(files: &CertificateFiles) -> Result<TlsAcceptor, Error> {
     read(files).map_err(|error| {
         let (chain, key) = (files.chain.display(), files.key.display());

@@ -1,9 +1,9 @@
-//! A rate that is kept by refusing: tokens that fill a bucket evenly, one for each request.
+//! A rate limit that refuses requests. Tokens fill a bucket evenly, and each request takes one.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// The bucket holds what comes in this many seconds, and at least one token.
+/// Size of the bucket: the tokens of this many seconds, but at least one.
 const HELD_SECONDS: f64 = 0.1;
 
 /// See the module.
@@ -14,7 +14,7 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(crate) fn new(per_second: f64, now: Instant) -> Self {
         TokenBucket { per_second, tokens: Mutex::new((Self::most(per_second), now)) }
     }
@@ -23,7 +23,7 @@ impl TokenBucket {
         (per_second * HELD_SECONDS).max(1.0)
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token, if there is one. Returns whether there was.
     pub(crate) fn take(&self, now: Instant) -> bool {
         let mut bucket = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let (tokens, filled_at) = &mut *bucket;

@@ -1,8 +1,8 @@
-//! What one thread of the server knows, and how it answers a request: from a request's bytes to a reply's bytes,
-//! without I/O on the connection.
+//! State of one thread of the server, and its answers to requests: turns the bytes of a request into the bytes of a
+//! reply, without I/O on the connection.
 //!
-//! The plain way takes no lock and allocates nothing: the reply is appended to the thread's output buffer. What has
-//! to wait, goes wrong on purpose or does not fit into a buffer is handed back as [`Continuation`].
+//! The fast path takes no lock and does not allocate: the reply is appended to the thread's output buffer. A reply that
+//! must wait, has a fault or does not fit into a buffer is returned as a [`Continuation`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,17 +19,17 @@ use crate::stats::Counters;
 use crate::stray::Stray;
 
 const JSON: &str = "application/json";
-/// What stray replies for objects are full of.
+/// Text that fills stray replies for objects.
 const STRAY_TEXT: &[u8] = b"nobody asked for this; ";
 
-/// One thread's view.
+/// State of one thread.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<ServerState>,
     position: usize,
     random: AtomicU64,
 }
 
-/// Buffers that one request after the other uses.
+/// Buffers that consecutive requests reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     text: Vec<u8>,
@@ -46,7 +46,7 @@ impl Worker {
         &self.shared.counters[self.position]
     }
 
-    /// A random word. Only this thread uses it.
+    /// Returns a random word. Only this thread may call it.
     pub(crate) fn random(&self) -> u64 {
         let state = self.random.load(Ordering::Relaxed).wrapping_add(GOLDEN);
         self.random.store(state, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Worker {
             return CallResult::Last;
         }
         if request.method == Method::Other || request.body {
-            // A body is not read: where the next request would start is not known.
+            // The body is not read, so the start of the next request is not known.
             let persistence = if request.body { Persistence::Close } else { persistence };
             let status = if request.method == Method::Other { 405 } else { 400 };
             self.plain(status, head, persistence, out);
@@ -111,7 +111,7 @@ impl Worker {
         done(persistence)
     }
 
-    /// The status of a request that is for another host, or for none.
+    /// Returns the status for a request for another host, or for no host.
     fn misdirected(&self, request: &Request<'_>) -> Option<u16> {
         let Some(host) = request::host_of_target(request.target).or(request.host) else {
             return (!request.old).then_some(400);
@@ -120,12 +120,12 @@ impl Worker {
         (!hosts.allow(host)).then_some(421)
     }
 
-    /// Tells a client that its request takes too long.
+    /// Appends the reply to a request that takes too long.
     pub(crate) fn time_out(&self, out: &mut Vec<u8>) {
         self.plain(408, false, Persistence::Close, out);
     }
 
-    /// Answers what is not a request. The connection ends with it.
+    /// Answers bytes that are not a request. The connection then ends.
     pub(crate) fn refuse(&self, refused: BadRequest, out: &mut Vec<u8>) {
         let status = match refused {
             BadRequest::Malformed => 400,
@@ -167,7 +167,7 @@ impl Worker {
         })
     }
 
-    /// Counts a request for the connection's stray reply, which is made when this is the request that it follows.
+    /// Counts a request for the connection's stray reply. Creates the stray reply if it follows this request.
     fn note_stray(&self, call: Call<'_>, stray: &mut Stray) {
         let Some(plan) = stray.plan() else { return };
         let (on, text) = match call.what {
@@ -186,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// A complete reply that is not the one to the call. None when the call has no object or page.
+    /// Returns a complete reply that does not answer the call. `None` if there is no object or page for the call.
     fn stray_reply(&self, call: Call<'_>, random: u64) -> Option<Vec<u8>> {
         let (content_type, body) = match call.what {
             CallKind::Get(name) => {
@@ -204,7 +204,7 @@ impl Worker {
         Some(out)
     }
 
-    /// The same page again, another one, or one that nobody has and that ends the listing.
+    /// Returns the same page, another one, or an invented page that ends the listing.
     fn stray_page(&self, marker: Option<&str>, random: u64) -> Option<Vec<u8>> {
         let mut page = Vec::new();
         self.page(marker, None, &mut page).ok()?;
@@ -221,7 +221,7 @@ impl Worker {
         Some(page)
     }
 
-    /// Answers a call as it should be.
+    /// Answers a call correctly.
     pub(crate) fn carry_out(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> CallResult {
         let start = out.len();
         let result = match call.what {
@@ -239,7 +239,7 @@ impl Worker {
         done(call.persistence)
     }
 
-    /// Appends a body, or only its head when it is large.
+    /// Appends a body, or only its head if it is large.
     fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<LargeReply>, ContentError> {
         let head = GetHead { prepared: &self.shared.get_head, persistence: call.persistence };
         let mut body = Body::with_head(out, head);
@@ -269,7 +269,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Appends a page. With a `period` its marker leads back by so many pages, once so many were listed.
+    /// Appends a page. With a `period`, its marker leads back by `period` pages, as soon as this number of pages was
+    /// listed.
     pub(crate) fn page(
         &self,
         marker: Option<&str>,
@@ -288,7 +289,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The reply to a call as its parts, for a script that changes them.
+    /// Returns the reply to a call as parts, for a script that changes them.
     pub(crate) fn parts(&self, call: Call<'_>, fault: Action) -> ReplyParts {
         let mut bytes = Vec::new();
         let result = match call.what {
@@ -322,7 +323,7 @@ impl Worker {
     }
 
     fn stats(&self, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
-        // A map of numbers: it always becomes JSON.
+        // A map of numbers can always be written as JSON.
         let mut body = serde_json::to_vec(&self.shared.stats()).unwrap_or_default();
         body.push(b'\n');
         reply::head(200, JSON, Framing::Length(body.len() as u64), persistence, b"", out);
@@ -331,7 +332,7 @@ impl Worker {
         }
     }
 
-    /// A reply that only says its status.
+    /// Appends a reply that contains only its status.
     fn plain(&self, status: u16, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
         self.count_status(status);
         let body = call::text(status);

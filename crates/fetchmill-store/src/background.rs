@@ -9,7 +9,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
 
-/// Work on its own thread.
+/// A thread that does some work and ends with a result.
 #[derive(Debug)]
 pub struct Background<T> {
     shared: Arc<BackgroundState<T>>,
@@ -50,7 +50,7 @@ impl<T> BackgroundState<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts the thread. `panics` is where its own threads record their panics.
+    /// Starts the thread. `panics` is where the threads of the work record their panics.
     pub fn start(
         name: &str,
         panics: &Arc<PanicNote>,
@@ -106,7 +106,7 @@ impl<T: Send + 'static> Background<T> {
         lock(&self.shared.end).result.take()
     }
 
-    /// Waits for the end of work that was told to stop.
+    /// Waits for the end of work that was asked to stop.
     pub fn join(&self) {
         while !self.wait(limits::PANIC_END) {}
     }

@@ -1,8 +1,8 @@
-//! The only module that syncs, renames, truncates or removes files. Sinks, journal and failures shards call it. So the
-//! order "bytes durable, receipt, journal" is visible in one place of each.
+//! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards call it. In
+//! each of them, the order "bytes durable, receipt, journal" is therefore visible in one place.
 //!
-//! Every file is opened beneath a folder that was opened once. So a name from outside cannot lead elsewhere, whatever
-//! links are planted below the folder while the job runs.
+//! Every file is opened beneath a folder that was opened once. A name from outside therefore cannot lead elsewhere,
+//! even if someone plants links below the folder while the job runs.
 
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
 
@@ -102,7 +102,7 @@ pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     Ok(())
 }
 
-/// Who may read a new file.
+/// The users that may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// The users that the umask allows: the file is output.
@@ -213,7 +213,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> ErrnoResult<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Returns whether a file still is as it was when it was complete.
+/// Returns whether a file still has the length and checksum that it had when it was complete.
 pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -326,12 +326,12 @@ pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes the whole file system of a folder durable: one call for thousands of small files.
+/// Makes the whole file system of a folder durable. One call is enough for thousands of small files.
 pub fn sync_file_system(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::syncfs(folder)
 }
 
-/// Returns why nothing can be written in a folder, tested with a file without a name. `None` if it can be written.
+/// Returns why nothing can be written in a folder. The test writes to a file without a name. `None` if writing works.
 pub fn find_trouble(folder: &Path) -> Option<Errno> {
     let try_out = || {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;

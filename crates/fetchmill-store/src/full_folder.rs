@@ -1,4 +1,4 @@
-//! Detects a folder that takes no more names while its file system still has space: `ENOSPC` means either.
+//! Detects a folder that takes no more names although its file system still has space. `ENOSPC` can mean either.
 //!
 //! ext4 indexes a folder with a tree of two levels. With 4 KiB blocks and names of 30 bytes, a folder is full at about
 //! ten million names, unless the feature `large_dir` is on.

@@ -5,7 +5,7 @@
 //! - [`journal`]: the durable record of a job; [`manifest`]: the file next to a shard that names every object in it
 //! - [`pack`]: converts an object to a record of a shard, and back; [`sink`]: stores outcomes
 //! - [`reader`], [`results`]: read stored objects and rows
-//! - [`passes`]: what a sync compares, and how it brings a destination up to date
+//! - [`passes`]: compares a destination with its source in a sync, and brings the destination up to date
 //!
 //! # Invariants
 //! - A target is done only after its bytes are durable, its receipt is given and the journal is synced, in this

@@ -1,6 +1,6 @@
-"""What the published ways with aiohttp have in common: their session, and a request as they make it.
+"""Shared code of the published ways with aiohttp: their session and their requests.
 
-Redirects are not followed by any of them, as no engine does.
+None of them follows redirects, like the engines.
 """
 
 import ssl
@@ -10,13 +10,13 @@ import aiohttp
 
 from fetchmill_bench.task import RequestCounter, Task, is_good
 
-# The library's own: more requests than that wait for a connection.
+# Default of the library. Further requests wait for a connection.
 DEFAULT_CONNECTIONS = 100
 
 
 def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
-    """A session with so many connections at most; 0 is no bound: then the way's own limit is the only one."""
-    # The resolver that has the system look names up, whatever else is installed.
+    """Opens a session with at most `connections` connections. With 0 only the way's own limit applies."""
+    # This resolver uses the system's look-up, whatever else is installed.
     connector = aiohttp.TCPConnector(limit=connections, ssl=_trust(task), resolver=aiohttp.ThreadedResolver())
     if task.timeout is None:
         return aiohttp.ClientSession(connector=connector)
@@ -25,7 +25,7 @@ def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
 
 
 async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
-    """A body; None unless it came with a complete 2xx."""
+    """Returns the body. None unless it came with a complete 2xx."""
     try:
         async with session.get(url, allow_redirects=False) as reply:
             body = await reply.read()
@@ -35,7 +35,7 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
 
 
 async def download(task: Task, session: aiohttp.ClientSession, name: str) -> bool:
-    """Gets an object and stores it, while the loop stands still; says whether it came with a complete 2xx."""
+    """Gets an object and stores it, which blocks the loop. Returns whether it came with a complete 2xx."""
     body = await get(session, f"{task.url}/get/{quote(name)}")
     if body is None:
         return False
@@ -53,7 +53,7 @@ async def fetch(session: aiohttp.ClientSession, url: str, counter: RequestCounte
 
 
 async def classify(session: aiohttp.ClientSession, url: str) -> str:
-    """What a site answered: its status, `timeout` or `connection-error`."""
+    """Returns the answer of a site: its status, `timeout` or `connection-error`."""
     try:
         async with session.get(url, allow_redirects=False) as reply:
             await reply.read()

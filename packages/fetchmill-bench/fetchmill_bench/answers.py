@@ -1,6 +1,6 @@
-"""What each site answered, as a way has told, and where that differs from `fetchmill check`.
+"""The answer of each site as reported by a way, and its differences from `fetchmill check`.
 
-The classes are the published text's: a status, `timeout` or `connection-error`.
+The classes come from the published text: a status, `timeout` or `connection-error`.
 """
 
 import json
@@ -15,7 +15,7 @@ from fetchmill_bench.contender_table import ContenderKind
 from fetchmill_bench.task import is_good
 
 TIMEOUT, CONNECTION_ERROR = "timeout", "connection-error"
-# Of a site that a finished job has fetched; what it does not tell is which 2xx it was.
+# Class of a site that a finished job has fetched. The job does not report which 2xx it was.
 _FETCHED = "200"
 _EXAMPLES_MAX = 20
 
@@ -23,13 +23,13 @@ Answers = dict[str, str]
 
 
 def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: bool) -> Answers | None:
-    """The class of each site, by its host; None of a way that does not tell.
+    """Returns the class of each site by host. None for a way that does not report it.
 
     Args:
-        kind: how the way tells.
+        kind: how the way reports answers.
         folder: the folder of its run.
         urls: path of the file with the URLs.
-        is_complete: whether it came to its end: then what has not failed was fetched.
+        is_complete: whether the way ran to its end. If so, every site that has not failed was fetched.
     """
     if kind == "check":
         return _of_rows(folder / ROWS)
@@ -40,11 +40,11 @@ def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: b
 
 
 def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
-    """How many sites have another class than in a check, and some of them; sites that only one of the two has are none.
+    """Returns the number of sites with another class than in the check, and some examples; only common sites count.
 
     Args:
-        answers: those of a way.
-        checked: those of the check.
+        answers: the answers of a way.
+        checked: the answers of the check.
     """
     rows = [[f"https://{host}", checked[host], found] for host, found in answers.items() if host in checked]
     different = [row for row in rows if row[1] != row[2]]
@@ -52,7 +52,7 @@ def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_rows(path: Path) -> Answers | None:
-    """A check's; None when it did not come to its end."""
+    """Returns the answers of a check. None if it did not run to its end."""
     if not path.exists():
         return None
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -64,13 +64,13 @@ def _of_failures(folder: Path) -> Answers:
 
 
 def _class_of_failure(failure: Failure) -> str:
-    """A status that is no 2xx is why it failed; with a 2xx the body was not whole."""
+    """Returns the class of a failure. A status other than 2xx is the reason; with a 2xx the body was incomplete."""
     is_answer = failure.status is not None and not is_good(failure.status)
     return str(failure.status) if is_answer else _class(None, failure.kind)
 
 
 def _of_lines(path: Path) -> Answers | None:
-    """A contender's; None of one that does not note them."""
+    """Returns the answers of a contender. None if it does not record them."""
     if not path.exists():
         return None
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What is measured when nobody asks for more: a scenario with its own counts."""
+"""The default measurements: a scenario with its own counts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from fetchmill_bench.contender_table import CONTENDERS, Contender, user_program
 from fetchmill_bench.options import BenchOptions
 from fetchmill_bench.scenarios import SCENARIOS, Scenario
 
-# Starting and ending a server and a contender, besides what they run.
+# Time to start and end a server and a contender, in addition to the run.
 START_SECONDS = 1.0
-# `fetchmill bench` without arguments is over within two minutes, on a busy machine too.
+# `fetchmill bench` without arguments ends within two minutes, even on a busy machine.
 _ALL_SECONDS = 100.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a contender is measured with.
+    """One measurement of a contender.
 
     Args:
         scenario: the scenario.
-        contender: who runs.
-        requests: how many objects or sites are asked for.
+        contender: the contender to run.
+        requests: number of requested objects or sites.
         limit: requests in flight, if the way has such a number.
-        seconds: how long it runs at most.
-        format: what becomes of bodies.
+        seconds: maximum duration in seconds.
+        format: how bodies are stored.
     """
 
     scenario: Scenario
@@ -35,7 +35,7 @@ class Case:
 
 
 def select_contenders(options: BenchOptions, scenario: Scenario) -> list[Contender]:
-    """Those of the scenario, or those that were named; the user's own at the end."""
+    """Returns the contenders of the scenario, or the named ones, and the user's own at the end."""
     if options.only is not None:
         named = [contender for contender in CONTENDERS if contender.name in options.only]
     else:
@@ -44,7 +44,7 @@ def select_contenders(options: BenchOptions, scenario: Scenario) -> list[Contend
 
 
 def usual_cases(options: BenchOptions) -> Iterator[Case]:
-    """The scenario with its own counts, or the one that was asked for."""
+    """Yields the cases of the scenario with its own counts, or with the requested count."""
     scenario = SCENARIOS[options.scenario or "billion"]
     contenders = select_contenders(options, scenario)
     seconds = _seconds(scenario, contenders, full=options.full)

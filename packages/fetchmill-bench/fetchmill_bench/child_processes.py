@@ -1,4 +1,4 @@
-"""Child processes of contenders: they end with their parent, and tell it what they have done."""
+"""Child processes of contenders. They end with their parent and report their work to it."""
 
 import multiprocessing
 import os
@@ -7,17 +7,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-# As the texts had it: what the parent has imported, and the names it knows, the children have too.
+# As in the texts. The children inherit the parent's imports and its table of names.
 FORK = multiprocessing.get_context("fork")
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """Returns the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def end_with_parent() -> None:
-    """Ends this child at once when its parent has gone, for which a contender's deadline is reason enough."""
+    """Ends this child as soon as its parent has ended, for example at the deadline of the contender."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
@@ -29,13 +29,13 @@ def _end_after(parent: Any) -> None:  # noqa: ANN401 - what stands for a parent 
 
 
 class Reports:
-    """Calls of a function in the parent, asked for by its children.
+    """Calls of a function in the parent, requested by its children.
 
-    Made before the children are, entered after that: a thread and a fork do not go together. Leaving the block waits
-    until what the children have told is known.
+    Create it before the children, and enter it after that, because threads and forks do not work together. Leaving the
+    block waits until all reports of the children are processed.
 
     Args:
-        take: the parent's function; called in a thread.
+        take: the parent's function. It is called in a thread.
     """
 
     def __init__(self, take: Callable[..., None]) -> None:
@@ -44,7 +44,7 @@ class Reports:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def put(self, *arguments: object) -> None:
-        """Has the parent call its function with these; for children."""
+        """Makes the parent call its function with these arguments. For children."""
         self._queue.put(arguments)
 
     def __enter__(self) -> Self:

@@ -99,8 +99,8 @@ def command(
     as_json: bool,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """The body of the command; its help is _HELP."""
-    # Imported late, as its parts are: `fetchmill --help` needs none of it.
+    """Runs the command. Its help is _HELP."""
+    # Imported late, because `fetchmill --help` does not need it.
     from fetchmill_bench.comparison import run_bench
     from fetchmill_bench.options import BenchOptions
     from fetchmill_bench.tables import contender_lines, write_tables
@@ -111,7 +111,7 @@ def command(
     checked = BenchOptions(**options)
     if html is not None:
         _check_writable(html)
-    # Whoever ends this ends what it has started.
+    # When this process is terminated, everything it has started ends too.
     signal.signal(signal.SIGTERM, _stop)
     document = run_bench(checked, say)
     if html is not None:
@@ -127,7 +127,7 @@ def command(
 
 
 def _check_writable(path: str) -> None:
-    """Before the runs: afterwards it would be a pity."""
+    """Checks the path of the report before the runs, so that their results are not lost."""
     folder = Path(path).resolve().parent
     if not os.access(folder, os.W_OK) or Path(path).is_dir():
         raise click.UsageError(f"--html: {path} cannot be written")

@@ -1,4 +1,4 @@
-"""How a contender is started: its command, its environment, and where it runs."""
+"""How a contender is started: its command, its environment and its folder."""
 
 import os
 import shlex
@@ -14,9 +14,9 @@ from fetchmill_bench.scenarios import SITE_TIMEOUT
 from fetchmill_bench.task import Task
 
 FETCHMILL = (sys.executable, "-m", "fetchmill")
-# Where a run keeps what it stores and what it has found, in its folder.
+# Names in the folder of a run: stored objects, answers and rows.
 STORED, ANSWERS, ROWS = "stored", "answers.tsv", "rows.jsonl"
-# Reads the addresses of a scenario's hosts in every Python process. uvloop has look-ups of its own, so it is as good as
+# Makes every Python process read the addresses of a scenario's hosts. uvloop has its own look-ups, so it is treated as
 # not installed there.
 _SITE_CUSTOMIZE = """\
 import sys
@@ -30,7 +30,7 @@ sys.modules["uvloop"] = None
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What is started.
+    """A command to start.
 
     Args:
         arguments: the program and its arguments.
@@ -46,12 +46,12 @@ class Command:
 
 
 def command_of(run: Run, endpoint: Endpoint, folder: Path) -> Command:
-    """What is started for a run.
+    """Returns the command for a run.
 
     Args:
         run: the run.
-        endpoint: where its requests go.
-        folder: an empty folder of its own.
+        endpoint: destination of its requests.
+        folder: its own empty folder.
     """
     arguments, bounds, where = _user_command(run, endpoint), Bounds(seconds=run.seconds), Path.cwd()
     if run.contender.kind == "module":
@@ -88,7 +88,7 @@ def _contender(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _get(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """An engine. Of the user's own server it gets the same URLs as the others, which are as many as were asked for."""
+    """Returns the command of an engine. With the user's own server it gets the same URLs as the other contenders."""
     name, options = run.contender.name, ["--format", run.format, "--durability", "process", "--json"]
     source = endpoint.urls or endpoint.url
     if endpoint.bucket is not None:
@@ -113,7 +113,7 @@ def _check(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _s5cmd(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
-    """All objects of the bucket, each into a file: `cat` reads one at a time, and `run` costs twice the CPU."""
+    """Copies all objects of the bucket to files. `cat` reads one object at a time, and `run` costs twice the CPU."""
     (folder / STORED).mkdir()
     beside = Path(sys.executable).with_name("s5cmd")
     program = str(beside) if beside.exists() else "s5cmd"
@@ -122,14 +122,14 @@ def _s5cmd(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _trust(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """Certificates; and the name server, of those that ask one."""
+    """Returns the options for certificates, and for the name server if the contender uses one."""
     certificates = ("--ca-file", endpoint.ca_file) if endpoint.ca_file else ()
     asks = run.contender.name in ("native", "check") and endpoint.dns is not None
     return (*certificates, *(("--resolver", str(endpoint.dns)) if asks else ()))
 
 
 def _user_command(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """The user's command, with what it asks for filled in; other braces are its own."""
+    """Returns the user's command with its placeholders filled in. Other braces stay unchanged."""
     if run.contender.kind != "own":
         return ()
     values = {"{count}": str(endpoint.count), "{url}": endpoint.url, "{urls}": endpoint.urls, "{limit}": str(run.limit)}
@@ -141,9 +141,9 @@ def _user_command(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _environment(run: Run, endpoint: Endpoint, folder: Path) -> dict[str, str]:
-    """This process's without its proxies, and of a store with its credentials instead of the person's.
+    """Returns this process's environment without proxies; for a store, with its credentials, not the user's.
 
-    Names that only a file knows are told to each Python process at its start.
+    Each Python process gets the names in the hosts file at its start.
     """
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     if endpoint.bucket is not None:

@@ -19,7 +19,7 @@ from fetchmill_bench.scenarios import MEAN_SECONDS, ceiling
 from fetchmill_bench.summary import results_of
 from fetchmill_bench.tables import run_line
 
-# Of the document: it changes when a reader would have to.
+# Version of the document. It changes if readers must change.
 FORMAT = 1
 _MIB = 1 << 20
 
@@ -28,13 +28,13 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
     """Compares ways to make requests, one at a time.
 
     Args:
-        options: what is compared, and for how long.
-        say: told how it goes, a line at a time; the first is how long it will take.
+        options: the contenders and the duration.
+        say: called with lines about the progress. The first line is the expected duration.
 
     Returns:
-        The document: the machine, the settings, each run, the results over repeats, and what was published. Of results
-        `ratio_to_best` is how many times as long as the best a way takes for a request. A KeyboardInterrupt ends the
-        comparison, not the call: `interrupted` tells, and what was measured by then counts.
+        The document: the machine, the settings, each run, the results over repeats, and the published figures. In
+        results, `ratio_to_best` is the time per request divided by the time of the best way. A KeyboardInterrupt ends
+        the comparison but not the call: `interrupted` is then set, and finished measurements count.
 
     Raises:
         ListingError: the user's own server does not list anything.
@@ -69,7 +69,7 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
 
 
 def _first_lines(runs: list[Run], options: BenchOptions) -> list[str]:
-    """How long it takes, and what cannot be surpassed."""
+    """Returns the expected duration, and the rates that cannot be exceeded."""
     expected, bound = duration(runs, warm_up=options.warm_up)
     lines = [f"{len(runs)} runs: about {format_seconds(expected)}, at most {format_seconds(bound)} if none hangs"]
     limits = sorted({run.limit for run in runs if run.scenario.name == "slow" and run.contender.fixed is None})
@@ -82,14 +82,14 @@ def _first_lines(runs: list[Run], options: BenchOptions) -> list[str]:
 
 
 def _machine() -> dict[str, Any]:
-    """What figures depend on; neither its name nor a path."""
+    """Returns the properties of the machine that affect figures, but neither its name nor a path."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return {"processors": len(os.sched_getaffinity(0)), "memory_mib": memory // _MIB, "system": system}
 
 
 def _settings(options: BenchOptions) -> dict[str, Any]:
-    """As given; None where the scenario's own was taken, which each run has."""
+    """Returns the given options. None where the scenario's own value was used, which each run has."""
     values = {name: value for name, value in asdict(options).items() if name not in ("scenario", "published")}
     return values | {name: None if values[name] is None else list(values[name]) for name in ("contender", "only")}
 

@@ -1,4 +1,4 @@
-"""`python -m fetchmill_bench.contender_entry NAME TASK`: one contender here, until it is done or its time is over."""
+"""`python -m fetchmill_bench.contender_entry NAME TASK`: runs one contender until it is done or its time is over."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def main() -> None:
-    """Runs it and prints one line of JSON; what it imports is not timed."""
+    """Runs the contender and prints one line of JSON. Its imports are not timed."""
     name, text = sys.argv[1:]
     task = Task.from_json(text)
     _prepare(task)
@@ -34,14 +34,14 @@ def main() -> None:
 
 
 def _first_of(error: BaseException) -> BaseException:
-    """Of tasks that failed together the first, which says more than that there were some."""
+    """Returns the first error of a group, which says more than the group itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _prepare(task: Task) -> None:
-    """The same ground for all: no proxy of the person's in between, as many descriptors as may be, the task's names."""
+    """Prepares the same conditions for all: no user proxies, the maximum number of descriptors, the task's names."""
     for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[variable]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

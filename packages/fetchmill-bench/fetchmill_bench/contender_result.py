@@ -1,4 +1,4 @@
-"""What a contender has told of itself, read from what it wrote and how it ended."""
+"""The result of a contender, read from its output and its exit."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,28 +12,28 @@ from fetchmill_bench.scenarios import RAMP_SECONDS
 from fetchmill_bench.task import STEP_SECONDS
 
 RunStatus = Literal["ok", "stopped", "failed"]
-# A point of time and how many requests were completed by then.
+# A point in time and the number of requests completed by then.
 Point = tuple[float, float]
 
-# A steady rate over less than this would be chance.
+# Minimum duration of a steady rate. A rate over a shorter time would be chance.
 _STEADY_SECONDS_MIN = 1.0
 _REASON_MAX = 300
-# Exit codes of a `get` that has come to its end: all fetched, or some not.
+# Exit codes of a `get` that ran to its end: all fetched, or some not.
 _FINISHED = (0, 3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContenderResult:
-    """What became of a run.
+    """Result of a run.
 
     Args:
-        status: `ok`: all was done; `stopped`: its time was over first; `failed`: it broke.
+        status: `ok` if all was done, `stopped` if its time was over first, `failed` if it broke.
         reason: why it failed.
-        done: completed requests, failed ones included.
-        failures: those without a complete 2xx; of sites, those that gave no status.
-        seconds: the time that this took, as the contender itself measures it.
-        points: how the number of completed requests grew.
-        set_up: seconds until its clients were made, of a way that tells.
+        done: number of completed requests, including failed ones.
+        failures: number of requests without a complete 2xx. For sites, without a status.
+        seconds: duration, as measured by the contender itself.
+        points: the number of completed requests over time.
+        set_up: seconds until its clients were created, if the way reports it.
     """
 
     status: RunStatus
@@ -46,11 +46,11 @@ class ContenderResult:
 
     @property
     def rate(self) -> float:
-        """Requests a second; 0 when nothing was done."""
+        """Requests per second. 0 if nothing was done."""
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     def steady_rate(self, run: Run) -> float | None:
-        """Requests a second without the first and last seconds of a scenario that waits; None of a run too short."""
+        """Returns requests per second without the first and last seconds of the scenario `slow`; None if too short."""
         if run.scenario.name != "slow" or len(self.points) < 2:  # noqa: PLR2004 - a rate is between two points
             return None
         ends = min(self.seconds, run.seconds)
@@ -61,13 +61,13 @@ class ContenderResult:
 
 
 def read_result(run: Run, requests: int, measurement: Measurement, served: int | None) -> ContenderResult:
-    """What became of a run.
+    """Returns the result of a run.
 
     Args:
         run: the run.
-        requests: how many objects or sites there were.
-        measurement: how its process ended.
-        served: objects that the server was asked for meanwhile; None: it does not tell.
+        requests: number of objects or sites.
+        measurement: the measurement of its process.
+        served: number of objects that were requested from the server meanwhile. None if it does not report this.
     """
     if run.contender.kind in ("own", "program"):
         return _from_exit(run, requests, measurement, served)
@@ -79,7 +79,7 @@ def read_result(run: Run, requests: int, measurement: Measurement, served: int |
 
 
 def _from_exit(run: Run, requests: int, measurement: Measurement, served: int | None) -> ContenderResult:
-    """A program that ends well has done what it was told; of one that was stopped only the server can tell."""
+    """Returns the result of a program. If it ended well, all is done; if it was stopped, only the server knows."""
     if not measurement.stopped:
         if measurement.code != 0:
             return ContenderResult(status="failed", reason=_failure_reason(measurement), seconds=measurement.seconds)
@@ -94,7 +94,7 @@ def _from_exit(run: Run, requests: int, measurement: Measurement, served: int | 
 
 
 def _from_line(run: Run, requests: int, measurement: Measurement) -> ContenderResult:
-    """Its one line."""
+    """Returns the result from the contender's line of JSON."""
     summary = _last_object(measurement.output, "done")
     if summary is None:
         return ContenderResult(status="failed", reason=_failure_reason(measurement))
@@ -124,13 +124,13 @@ def _status_of(summary: dict[str, Any], run: Run, requests: int) -> tuple[RunSta
 
 
 def _from_events(measurement: Measurement, *, is_check: bool) -> ContenderResult:
-    """The events of `fetchmill get` or `fetchmill check`."""
+    """Returns the result from the events of `fetchmill get` or `fetchmill check`."""
     events = list(_objects(measurement.output))
     progress = [event for event in events if event.get("event") == "progress"]
     points = [(0.0, 0.0), *((event["seconds"], float(sum(_settled_counts(event)))) for event in progress)]
     report = next((event for event in reversed(events) if event.get("event") == "report"), None)
     if report is None and measurement.stopped and progress:
-        # Where the disk is too slow to drain in time, the job is given up without a report.
+        # If the disk is too slow to drain in time, the job is aborted without a report.
         seconds, done = points[-1]
         return ContenderResult(status="stopped", done=int(done), seconds=seconds, points=points)
     if report is None:
@@ -149,7 +149,7 @@ def _from_events(measurement: Measurement, *, is_check: bool) -> ContenderResult
 
 
 def _counts(report: dict[str, Any], *, is_check: bool) -> tuple[int, int]:
-    """Completed requests, and those of them that failed."""
+    """Returns the number of completed requests, and how many of them failed."""
     if is_check:
         statuses = sum(count for answer, count in report["counts"].items() if answer.isdecimal())
         return report["rows"], report["rows"] - statuses if report["counts"] else 0
@@ -162,7 +162,7 @@ def _settled_counts(values: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _at(points: Sequence[Point], seconds: float) -> float:
-    """How many were completed by then, in a straight line between two points."""
+    """Returns how many requests were completed by then, interpolated linearly between two points."""
     for (before, low), (after, high) in pairwise(points):
         if before <= seconds <= after and after > before:
             return low + (high - low) * (seconds - before) / (after - before)
@@ -170,7 +170,7 @@ def _at(points: Sequence[Point], seconds: float) -> float:
 
 
 def _objects(text: str) -> Iterable[dict[str, Any]]:
-    """The lines that are JSON objects; of a contender that writes other things too, those are passed over."""
+    """Yields the lines that are JSON objects. Other lines are skipped."""
     for line in text.splitlines():
         try:
             value = json.loads(line)
@@ -185,7 +185,7 @@ def _last_object(text: str, key: str) -> dict[str, Any] | None:
 
 
 def _failure_reason(measurement: Measurement) -> str:
-    """How it ended, and the last line of what it said of that."""
+    """Returns how the process ended, and the last line of its errors."""
     how = f"signal {-measurement.code}" if measurement.code < 0 else f"exit code {measurement.code}"
     line = next((line.strip() for line in reversed(measurement.errors.splitlines()) if line.strip()), "")
     if measurement.code == 0:
@@ -194,6 +194,6 @@ def _failure_reason(measurement: Measurement) -> str:
 
 
 def _short(text: str) -> str:
-    """A line that fits."""
+    """Returns a text as one line of limited length."""
     line = " ".join(str(text).split())
     return line if len(line) <= _REASON_MAX else line[: _REASON_MAX - 3] + "..."

@@ -1,12 +1,12 @@
-"""Who may take part: the engines, the published ways, clients of S3, and `check` where sites are asked."""
+"""The contenders: the engines, the published ways, S3 clients, and `check` for sites."""
 
 import os
 from dataclasses import dataclass
 from typing import Literal
 
-# How a contender is started, and how it tells what it has done.
+# How a contender is started, and how it reports its results.
 ContenderKind = Literal["engine", "module", "check", "program", "own"]
-# Its ways read a bucket, and the others none.
+# The scenario whose ways read a bucket. Ways of other scenarios do not.
 BUCKETS = "s3"
 
 
@@ -15,13 +15,13 @@ class Contender:
     """One way that can be measured.
 
     Args:
-        name: how it is called: an engine, a module of `contenders`, or the user's own command.
-        way: how it is built, in some words.
-        kind: how it is started and how it tells what it has done.
-        scenarios: those to which it belongs; it runs in another when it is named.
-        row: the row of a published table that it stands for.
-        limits: requests in flight that it runs with when nobody says how many; the scenario's if empty.
-        fixed: requests in flight of a way that has no such number; 0: as many as there are requests.
+        name: its name: an engine, a module of `contenders`, or the user's own command.
+        way: short description of how it is built.
+        kind: how it is started and how it reports its results.
+        scenarios: the scenarios to which it belongs. It runs in another one only if it is named.
+        row: the row of a published table that it represents.
+        limits: default numbers of requests in flight. Empty for the numbers of the scenario.
+        fixed: requests in flight of a way without a configurable number. 0 means all requests at once.
     """
 
     name: str
@@ -34,16 +34,16 @@ class Contender:
 
     @property
     def starts_from_urls(self) -> bool:
-        """Whether it needs the URLs, rather than list them itself."""
+        """Whether it needs the URLs and does not list them itself."""
         return self.kind != "engine" and not self.reads_buckets and not self.name.startswith("a_")
 
     @property
     def reads_buckets(self) -> bool:
-        """Whether it is a client of S3 and nothing else."""
+        """Whether it is only an S3 client."""
         return self.scenarios == (BUCKETS,)
 
     def may_run(self, scenario: str) -> bool:
-        """Whether it can run in a scenario, as its own or because it was named."""
+        """Returns whether it can run in a scenario, as its own or because it was named."""
         return self.kind in ("engine", "own") or self.reads_buckets == (scenario == BUCKETS)
 
 
@@ -67,7 +67,7 @@ def _published(
 
 
 def _client(name: str, way: str, kind: ContenderKind) -> Contender:
-    """Of S3; nothing was published of it."""
+    """Returns an S3 client without published figures."""
     return Contender(name=name, way=way, kind=kind, scenarios=(BUCKETS,))
 
 
@@ -112,5 +112,5 @@ CONTENDERS: tuple[Contender, ...] = (
 
 
 def user_program(command: str) -> Contender:
-    """The user's own program."""
+    """Returns the contender for the user's own program."""
     return Contender(name=command, way="your own", kind="own")

@@ -1,4 +1,4 @@
-"""Addresses of the test world's hosts, asked of its own name server: ways in Python only know the machine's look-up."""
+"""Looks up the test world's hosts at its own name server, because ways in Python only use the system's look-up."""
 
 import contextlib
 import itertools
@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 
 _A, _IN = 1, 1
 _TRUNCATED, _RECURSION = 0x0200, 0x0100
-# Datagrams on their way at a time: more would be lost.
+# Maximum number of datagrams in flight. With more, some would be lost.
 _AT_ONCE = 100
-# Without an answer for so long, a name has no address.
+# A name without an answer in this time has no address.
 _QUIET_SECONDS = 1.0
 _DATAGRAM_MAX = 65_535
 
 
 def resolve(server: str, names: Iterable[str]) -> dict[str, str]:
-    """The first IPv4 address of each name; those without one are left out.
+    """Returns the first IPv4 address of each name. Names without one are left out.
 
     Args:
         server: host and port of the name server.
-        names: the names to ask for.
+        names: the names to look up.
     """
     host, _, port = server.rpartition(":")
     where = (host, int(port))
@@ -56,7 +56,7 @@ def _ask_some(where: tuple[str, int], names: list[str]) -> Iterator[tuple[str, s
 
 
 def _ask_by_tcp(where: tuple[str, int], number: int, name: str) -> bytes:
-    """The whole reply; empty when there is none."""
+    """Returns the whole reply. Empty if there is none."""
     with contextlib.suppress(OSError), socket.create_connection(where, _QUIET_SECONDS) as tcp:
         question = _question(number, name)
         tcp.sendall(struct.pack(">H", len(question)) + question)
@@ -72,7 +72,7 @@ def _question(number: int, name: str) -> bytes:
 
 
 def _first_address(reply: bytes) -> str | None:
-    """The first address among the answers, which may begin with aliases."""
+    """Returns the first address among the answers, which may begin with aliases."""
     try:
         _, _, questions, answers, _, _ = struct.unpack_from(">6H", reply)
         offset = 12
@@ -91,7 +91,7 @@ def _first_address(reply: bytes) -> str | None:
 
 
 def _behind_name(reply: bytes, offset: int) -> int:
-    """Where a name ends: behind an empty label, or a pointer to the rest of it."""
+    """Returns the end of a name: after an empty label, or after a pointer to the rest of the name."""
     while length := reply[offset]:
         if length >= 0xC0:  # noqa: PLR2004 - the two bits of a pointer
             return offset + 2

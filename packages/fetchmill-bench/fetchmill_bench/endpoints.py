@@ -1,4 +1,4 @@
-"""Where a contender's requests go: a server, a store or a world of sites of its own, or the user's server."""
+"""Destination of a contender's requests: its own server, store or world of sites, or the user's server."""
 
 import contextlib
 import json
@@ -23,26 +23,26 @@ from fetchmill_bench.signals import defer_signals
 _SERVER = (sys.executable, "-m", "fetchmill_bench.server_process")
 _END_SECONDS = 5.0
 _LIST_SECONDS = 30.0
-# Sites of which some never answer: the mixture is the same each time.
+# Seed of the sites, some of which never answer. The mixture is the same each time.
 _SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where requests go.
+    """Destination of requests.
 
     Args:
         url: base URL of the list/get server, or the endpoint of a store; empty for sites.
-        urls: path of a file with the URLs, one a line; empty when nobody starts from them.
-        count: how many objects or sites there are to ask for.
+        urls: path of a file with one URL per line. Empty if no contender needs it.
+        count: number of objects or sites.
         ca_file: certificates to trust.
         dns: name server of the sites.
-        hosts: path of a file with their addresses, an address and a name in each line.
+        hosts: path of a file with the addresses of the sites: an address and a name in each line.
         is_foreign: whether the server is the user's own.
         bucket: the bucket of a store.
-        environment: what clients of a store find in their environment: credentials, and nothing of the person's.
-        served: how many objects were asked of the server so far; None: it does not tell.
-        server_cpu_seconds: CPU time of the server so far; None: it does not tell.
+        environment: environment of store clients: credentials of the store, and none of the user's.
+        served: number of objects requested from the server so far. None if it does not report this.
+        server_cpu_seconds: CPU time of the server so far. None if it does not report this.
     """
 
     url: str = ""
@@ -60,13 +60,13 @@ class Endpoint:
 
 @contextlib.contextmanager
 def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls: bool) -> Iterator[Endpoint]:
-    """A file server of `count` objects in a process of its own.
+    """Starts a file server with `count` objects in its own process.
 
     Args:
         count: how many objects it has.
-        serve: options of the server, as `fetchmill.testing.serve` has them.
+        serve: options of the server, as in `fetchmill.testing.serve`.
         folder: where the list of URLs is written.
-        with_urls: whether it is.
+        with_urls: whether the list is written.
     """
     options = json.dumps({"synthetic": count, "size": SIZE, **serve})
     with _server_process((*_SERVER, "files", options)) as server:
@@ -83,12 +83,12 @@ def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls
 
 @contextlib.contextmanager
 def bucket_store(count: int, store: str, folder: Path) -> Iterator[Endpoint]:
-    """A store with a bucket of `count` objects, in a process of its own.
+    """Starts a store with a bucket of `count` objects in its own process.
 
     Args:
         count: how many objects it has.
         store: `replay` or `versitygw`.
-        folder: where the latter keeps its objects, for this and further runs.
+        folder: where versitygw stores its objects, for this and further runs.
 
     Raises:
         StorageError: versitygw is not installed.
@@ -110,18 +110,18 @@ def bucket_store(count: int, store: str, folder: Path) -> Iterator[Endpoint]:
 
 @contextlib.contextmanager
 def foreign_server(url: str, count: int, folder: Path) -> Iterator[Endpoint]:
-    """The user's own server, of which so many objects are asked for, or as many as it has."""
+    """Uses the user's own server. Requests `count` objects, or as many as there are."""
     urls, found = _write_urls(folder, url, count)
     yield Endpoint(url=url, urls=str(urls), count=found, is_foreign=True)
 
 
 @contextlib.contextmanager
 def world(count: int, folder: Path) -> Iterator[Endpoint]:
-    """A world of sites in a process of its own.
+    """Starts a world of sites in its own process.
 
     Args:
-        count: how many sites it is asked for.
-        folder: where the files of this and of further such worlds are; the hosts have the same addresses in all.
+        count: number of requested sites.
+        folder: where the files of this and further worlds are. Hosts have the same addresses in all of them.
     """
     urls, hosts = folder / "urls.txt", folder / "hosts.txt"
     if not hosts.exists():
@@ -140,7 +140,7 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
 
 def _write_hosts(path: Path, folder: Path, count: int) -> None:
-    """Addresses of a world that is asked for nothing else: a look-up counts, where the second has another answer."""
+    """Writes the addresses of a separate world, because a second look-up of some hosts has another answer."""
     with _world(folder) as (_, details):
         names = [urlsplit(site.url).hostname or "" for site in sites((1, 1), count, **_mixture())]
         found = resolve(details["dns"], names)
@@ -159,10 +159,10 @@ def _world(folder: Path) -> Iterator[tuple["_ServerProcess", dict[str, Any]]]:
 
 
 class _ServerProcess:
-    """A server in a process of its own, which ends with its standard input: also when this process is killed."""
+    """A server in its own process. It ends with its standard input, even if this process is killed."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
-        # A group of its own: Ctrl-C in the terminal must not end the server before its contender.
+        # Its own process group, so that Ctrl-C in the terminal does not end the server before its contender.
         self._popen = subprocess.Popen(  # noqa: S603 - this package's own modules
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
         )
@@ -170,7 +170,7 @@ class _ServerProcess:
         raise_descriptor_limit(self.pid)
 
     def read_line(self) -> dict[str, Any]:
-        """Its next line."""
+        """Returns the next line of the server."""
         line = _pipe(self._popen.stdout).readline()
         if not line:
             raise StorageError(f"the server of the bench ended with exit code {self._popen.wait()}")
@@ -178,14 +178,14 @@ class _ServerProcess:
         return value
 
     def ask(self) -> dict[str, Any]:
-        """Its answer to an empty line."""
+        """Returns the answer of the server to an empty line."""
         stdin = _pipe(self._popen.stdin)
         stdin.write("\n")
         stdin.flush()
         return self.read_line()
 
     def end(self) -> None:
-        """Ends it, by killing it if it must be."""
+        """Ends the server, and kills it if necessary."""
         with contextlib.suppress(OSError):
             _pipe(self._popen.stdin).close()
         try:
@@ -211,7 +211,7 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 
 
 def _write_urls(folder: Path, url: str, count: int) -> tuple[Path, int]:
-    """The URLs of the first so many objects, and how many there are."""
+    """Writes the URLs of the first `count` objects. Returns the path and the number of URLs."""
     path, written = folder / "urls.txt", 0
     with path.open("w", encoding="ascii") as file:
         for page in _pages(url):
@@ -224,8 +224,8 @@ def _write_urls(folder: Path, url: str, count: int) -> tuple[Path, int]:
 
 
 def _pages(url: str) -> Iterator[list[str]]:
-    """The names that a server lists, page by page."""
-    # No proxy of the environment: the server is where its URL says.
+    """Yields the names that a server lists, page by page."""
+    # Ignore proxies of the environment.
     opener, query = build_opener(ProxyHandler({})), ""
     while True:
         try:

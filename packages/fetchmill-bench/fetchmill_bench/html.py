@@ -1,7 +1,7 @@
-"""The report of `fetchmill bench --html`: one file that needs nothing else, neither network nor script.
+"""The report of `fetchmill bench --html`: one self-contained file without network access and scripts.
 
-It is made from the document of `--json` and has no figure that is not there. Of its parts in `report`, `markup`
-escapes, `tables`, `bars` and `lines` show, and `selection` says which results stand beside one another.
+It is made from the document of `--json` and has no other figures. Its parts are in `report`: `markup` escapes,
+`tables`, `bars` and `lines` display, and `selection` chooses which results are shown next to each other.
 """
 
 import os
@@ -28,7 +28,7 @@ from fetchmill_bench.report.selection import (
 )
 from fetchmill_bench.report.tables import differences_table, results_table
 
-# Whatever stood in a document by mistake: nothing is fetched and no script runs.
+# Whatever a document contains by mistake, nothing is fetched and no script runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _MEMORY = Axis("peak MiB of all processes together", figures.tick_count, figures.mebibytes)
 _RATE = Axis("requests/s", figures.tick_count, lambda rate: f"{figures.figure(rate)} requests/s")
@@ -41,13 +41,13 @@ def write_report(document: dict[str, Any], path: str | os.PathLike[str]) -> None
     """Writes the report of a bench.
 
     Args:
-        document: what `fetchmill bench --json` says.
-        path: the file, which is replaced if it exists.
+        document: the output of `fetchmill bench --json`.
+        path: the file. It is replaced if it exists.
 
     Raises:
         OSError: the file cannot be written.
     """
-    # A name that is not UTF-8 has halves of characters in it, which UTF-8 cannot express.
+    # A name that is not UTF-8 contains surrogates, which UTF-8 cannot express.
     Path(path).write_text(_page(document), encoding="utf-8", errors="xmlcharrefreplace")
 
 
@@ -83,7 +83,7 @@ def _facts(document: Record) -> Markup:
 
 
 def _format_setting(value: object) -> str | None:
-    """An option as it was given, some of them several times; None where it was not."""
+    """Returns an option as given; it may have several values. None if it was not given."""
     if value is None:
         return None
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""One program, run in a group of its own, with bounds: what it wrote, how it ended, what all its processes took."""
+"""Runs one program in its own process group with limits, and measures its output, exit and resources."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ from fetchmill_bench.process_tree import ProcessTree
 from fetchmill_bench.signals import defer_signals
 
 SAMPLE_SECONDS = 0.05
-# Sampling takes at most this share of a processor: reading the memory of a process of some GiB takes a while.
+# Maximum share of a processor for sampling. Reading the memory of a process with several GiB takes a while.
 _SAMPLE_SHARE = 0.1
-# The end of what a program writes that is kept: its last line is what is asked for.
+# Maximum size of the kept end of a program's output. Its last line is needed.
 _OUTPUT_MAX = 8 << 20
 _ERRORS_MAX = 4 << 10
 _CHUNK = 1 << 16
@@ -26,13 +26,13 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How long a program may run.
+    """Limits on the duration of a program.
 
     Args:
-        seconds: after this it is asked to stop.
-        asks: whether it is asked, by SIGINT; one that ends by itself at that time is not.
-        from_first_line: whether that time begins with its first line, rather than with its start.
-        grace: seconds after that in which it must have ended; also those in which its first line must come.
+        seconds: time after which it is asked to stop.
+        asks: whether it is asked to stop with SIGINT. A program that ends by itself at that time is not asked.
+        from_first_line: whether that time begins with its first line and not with its start.
+        grace: seconds after that within which it must end. Its first line must also come within this time.
     """
 
     seconds: float
@@ -43,15 +43,15 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """How a program ran.
+    """Measurement of a program.
 
     Args:
-        code: its exit code; negative: the signal that ended it.
+        code: its exit code. A negative number is the signal that ended it.
         stopped: whether it was asked to stop.
         killed: whether it was killed, because it did not end in time.
-        seconds: from its start to its end.
+        seconds: time from its start to its end.
         cpu_seconds: user and system seconds of all its processes.
-        peak_mib: the most memory that its processes had together.
+        peak_mib: peak of the total memory of its processes in MiB.
         output: the end of its standard output.
         errors: the end of its standard error.
     """
@@ -69,7 +69,7 @@ class Measurement:
 def measure(
     command: Sequence[str], bounds: Bounds, *, folder: str | os.PathLike[str], environment: Mapping[str, str]
 ) -> Measurement:
-    """Runs a program to its end, or to the end of its time; nothing of it is left afterwards.
+    """Runs a program to its end, or to the end of its time. Afterwards none of its processes is left.
 
     Args:
         command: the program and its arguments.
@@ -78,7 +78,7 @@ def measure(
         environment: its environment.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
     with contextlib.ExitStack() as stack:
         with defer_signals():
@@ -88,7 +88,7 @@ def measure(
 
 
 class _Program:
-    """A running program, and what is seen of it."""
+    """A running program and its observed state."""
 
     def __init__(
         self,
@@ -99,7 +99,8 @@ class _Program:
     ) -> None:
         self._bounds = bounds
         self._started = time.monotonic()
-        # A group of its own: Ctrl-C in the terminal is this process's, and its end is everyone's in it.
+        # Its own process group: Ctrl-C in the terminal reaches only this process, and killing the group ends all its
+        # members.
         self._popen = subprocess.Popen(  # noqa: S603 - what it runs is what it is for
             command,
             cwd=folder,
@@ -134,7 +135,7 @@ class _Program:
             pipe.close()
 
     def watch(self) -> None:
-        """Reads and samples until it has ended, or its time is over."""
+        """Reads output and takes samples until the program has ended, or its time is over."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._pidfd, *self._written):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -153,9 +154,9 @@ class _Program:
                 self._sample(now)
 
     def end(self) -> Measurement:
-        """What it was, after its end; ends what is left of it."""
+        """Ends the remaining processes. Returns the measurement."""
         seconds = time.monotonic() - self._started
-        # The root is not waited for yet: its own seconds can still be read, and those of children that it has left.
+        # The root was not waited for yet, so its CPU time, and that of its remaining children, can still be read.
         self._note()
         self._tree.kill()
         for descriptor in self._written:
@@ -179,7 +180,7 @@ class _Program:
         return max(0.0, next_at - time.monotonic())
 
     def _read(self, descriptor: int) -> bool:
-        """Whether there was something to read; keeps the end of it."""
+        """Reads output and keeps its end. Returns whether there was something to read."""
         kept = self._written[descriptor]
         try:
             chunk = os.read(descriptor, _CHUNK)
@@ -195,7 +196,7 @@ class _Program:
         return bool(chunk)
 
     def _ask(self, now: float) -> None:
-        """Asks it to stop when it is time; as a terminal would, but only the process that was started."""
+        """Asks the started process to stop when it is time, with the signal of a terminal."""
         if self._bounds.asks and not self._is_stopped and self._asks_at is not None and now >= self._asks_at:
             self._is_stopped = True
             self._popen.send_signal(signal.SIGINT)
@@ -208,21 +209,21 @@ class _Program:
         self._next_sample = now + max(SAMPLE_SECONDS, took / _SAMPLE_SHARE)
 
     def _note(self) -> None:
-        """CPU time only grows: it is less only when a child has ended that nobody waited for."""
+        """Notes a sample. CPU time is lower only if a child has ended that its parent did not wait for."""
         sample = self._tree.sample()
         self._peak = max(self._peak, sample.memory_bytes)
         self._cpu = max(self._cpu, sample.cpu_seconds)
 
 
 def _set_nonblocking(pipe: IO[bytes] | None) -> IO[bytes]:
-    """A pipe that is read as far as there is something in it."""
+    """Makes a pipe non-blocking."""
     assert pipe is not None  # noqa: S101 - it was asked for
     os.set_blocking(pipe.fileno(), False)
     return pipe
 
 
 def raise_descriptor_limit(pid: int) -> None:
-    """Of a process, as far as it may be raised: a thousand connections are more than a thousand descriptors."""
+    """Raises the descriptor limit of a process to its hard limit. A thousand connections need more than 1,000."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))

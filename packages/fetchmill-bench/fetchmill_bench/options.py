@@ -1,4 +1,4 @@
-"""What `fetchmill bench` is asked to do."""
+"""Options of `fetchmill bench`."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,26 +15,26 @@ Store = Literal["replay", "versitygw"]
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """What is compared, and for how long: validated, immutable.
+    """What is compared, and for how long. The options are validated and immutable.
 
     Args:
-        scenario: `billion`, `slow`, `sites` or `s3`; None: `billion`, and with `published` all of them.
+        scenario: `billion`, `slow`, `sites` or `s3`. None means `billion`, or all of them with `published`.
         contender: command lines of the user's own programs; `{count}`, `{url}`, `{urls}`, `{limit}` and `{bucket}` are
             filled in.
-        only: names of contenders; None: all that belong to the scenario.
-        count: how many objects or sites are asked for; None: the scenario's own.
-        limit: requests in flight, of the ways that have such a number; None: the scenario's own.
-        seconds: how long a contender runs at most; None: as long as belongs to the scenario.
-        repeat: runs of each contender, which take turns.
-        url: the user's own list/get server; None: one is started for each contender.
-        format: what becomes of bodies: `files` stores each, `null` drops them.
+        only: names of contenders. None for all contenders of the scenario.
+        count: number of requested objects or sites. None for the scenario's own.
+        limit: requests in flight, for the ways that have such a number. None for the scenario's own.
+        seconds: maximum duration of a contender. None for the scenario's own.
+        repeat: number of runs of each contender. The contenders take turns.
+        url: the user's own list/get server. None starts a server for each contender.
+        format: how bodies are stored: `files` stores each, `null` drops them.
         published: run the counts and limits of the published texts.
-        full: with `published`, their largest count too; of `s3` every count at every limit.
-        store: the server of `s3`: the project's own replay of the protocol, or versitygw.
-        warm_up: whether a run that does not count goes before each.
+        full: with `published`, also run their largest count. For `s3`, run every count at every limit.
+        store: the server of `s3`: the project's own implementation of the protocol, or versitygw.
+        warm_up: whether each run follows a run that does not count.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
     """
 
     scenario: str | None = None

@@ -1,4 +1,4 @@
-"""Which runs there are, in which order, and how long they take."""
+"""The runs, their order and their duration."""
 
 from dataclasses import dataclass
 
@@ -9,28 +9,28 @@ from fetchmill_bench.scenarios import DELAY, MEAN_SECONDS, SITE_TIMEOUT, Scenari
 from fetchmill_bench.sweeps import published_cases
 
 WARM_UP_SECONDS = 0.5
-# Starting and ending a contender once more, for its warm-up.
+# Time to start and end a contender for its warm-up.
 _WARM_UP_AROUND = 1.0
-# What a site waits in the mean, in seconds: a fifth of them never answers.
+# Mean wait for a site in seconds. A fifth of the sites never answers.
 _MEAN_OF_SITES = SITE_TIMEOUT / 5
-# Objects of a bucket that a way reads in a second, about.
+# Approximate number of bucket objects that a way reads per second.
 _OBJECTS_PER_SECOND = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One contender, once.
+    """One run of a contender.
 
     Args:
         scenario: the scenario.
-        contender: who runs.
-        requests: how many objects or sites are asked for.
+        contender: the contender to run.
+        requests: number of requested objects or sites.
         limit: requests in flight.
-        seconds: how long it runs at most.
-        repeat: which time this is, from 1.
-        format: what becomes of bodies.
-        sites: how many sites; None where there is one server.
-        store: the server of buckets, as `BenchOptions` has it.
+        seconds: maximum duration in seconds.
+        repeat: number of the repeat, from 1.
+        format: how bodies are stored.
+        sites: number of sites. None if there is only one server.
+        store: the server of buckets, as in `BenchOptions`.
     """
 
     scenario: Scenario
@@ -45,24 +45,24 @@ class Run:
 
     @property
     def expected_seconds(self) -> float:
-        """How long it takes, as far as that is known before."""
+        """Expected duration in seconds, as far as it is known in advance."""
         if self.scenario.name == "billion":
             return self.seconds
         if self.scenario.name == BUCKETS:
             return min(self.seconds, self.requests / _OBJECTS_PER_SECOND)
-        # Little's law; and the last of those in flight may wait longest.
+        # Little's law, plus the longest wait of the last request in flight.
         mean, longest = (MEAN_SECONDS, DELAY[1]) if self.scenario.name == "slow" else (_MEAN_OF_SITES, SITE_TIMEOUT)
         return min(self.seconds, self.requests * mean / min(self.limit, self.requests) + longest)
 
 
 def plan_runs(options: BenchOptions) -> list[Run]:
-    """All runs; contenders take turns when they run more than once."""
+    """Returns all runs. Contenders take turns if they run more than once."""
     find = published_cases if options.published else usual_cases
     return [_run(case, options, repeat) for repeat in range(1, options.repeat + 1) for case in find(options)]
 
 
 def duration(runs: list[Run], *, warm_up: bool) -> tuple[float, float]:
-    """Seconds that they are expected to take, and those that they take at most if none hangs."""
+    """Returns the expected duration of the runs in seconds, and the maximum if none hangs."""
     each = START_SECONDS + (WARM_UP_SECONDS + _WARM_UP_AROUND if warm_up else 0.0)
     around = len(runs) * each
     return around + sum(run.expected_seconds for run in runs), around + sum(run.seconds for run in runs)

@@ -1,4 +1,4 @@
-"""What a process and all that it has started take, read from /proc."""
+"""Resources of a process and of all processes that it has started, read from /proc."""
 
 import contextlib
 import os
@@ -23,11 +23,11 @@ class _Stat:
 
 @dataclass(frozen=True)
 class Sample:
-    """What processes take together.
+    """Total resources of processes.
 
     Args:
-        cpu_seconds: user and system seconds so far, with those of children that their parents have waited for.
-        memory_bytes: memory now; what processes share is counted once, divided among those who share it.
+        cpu_seconds: user and system seconds so far, including those of children that were waited for.
+        memory_bytes: current memory. Shared memory is counted once, divided among the processes that share it.
     """
 
     cpu_seconds: float
@@ -35,7 +35,7 @@ class Sample:
 
 
 class ProcessTree:
-    """A process that leads a group of its own, the group, and the descendants that have left it.
+    """A process that leads its own group, the group, and the descendants that have left it.
 
     Args:
         root: its process id.
@@ -47,13 +47,13 @@ class ProcessTree:
         self._others: set[int] = set()
 
     def sample(self) -> Sample:
-        """What all of them take."""
+        """Returns the resources of all members."""
         pids = self._pids()
         stats = [stat for pid in pids if (stat := _read_stat(pid)) is not None]
         return Sample(sum(stat.cpu_seconds for stat in stats), sum(map(_memory_bytes, pids)))
 
     def kill(self) -> None:
-        """Ends all of them. The root must not have been waited for: its number would be free for another group."""
+        """Kills all members. The root must not have been waited for, because its number could then be reused."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._root, signal.SIGKILL)
         for pid, started in self._members.items():
@@ -63,7 +63,7 @@ class ProcessTree:
                     os.kill(pid, signal.SIGKILL)
 
     def _pids(self) -> list[int]:
-        """Members that are there. Each process of the machine is looked at once, when it is new."""
+        """Returns the current members. Each process of the machine is checked once, when it is new."""
         present = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - numbers only
         self._others.intersection_update(present)
         for pid in present:
@@ -80,24 +80,24 @@ class ProcessTree:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system seconds so far of a process; 0 when it is not there."""
+    """Returns the user and system seconds of a process so far. 0 if it does not exist."""
     stat = _read_stat(pid)
     return 0.0 if stat is None else stat.cpu_seconds
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    """None of a process that has gone."""
+    """Returns the line of a process. None if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The program's name, in brackets, may hold spaces and brackets.
+    # The program's name is in brackets, and may contain spaces and brackets.
     fields = text.rpartition(")")[2].split()
     return _Stat(int(fields[1]), int(fields[2]), int(fields[19]), sum(map(int, fields[11:15])) / _TICK)
 
 
 def _memory_bytes(pid: int) -> int:
-    """The proportional set size; the resident one where the kernel does not tell the other."""
+    """Returns the proportional set size, or the resident set size if the kernel does not report the former."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
             if line.startswith("Pss:"):

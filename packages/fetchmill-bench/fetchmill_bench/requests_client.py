@@ -1,6 +1,6 @@
-"""What the published ways with requests have in common: a request as they make it, the listing, a site's answer.
+"""Shared code of the published ways with requests: their requests, the listing, the answer of a site.
 
-Redirects are not followed by any of them, as no engine does.
+None of them follows redirects, like the engines.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Get = Callable[..., requests.Response]
 
 
 def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
-    """Names of objects, a page at a time, until `task.count` of them were taken.
+    """Yields names of objects, a page at a time, until `task.count` names were taken.
 
     Raises:
         requests.RequestException: there is no such page.
@@ -35,7 +35,7 @@ def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
 
 
 def download(task: Task, name: str, get: Get = requests.get) -> bool:
-    """Gets an object and stores it; says whether it came with a complete 2xx."""
+    """Gets an object and stores it. Returns whether it came with a complete 2xx."""
     try:
         reply = _ask(task, f"{task.url}/get/{quote(name)}", get)
         if is_good(reply.status_code):
@@ -47,7 +47,7 @@ def download(task: Task, name: str, get: Get = requests.get) -> bool:
 
 
 def read(task: Task, url: str) -> bool:
-    """Reads a body and drops it; says whether it came with a complete 2xx."""
+    """Reads a body and drops it. Returns whether it came with a complete 2xx."""
     try:
         return is_good(_ask(task, url).status_code)
     except requests.RequestException:
@@ -55,7 +55,7 @@ def read(task: Task, url: str) -> bool:
 
 
 def classify(task: Task, url: str) -> str:
-    """What a site answered: its status, `timeout`, or `connection-error`, which stands for all else that goes wrong."""
+    """Returns the answer of a site: its status, `timeout`, or `connection-error` for every other failure."""
     try:
         return str(_ask(task, url).status_code)
     except requests.Timeout:

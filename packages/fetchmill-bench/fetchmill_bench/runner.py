@@ -1,4 +1,4 @@
-"""One run: a server, a contender beside it, and what came of it as a row of the document."""
+"""One run: a server, a contender next to it, and the result as a row of the document."""
 
 import contextlib
 import shutil
@@ -17,7 +17,7 @@ from fetchmill_bench.endpoints import Endpoint, bucket_store, file_server, forei
 from fetchmill_bench.measurement import Measurement, measure
 from fetchmill_bench.plan import WARM_UP_SECONDS, Run
 
-# Of a program that makes all requests that it is told to.
+# Requests in the warm-up of a program that makes all requests that it is given.
 _WARM_UP_REQUESTS = 100
 _WARM_UP_GRACE = 5.0
 
@@ -26,7 +26,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, kw_only=True)
 class _RunOutcome:
-    """What came of a run, before it is a row."""
+    """Result of a run, before it becomes a row."""
 
     result: ContenderResult
     measurement: Measurement | None = None
@@ -35,12 +35,12 @@ class _RunOutcome:
 
 
 class Bench:
-    """Runs contenders one after the other; of sites it remembers what the check has found.
+    """Runs contenders one after the other. For sites it remembers the results of the check.
 
     Args:
-        folder: where all this happens.
+        folder: folder for the files of all runs.
         url: the user's own server.
-        warm_up: whether a run that does not count goes before each.
+        warm_up: whether each run follows a run that does not count.
     """
 
     def __init__(self, folder: Path, url: str | None, *, warm_up: bool) -> None:
@@ -50,13 +50,13 @@ class Bench:
         self._checked: dict[int, Answers] = {}
 
     def run(self, run: Run) -> dict[str, Any]:
-        """One run as a row of the document; whatever the contender does, this goes on.
+        """Returns a run as a row of the document. Whatever the contender does, the bench continues.
 
         Raises:
             ListingError: the user's server does not list anything.
         """
         if self._warm_up:
-            # On a server of its own: some sites remember who has asked.
+            # Use a separate server, because some sites remember their clients.
             brief = _make_warm_up(run)
             with self._endpoint(brief) as endpoint:
                 self._run(brief, endpoint, grace=_WARM_UP_GRACE)
@@ -65,7 +65,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _endpoint(self, run: Run) -> Iterator[Endpoint]:
-        """Where its requests go: started for this run alone, unless it is the user's."""
+        """Starts the destination of the requests for this run alone, unless it is the user's server."""
         contender = run.contender
         if run.sites is not None:
             folder = self._folder / f"sites-{run.sites}"
@@ -130,7 +130,7 @@ class Bench:
         }
 
     def _compare(self, run: Run, sites: int, answers: Answers) -> dict[str, Any] | None:
-        """How it differs from the check, which goes before the others; None of the check itself, and without one."""
+        """Returns the differences from the check, which runs first. None for the check itself, and without a check."""
         if run.contender.kind == "check":
             self._checked[sites] = answers
             return None
@@ -138,7 +138,7 @@ class Bench:
 
 
 def _make_warm_up(run: Run) -> Run:
-    """The warm-up of a run: short, and with few requests for a program that would make all that it is told."""
+    """Returns the short warm-up of a run, with few requests for a program that makes all that it is given."""
     few = run.contender.starts_from_urls and run.sites is None
     requests = min(run.requests, _WARM_UP_REQUESTS) if few else run.requests
     return replace(run, seconds=min(WARM_UP_SECONDS, run.seconds), requests=requests)
@@ -146,7 +146,7 @@ def _make_warm_up(run: Run) -> Run:
 
 @contextlib.contextmanager
 def _temporary_folder(around: Path) -> Iterator[Path]:
-    """An empty folder for one run. What a contender has left there may be in use while it is removed."""
+    """Creates an empty folder for one run. Files that a contender has left there may be in use during removal."""
     folder = Path(tempfile.mkdtemp(dir=around))
     try:
         yield folder
@@ -155,7 +155,7 @@ def _temporary_folder(around: Path) -> Iterator[Path]:
 
 
 def _with_answers(outcome: _RunOutcome, run: Run, endpoint: Endpoint, folder: Path) -> _RunOutcome:
-    """With what each site answered, as the contender has left it."""
+    """Adds the answers of sites that the contender has recorded."""
     is_complete = outcome.result.status == "ok"
     try:
         return replace(

@@ -1,6 +1,6 @@
-"""What the ways with boto3 and aiobotocore have in common: their keys, and an object as they read it.
+"""Shared code of the ways with boto3 and aiobotocore: listing keys and reading objects.
 
-Endpoint and bucket are the task's, credentials those of the environment, retries the libraries' own.
+Endpoint and bucket come from the task, credentials from the environment, retries from the libraries.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -11,18 +11,18 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from fetchmill_bench.task import RequestCounter, Task
 
-# What a request may end with; a refused one is told by the second.
+# Errors that a request may raise. A refused request raises the second.
 ERRORS = (BotoCoreError, ClientError, HTTPClientError)
 
 
 def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 makes the classes of its clients as it runs
-    """Keys of the bucket, until `task.count` of them were taken; a page is listed when it is wanted."""
+    """Yields keys of the bucket until `task.count` keys were taken. A page is listed when it is needed."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket)
     return islice((found["Key"] for page in pages for found in page.get("Contents", ())), task.count)
 
 
 def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
-    """Reads an object; says whether it came."""
+    """Reads an object. Returns whether it came."""
     try:
         body = client.get_object(Bucket=task.bucket, Key=key)["Body"].read()
     except ERRORS:
@@ -31,7 +31,7 @@ def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
 
 
 async def keys_async(task: Task, client: Any) -> AsyncIterator[str]:  # noqa: ANN401
-    """The same, of aiobotocore."""
+    """Yields keys of the bucket like `keys`, with aiobotocore."""
     left = task.count
     async for page in client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket):
         for found in page.get("Contents", ())[:left]:

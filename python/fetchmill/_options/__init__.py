@@ -1,1 +1,1 @@
-"""What can be asked for: the options of calls and commands, their checks, and their JSON for the native module."""
+"""The options of calls and commands, their checks, and their JSON for the native module."""

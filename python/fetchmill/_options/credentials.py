@@ -1,6 +1,6 @@
-"""What requests carry to tell who asks: header fields, and how to reach a proxy. Off unless asked for.
+"""Credentials and the name of the client in header fields of requests, and proxies. Options enable all of these.
 
-Everything here belongs to one origin; the core sends it nowhere else.
+Credentials belong to one origin. The core sends them nowhere else.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ def request_fields(
     *,
     has_command: bool,
 ) -> list[tuple[str, str]]:
-    """The fields in their order.
+    """Returns the header fields of requests, in order.
 
     Args:
-        headers: fields as they are.
+        headers: fields that are sent unchanged.
         auth: user and password, for basic authentication (RFC 7617, in UTF-8).
         bearer: a token (RFC 6750).
-        netrc_for: an origin whose user and password ~/.netrc has.
+        netrc_for: an origin whose user and password are read from ~/.netrc.
         has_command: whether a command prints a token, which the core adds.
 
     Raises:
-        UsageError: more than one of them says who asks, or ~/.netrc does not know the host.
+        UsageError: more than one argument sets `Authorization`, or ~/.netrc has no entry for the host.
     """
     fields = list((headers or {}).items())
     if netrc_for is not None:
@@ -49,10 +49,10 @@ def request_fields(
 
 
 def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> Mapping[str, str] | None:
-    """The fields with the name of the client.
+    """Returns the fields with `User-Agent` added.
 
     Raises:
-        UsageError: the fields name it, too.
+        UsageError: the fields already have `User-Agent`.
     """
     if user_agent is None:
         return headers
@@ -62,7 +62,7 @@ def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> M
 
 
 def origin_of(url: str) -> str:
-    """`scheme://host[:port]` of a URL."""
+    """Returns the origin of a URL: `scheme://host[:port]`."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -84,14 +84,14 @@ def _netrc_entry(origin: str) -> tuple[str, str]:
 
 
 def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
-    """The proxies as the native module takes them: a URL for both schemes, or what the environment says.
+    """Returns the proxies in the form of the native module: one URL for both schemes, or those of the environment.
 
     Args:
-        proxy: as the option says it; `env` for what http_proxy, https_proxy, all_proxy and no_proxy say.
+        proxy: value of the option. `env` reads http_proxy, https_proxy, all_proxy and no_proxy.
     """
     if proxy != "env":
         return proxy
-    # It takes as long to load as a sixth of a command that fetches little, and few want it.
+    # Imported late: loading it takes a sixth of the time of a small command, and few users need it.
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()
@@ -100,7 +100,7 @@ def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
 
 
 def proxies_of(proxy: str | None) -> list[str]:
-    """The proxies that the option names: its own, or those of the environment."""
+    """Returns the URLs of the proxies: the value of the option, or those of the environment."""
     given = proxy_of(proxy)
     if isinstance(given, dict):
         return [text for scheme in ("http", "https") if (text := given[scheme])]
@@ -108,5 +108,5 @@ def proxies_of(proxy: str | None) -> list[str]:
 
 
 def is_socks(proxy: str) -> bool:
-    """Whether a proxy speaks SOCKS."""
+    """Returns whether a proxy speaks SOCKS."""
     return proxy.lower().startswith("socks")

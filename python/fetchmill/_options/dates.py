@@ -1,4 +1,4 @@
-"""Dates, read from people and programs: a moment on the clock of the world, or a day that begins at 00:00 UTC."""
+"""Parses dates from people and programs: a time with its time zone, or a day that begins at 00:00 UTC."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -7,10 +7,10 @@ _SECOND = timedelta(seconds=1)
 
 
 def parse_date(text: str) -> datetime:
-    """A moment from `2026-11-22`, `2026-11-22T08:30:00Z`, `2026-11-22T08:30+02:00` (ISO 8601).
+    """Parses a date such as `2026-11-22`, `2026-11-22T08:30:00Z` or `2026-11-22T08:30+02:00` (ISO 8601).
 
     Raises:
-        ValueError: it is none, or has a time without its zone.
+        ValueError: the text is not a date, or has a time without a time zone.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -27,10 +27,10 @@ def parse_date(text: str) -> datetime:
 
 
 def seconds_of(value: str | date | datetime) -> int:
-    """Seconds from 1970 UTC to a moment. A part of a second counts as a whole one: listings have none.
+    """Returns the seconds from 1970 UTC to a moment. Rounds up, because listings have whole seconds.
 
     Raises:
-        ValueError: it is no moment, or before 1970.
+        ValueError: the value is not a date with a time zone, or is before 1970.
     """
     moment = parse_date(value) if isinstance(value, str) else _moment_of(value)
     seconds = -((_EPOCH - moment) // _SECOND)

@@ -1,4 +1,4 @@
-"""Why an option that others have is not one of a call or command."""
+"""Explains why a call or command lacks an option that others have."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ _PROGRAM_DECIDES = "a stream requests the URLs that the program gives"
 _STORES_NOTHING = "it stores no objects"
 _ONLY_LISTS = "it requests no objects"
 _LATER = "a sync would keep or delete objects that opted out later"
-# Reasons that the names of the others do not show, by call and option.
+# Reasons by call and option, where naming the calls that have the option is not enough.
 _REASONS = {
     ("stream", "robots"): f"{_PROGRAM_DECIDES}, and has urllib.robotparser",
     ("list", "opt_out"): _ONLY_LISTS,
@@ -27,7 +27,7 @@ _REASONS = {
 
 
 def describe_elsewhere(call: str, name: str) -> str | None:
-    """Says which calls have an option that this one does not have; None if it is an option of none.
+    """Names the calls that have an option that this call lacks. Returns None if there are none, or it has the option.
 
     Args:
         call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.
@@ -42,5 +42,5 @@ def describe_elsewhere(call: str, name: str) -> str | None:
 
 
 def call_of(options: Mapping[str, object]) -> str | None:
-    """The call that has this table of options."""
+    """Returns the call that has this table of options."""
     return next((call for call, table_of in _CLASSES.items() if table_of is options), None)

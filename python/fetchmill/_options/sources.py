@@ -1,4 +1,4 @@
-"""What a source is, from its text, and which options are for which kind of source."""
+"""Determines the kind of a source from its text, and checks that the options fit this kind."""
 
 import re
 from collections.abc import Container
@@ -13,7 +13,7 @@ from fetchmill.errors import UsageError
 SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
-# Of these pages of JSON have the last two as well.
+# Options of `_API_ONLY` that `listing` json has, too.
 _API_OR_JSON = ("total_field", "marker_param")
 _JSON_ONLY = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
@@ -33,19 +33,19 @@ _LIST_ONLY = (
 )
 _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "coalesce", "hash_column")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to", "storage_class")
-# How buckets are reached, ...
+# Options for reaching a bucket.
 BUCKET_REACH = (
     *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
     *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
 )
-# ... and how their objects are read.
+# Options for reaching a bucket and reading its objects.
 BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
-# Requests to a bucket are signed instead, and lead nowhere else.
+# Options that a bucket refuses, because its requests are signed and lead to no other host.
 _UNSIGNED = (
     *("redirects", "headers", "user_agent", "auth", "bearer", "bearer_command", "netrc"),
     *("credentials_for", "allow_private"),
 )
-# Options, the kinds of source that they are for, and what these are called.
+# Options, the kinds of source that have them, and the name of these kinds in messages.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("robots",), ("server", "list"), "servers and lists of URLs"),
     (("listing", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
@@ -57,7 +57,7 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
 
 
 def names_not_for(kind: SourceKind) -> tuple[str, ...]:
-    """The options that a kind of source refuses."""
+    """Returns the names of the options that a kind of source refuses."""
     return tuple(name for names, kinds, _ in _MEANT if kind not in kinds for name in names)
 
 
@@ -66,27 +66,27 @@ _BUCKET = r"[A-Za-z0-9._-]{1,255}"
 
 
 def kind_of(source: str) -> SourceKind:
-    """What a source is. What looks like a bucket is one, so that a slip of the pen is told and no file looked for."""
+    """Returns the kind of a source. Text such as `s3:bucket` counts as a bucket, so that the typo is reported."""
     if source[:4].lower().startswith(_LIKE_S3):
         return "s3"
     return "server" if "://" in source else "list"
 
 
 def leads_anywhere(options: Any, kind: SourceKind) -> bool:  # noqa: ANN401 - a dataclass
-    """Whether targets are URLs that somebody else has written: they may lead to any origin."""
+    """Returns whether others have written the URLs of the targets, which may therefore lead to any origin."""
     return kind == "list" or (kind == "server" and options.listing == "json")
 
 
 def is_bucket(destination: str) -> bool:
-    """Whether objects are stored in a bucket."""
+    """Returns whether objects are stored in a bucket."""
     return destination.startswith("s3://")
 
 
 def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """A source, and the options that say how it is read, against one another.
+    """Checks a source together with the options for reading it.
 
     Raises:
-        UsageError: one of them cannot be used, or is for another kind of source.
+        UsageError: the source or an option cannot be used, or an option is for another kind of source.
     """
     kind, source = kind_of(options.source), options.source
     if kind == "s3":
@@ -106,7 +106,7 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
 
 
 def _check_bucket(source: str) -> None:
-    """`s3://BUCKET`, `s3://BUCKET/`, `s3://BUCKET/PREFIX`: all behind the second slash of these is the prefix."""
+    """Checks `s3://BUCKET`, `s3://BUCKET/` or `s3://BUCKET/PREFIX`. All text after the slash is the prefix."""
     if not source.startswith("s3://"):
         raise UsageError(f"{source} is not a bucket; write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
     bucket = source.removeprefix("s3://").partition("/")[0]
@@ -134,7 +134,7 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
 
 
 def _check_ranges(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """A range that nothing can be in is a mistake."""
+    """Refuses empty ranges of size or time."""
     if None not in (options.size_from, options.size_to) and options.size_from >= options.size_to:
         raise UsageError(
             f"size_to must be above size_from ({options.size_from}), not {options.size_to}",

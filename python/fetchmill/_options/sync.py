@@ -114,7 +114,7 @@ class SyncOptions(Options):
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
         """
         options = self._of(ListOptions)
-        options.pop("format", None)  # of a list that is that of its rows
+        options.pop("format", None)  # for a list, this is the format of its rows
         values = json.loads(ListOptions(source=self.source, manifest=manifest, **options).to_json())
         return json.dumps(values | ({"source_kind": "iterable"} if is_iterable else {}))
 

@@ -1,13 +1,13 @@
-"""Numbers with units, read from people and written for them.
+"""Parses and formats numbers with units.
 
-Bytes are binary (`64KiB`, `1.5 GiB`), durations have a unit or are seconds (`50ms`, `2m`), counts may be
-written as `1e9` or `1_000`. The readers raise ValueError with a text that can stand behind an option's name.
+Bytes are binary (`64KiB`, `1.5 GiB`). Durations have a unit or are seconds (`50ms`, `2m`). Counts may be
+written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an option's name.
 """
 
 import math
 import re
 
-# Compiled when the first one is read.
+# Compiled when the first quantity is parsed.
 _QUANTITY = r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*"
 
 _SIZES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
@@ -16,7 +16,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "us": 1e-6, "ms": 1e-3, "m": 60.0, "min": 60.0,
 
 
 def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str) -> float:
-    """A number times its unit."""
+    """Returns a number times its unit."""
     match = re.fullmatch(_QUANTITY, text)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -28,31 +28,31 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str)
 
 
 def _whole(value: float, text: str) -> int:
-    """The value as an int, when it is one and is exact."""
+    """Returns the value as an int. Refuses fractions, and values from 2^63."""
     if value != int(value) or value > 2**63 - 1:
         raise ValueError(f"{text!r} is not a whole number below 2^63")
     return int(value)
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from `100`, `64KiB`, `1.5MiB`, `10MB`."""
+    """Parses a number of bytes, such as `100`, `64KiB`, `1.5MiB` or `10MB`."""
     return _whole(_quantity(text, _SIZES, "64KiB or 100"), text)
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds from `1`, `0.5s`, `50ms`, `2m`, `1h`."""
+    """Parses a duration in seconds, such as `1`, `0.5s`, `50ms`, `2m` or `1h`."""
     return _quantity(text, _DURATIONS, "1.5s, 50ms or 2m")
 
 
 def parse_count(text: str) -> int:
-    """A count from `100`, `1_000`, `1e9`."""
+    """Parses a count, such as `100`, `1_000` or `1e9`."""
     if text.strip().isdecimal():
         return _whole(int(text), text)  # exact beyond 2^53
     return _whole(_quantity(text, {"": 1}, "1000 or 1e9"), text)
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Seconds from `0-3`, `50ms-2s` or a single duration, which is both ends."""
+    """Parses a range of seconds, such as `0-3` or `50ms-2s`. A single duration is both ends."""
     low, dash, high = text.partition("-")
     first = parse_seconds(low)
     last = parse_seconds(high) if dash else first
@@ -62,22 +62,22 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 def format_count(count: float) -> str:
-    """`1,234,567`."""
+    """Formats a count as `1,234,567`."""
     return f"{count:,.0f}"
 
 
 def format_objects(count: int) -> str:
-    """`1 object`, `1,234 objects`."""
+    """Formats a number of objects as `1 object` or `1,234 objects`."""
     return format_count_of(count, "object")
 
 
 def format_count_of(count: int, noun: str) -> str:
-    """`1 row`, `1,234 rows`, of a noun in the singular."""
+    """Formats a count with a noun, given in the singular, as `1 row` or `1,234 rows`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:
-    """`980 B`, `1.5 MiB`."""
+    """Formats a size in bytes as `980 B` or `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:  # noqa: PLR2004 - the binary step
             return f"{count:.0f} {unit}" if unit == "B" or count == int(count) else f"{count:.1f} {unit}"
@@ -86,7 +86,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """`0.31 s`, `42 s`, `3 min 05 s`, `2 h 47 min`."""
+    """Formats a duration as `0.31 s`, `42 s`, `3 min 05 s` or `2 h 47 min`."""
     if seconds < 10:  # noqa: PLR2004 - below ten, fractions are worth showing
         return f"{seconds:.2f} s"
     whole = round(seconds)

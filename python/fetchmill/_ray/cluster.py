@@ -14,10 +14,10 @@ _LISTENS_SECONDS = 10.0
 
 
 def connect() -> str:
-    """Connects to the cluster of RAY_ADDRESS, to one that runs on this machine, or to a local one that it starts.
+    """Connects to the cluster of RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
 
     Returns:
-        A line for people.
+        A line for people that describes the cluster.
 
     Raises:
         UsageError: RAY_ADDRESS cannot be used.
@@ -43,22 +43,22 @@ def connect() -> str:
 
 
 def disconnect() -> None:
-    """Ends the connection, and a local Ray that `connect` has started. May wait for nodes that do not answer."""
+    """Ends the connection, and the local Ray if `connect` has started one. May wait for nodes that do not answer."""
     ray.shutdown()
 
 
 def nodes() -> list[dict[str, Any]]:
-    """The nodes of the cluster that have CPUs and live."""
+    """Returns the nodes of the cluster that are alive and have CPUs."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
 
 
 def free_cpus() -> float:
-    """CPUs of the cluster that nobody has reserved."""
+    """Returns the number of CPUs in the cluster that are not reserved."""
     return float(ray.available_resources().get("CPU", 0.0))
 
 
 def _check_listens(address: str) -> None:
-    """Refuses an address where nobody listens: Ray would try it for minutes."""
+    """Refuses an address at which no process listens. Ray would try it for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit()):
         return
@@ -69,7 +69,7 @@ def _check_listens(address: str) -> None:
 
 
 def _start_local() -> str:
-    # It is for this job alone, and nobody has agreed to be counted.
+    # Turn off usage statistics: this Ray is only for this job, and the user has not agreed to them.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         _init("local", include_dashboard=False)

@@ -1,15 +1,15 @@
-"""Errors between the processes of a job on Ray: as their class and their text."""
+"""Passes errors between the processes of a job on Ray, as their class and text."""
 
 from fetchmill import errors
 from fetchmill.errors import FetchmillError
 
 
 def error_of(kind: str, text: str) -> FetchmillError:
-    """An error of another process, as it was there.
+    """Makes the same error as in another process.
 
     Args:
-        kind: the name of its class; an unknown one is a plain `FetchmillError`.
-        text: what it says.
+        kind: the name of the error's class. An unknown class becomes a plain `FetchmillError`.
+        text: the text of the error.
     """
     found = getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, FetchmillError):

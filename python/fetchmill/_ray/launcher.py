@@ -1,8 +1,8 @@
 """The process that keeps workers running in a Ray cluster: `python -m fetchmill._ray.launcher`.
 
-The first line of its input is an order, each further one a command: `drain`, `abort` or `end`. The end of the input
-means `abort`: the process that gave the order is gone. Events are JSON lines: `say` for people, and `kind` with `error`
-before a failure.
+The first line of the input is an order. Each further line is a command: `drain`, `abort` or `end`. The end of the input
+means `abort`, because the process that gave the order has ended. Events are JSON lines: `say` for people, and `kind`
+with `error` before a failure.
 """
 
 import ctypes
@@ -19,13 +19,13 @@ from typing import Any, TextIO
 from fetchmill.errors import FetchmillError
 
 _STEP_SECONDS = 0.2
-# A worker that was asked to end needs at most this time.
+# Maximum time for a worker to end after it was asked to.
 _DRAIN_SECONDS = 27.0
-# A local Ray starts within 5 s on a quiet machine.
+# Time limit for connecting. A local Ray starts within 5 s on a quiet machine.
 _CONNECT_SECONDS = 120.0
-# Workers end themselves when the job is finished.
+# Time for workers to end by themselves when the job is finished.
 _END_SECONDS = 1.5
-# Ray's own end may wait for nodes that do not answer.
+# Time limit for Ray's shutdown, which may wait for nodes that do not answer.
 _SHUTDOWN_SECONDS = 1.0
 _SET_PDEATHSIG = 1
 
@@ -40,7 +40,7 @@ class _Commands:
 
     @property
     def last(self) -> str:
-        """The last command; empty before the first."""
+        """The last command; empty before the first one."""
         return self._last
 
     def _read(self) -> None:
@@ -52,7 +52,7 @@ class _Commands:
 
 def main() -> int:
     """Runs until a command ends it, or all workers have ended."""
-    # Ray's local processes end with this one, and this one must not outlive the caller.
+    # This process must not outlive the caller. Ray's local processes end with this process.
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
     events = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray prints to standard output, which is for events
@@ -72,7 +72,7 @@ def main() -> int:
 
 @contextmanager
 def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywords
-    """Ends this process when Ray does not answer: its own limits add up to many minutes."""
+    """Ends this process if Ray does not answer, because Ray's own limits add up to many minutes."""
 
     def end() -> None:
         where = os.environ.get("RAY_ADDRESS") or "the cluster that was found on this machine"
@@ -113,7 +113,7 @@ def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa
 
 
 def _end(pool: Any, commands: _Commands) -> None:  # noqa: ANN401 - a RayPool, whose module imports Ray
-    """Waits for the workers, as the last command says."""
+    """Waits for the workers to end, for a time that depends on the last command."""
     began = time.monotonic()
     done = ""
     while pool.has_running():

@@ -1,4 +1,4 @@
-"""The launcher as a child of this process: commands go in, events come out, and its end never takes long."""
+"""The launcher as a child process. It takes commands and sends events, and ending it never takes long."""
 
 import json
 import subprocess
@@ -14,21 +14,21 @@ from typing import IO, Any, Self
 from fetchmill._ray.failures import error_of
 from fetchmill.errors import TemporaryError
 
-# The launcher gives workers 1.5 s to end and Ray 1 s; then it is killed.
+# Time until the launcher is killed. It gives workers 1.5 s to end, and Ray 1 s.
 _END_SECONDS = 3.0
 _REASON_BYTES = 4096
 
 
 class LauncherProcess:
-    """See the module. A context manager, which ends it.
+    """See the module. As a context manager, it ends the launcher.
 
     Args:
-        order: the first line of its input.
+        order: the first line of the launcher's input.
     """
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
-        # A session of its own: Ctrl-C in a terminal is for this process, which asks for a drain.
+        # The launcher gets its own session: Ctrl-C in a terminal must only reach this process, which asks for a drain.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fetchmill._ray.launcher"],
             stdin=subprocess.PIPE,
@@ -50,14 +50,14 @@ class LauncherProcess:
         self.close("end")
 
     def command(self, line: str) -> None:
-        """Sends a line."""
+        """Sends a command to the launcher."""
         if self._process.stdin is not None:
-            with suppress(OSError, ValueError):  # it has ended
+            with suppress(OSError, ValueError):  # the launcher has ended
                 self._process.stdin.write(line + "\n")
                 self._process.stdin.flush()
 
     def pass_on(self, say: Callable[[str], None]) -> None:
-        """Gives what the launcher says to people.
+        """Passes the launcher's messages for people on.
 
         Raises:
             FetchmillError: the launcher has failed.
@@ -74,11 +74,11 @@ class LauncherProcess:
 
     @property
     def ended_for(self) -> float | None:
-        """Seconds since it has ended well; None while it runs."""
+        """Seconds since the launcher has ended without an error; None while it runs."""
         return None if self._ended_at is None else time.monotonic() - self._ended_at
 
     def close(self, command: str, seconds: float = _END_SECONDS) -> None:
-        """Sends a last command, and waits for the end for at most this time."""
+        """Sends a last command, waits up to `seconds` for the end, and then kills the launcher."""
         self.command(command)
         try:
             self._process.wait(seconds)
@@ -102,7 +102,7 @@ class LauncherProcess:
                     self._events.put(json.loads(line))
 
     def _reason(self) -> str:
-        """The last line that it wrote before it failed."""
+        """Returns the last line that the launcher wrote before it failed."""
         self._errors.seek(0, 2)
         self._errors.seek(max(self._errors.tell() - _REASON_BYTES, 0))
         lines = self._errors.read().decode(errors="replace").strip().splitlines()

@@ -1,7 +1,7 @@
-"""The workers of a shared job in a cluster: started, watched by their heartbeats, and replaced when they die.
+"""Starts the workers of a shared job in a cluster, watches their heartbeats, and replaces dead workers.
 
-A future of Ray may stay open for minutes after its node is gone. So a worker also counts as dead when its heartbeat is
-too old, and no call here waits for a future without a limit.
+A future of Ray may stay open for minutes after its node is gone. So a worker also counts as dead if its heartbeat is
+too old, and every wait for a future has a time limit.
 """
 
 import secrets
@@ -19,25 +19,25 @@ from fetchmill._shared.heartbeats import Heartbeats
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill.errors import FetchmillError, SecurityError, StorageError, TemporaryError, UsageError
 
-# A worker without a heartbeat for this many leases is replaced. Others take its ranges after one.
+# A worker without a heartbeat for this many leases is replaced. Others take its ranges after one lease.
 _LOST_LEASES = 2.0
-# A worker that has not started after this time is asked for again: its node may be cut off.
+# A worker that has not started after this time is requested again, because its node may be disconnected.
 _START_SECONDS = 90.0
-# How often it is said that workers wait for CPUs, and how long none is missed.
+# Interval of messages about workers that wait for CPUs, and the time after which a worker counts as waiting.
 _WAITING_SECONDS = 60.0
 _PATIENCE_SECONDS = 10.0
-# Before a dead worker is replaced: 1 s after the first death, twice as long after each further one, at most this.
+# Maximum delay before a dead worker is replaced. It is 1 s after the first death, and doubles with each further one.
 _PAUSE_MAX = 30.0
-# Deaths of one worker in a row, with no commit record of the job in between, after which the job is not continued.
+# Number of consecutive deaths of a worker, without a commit record in between, after which the job ends.
 _DEATHS_MAX = 5
-# Limit for a reply that Ray says is there.
+# Time limit for a reply that Ray reports as available.
 _GET_SECONDS = 10.0
 _BEAT_SECONDS = 1.0
 _NO_PACKAGE = "No module named 'fetchmill"
 
 
 class _PoolMember:
-    """One of the workers that the caller wants: the actor that is it now, and those that died before."""
+    """One of the requested workers: its current actor, and the number of its actors that died."""
 
     def __init__(self) -> None:
         self.actor: Any = None
@@ -51,7 +51,7 @@ class _PoolMember:
 
     @property
     def is_running(self) -> bool:
-        """Whether an actor is there that has not ended."""
+        """Whether there is an actor that has not ended."""
         return self.actor is not None and not self.has_ended
 
 
@@ -60,10 +60,10 @@ class RayPool:
 
     Args:
         order: `job`, `id`, `own`, `workers` and `cpus`, as the caller's process sends them.
-        emit: takes events.
+        emit: called with each event.
 
     Raises:
-        FetchmillError: of each method, when the job is not to be continued.
+        FetchmillError: raised by every method if the job must end.
     """
 
     def __init__(self, order: dict[str, Any], emit: Callable[..., None]) -> None:
@@ -81,7 +81,7 @@ class RayPool:
         self._beats_at = 0.0
 
     def tend(self) -> bool:
-        """Starts and replaces workers; whether there is still one to watch."""
+        """Starts and replaces workers. Returns whether any worker has not ended."""
         for member in self._members:
             if member.actor is None and not member.has_ended and time.monotonic() >= member.starts_at:
                 self._start(member)
@@ -91,19 +91,19 @@ class RayPool:
         return not all(member.has_ended for member in self._members)
 
     def drain(self, *, now: bool) -> None:
-        """Asks all workers to end; `now`: to give back what they have."""
+        """Asks all workers to end. With `now`, they give their ranges back."""
         for member in self._members:
             if member.is_running:
                 (member.actor.abort if now else member.actor.stop).remote()
 
     def has_running(self) -> bool:
-        """Whether a worker works. No other is started in place of one that has died."""
+        """Returns whether any worker works. Dead workers are no longer replaced."""
         for member in self._ready():
             member.has_ended = True
         return any(member.is_running and member.name is not None for member in self._members)
 
     def close(self) -> None:
-        """Ends all workers, whatever they do."""
+        """Kills all workers."""
         for member in self._members:
             self._kill(member)
 
@@ -116,7 +116,7 @@ class RayPool:
         member.call = member.actor.begin.remote(self._order["job"], self._order["id"], self._order["own"])
 
     def _ready(self) -> list[_PoolMember]:
-        """The members whose last call has ended."""
+        """Returns the members whose last call has ended."""
         by_call = {member.call: member for member in self._members if member.is_running}
         if not by_call:
             return []
@@ -142,14 +142,14 @@ class RayPool:
                 member.has_ended = True
 
     def _refuse_or_bury(self, member: _PoolMember, kind: str, text: str) -> None:
-        """Other workers would meet some errors, too: then the job is not continued."""
+        """Replaces a worker, or raises the error if other workers would have the same error."""
         error = error_of(kind, text)
         if isinstance(error, (UsageError, SecurityError)) or member.name is None:
             raise error
         self._bury(member, text, error)
 
     def _bury(self, member: _PoolMember, why: str, error: FetchmillError | None = None) -> None:
-        """Has another actor take the place of one that is dead."""
+        """Schedules another actor in place of a dead one. Raises an error after too many deaths."""
         final = len(self._directory.final_attempts())
         member.deaths = member.deaths + 1 if final == member.final_at_death else 1
         member.final_at_death = final
@@ -166,11 +166,11 @@ class RayPool:
 
     def _kill(self, member: _PoolMember) -> None:
         if member.actor is not None:
-            with suppress(Exception):  # it is dead already, or nobody can reach it
+            with suppress(Exception):  # the actor is already dead or cannot be reached
                 ray.kill(member.actor)
         member.actor = member.call = member.name = None
 
-    # What Ray does not say in time.
+    # Failures that Ray does not report in time.
 
     def _look_at_heartbeats(self) -> None:
         now = time.monotonic()
@@ -180,7 +180,7 @@ class RayPool:
         try:
             ages = {each.worker: each.age for each in self._heartbeats.look()}
         except StorageError:
-            return  # the folder hangs or is away: workers know what to do then
+            return  # the folder hangs or is missing; workers handle this themselves
         for member in self._members:
             if (
                 member.name is not None
@@ -206,7 +206,7 @@ class RayPool:
 
 
 def _cause(error: Exception) -> str:
-    """Why Ray lost a worker, in one line.
+    """Returns why Ray lost a worker, in one line.
 
     Raises:
         UsageError: a node cannot import the package.

@@ -1,7 +1,7 @@
 """A shared job whose workers run in a Ray cluster, seen from the process that the user has started.
 
-Commit records say whether the job is finished. Ray is in another process (`launcher`), so that nothing it does can hold
-this one up, and it is imported only there.
+Commit records show whether the job is finished. Ray is only imported in another process (`launcher`), so that it cannot
+block this one.
 """
 
 import time
@@ -20,11 +20,11 @@ from fetchmill.errors import TemporaryError, UsageError
 
 _STEP_SECONDS = 0.2
 _SHOW_SECONDS = 1.0
-# A status reads every commit record: at most a tenth of the time goes into it.
+# A status reads every commit record, so at most about a tenth of the time is spent on it.
 _SHOW_SHARE = 10
-# All workers say that the job is finished; a client of NFS may see the last commit record this much later.
+# Maximum wait for commit records after all workers have ended. An NFS client may see the last record this much later.
 _LAG_SECONDS = 60.0
-# Workers end within 25 s of being asked, and the launcher waits 27 s for them.
+# Time limit for a drain. Workers end within 25 s after the request, and the launcher waits 27 s for them.
 _DRAIN_SECONDS = 30.0
 
 
@@ -32,11 +32,11 @@ class RayJob:
     """See the module.
 
     Args:
-        worker: a worker in this process. It fetches nothing: it ends the job when every range is final.
-        own: options of each worker, which may be secret: they are sent in a call, and stored nowhere.
-        ray: the cluster's workers.
-        say: takes lines for people.
-        show: takes the status, about once a second.
+        worker: a worker in this process. It fetches nothing, and concludes the job when every range is final.
+        own: options of each worker. They may be secret, so they are sent in a call and never stored.
+        ray: settings for the workers in the cluster.
+        say: called with each message for the user.
+        show: called with the status about once a second.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class RayJob:
         self._launcher: LauncherProcess | None = None
 
     def stop(self) -> None:
-        """Asks all workers to end: what is fed is fetched and made final, the rest is left."""
+        """Asks all workers to end. Targets already fed are fetched and made final; the rest is left."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.command("drain")
 
     def abort(self) -> None:
-        """Has all workers give back what they have, and ends."""
+        """Asks all workers to give their ranges back, and ends the launcher."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.close("abort")
@@ -83,8 +83,8 @@ class RayJob:
             `finished`, `stopped` or `asked`.
 
         Raises:
-            TemporaryError: no cluster answers, or it has ended.
-            FetchmillError: what ends a worker and would end each other one, too.
+            TemporaryError: no cluster answers, or the cluster has ended.
+            FetchmillError: an error that would end every worker.
         """
         if self._has_open_ranges():
             if self._directory.is_stopped():
@@ -92,7 +92,7 @@ class RayJob:
             reason = self._run_workers()
             if reason != "finished":
                 return reason
-        # Whoever made the last range final may have been killed right after it.
+        # The worker that made the last range final may have been killed before it concluded the job.
         self._worker.run()
         return "finished"
 
@@ -103,7 +103,7 @@ class RayJob:
     def _run_workers(self) -> str:
         with LauncherProcess(self._order()) as launcher:
             self._launcher = launcher
-            if self._is_asked:  # a signal came while the process started
+            if self._is_asked:  # a signal arrived while the process started
                 launcher.command("drain")
             try:
                 reason = self._watch(launcher)
@@ -157,7 +157,7 @@ def check_installed() -> None:
     """Refuses a Python without Ray.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: Ray is not installed.
     """
     if find_spec("ray") is None:
         raise UsageError("Ray is not installed here: pip install 'fetchmill[ray]', also on the nodes of the cluster")

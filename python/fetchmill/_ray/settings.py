@@ -1,9 +1,9 @@
-"""What the caller says about the workers in Ray."""
+"""The caller's settings for workers in Ray."""
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
-# Each worker writes a heartbeat into one folder, and the others read it.
+# Maximum number of workers. All of them write heartbeats into one folder, and read those of the others.
 _WORKERS_MAX = 10_000
 
 
@@ -11,8 +11,8 @@ _WORKERS_MAX = 10_000
 class Ray:
     """A Ray cluster that runs the workers of a shared job.
 
-    The cluster is the one of the environment variable RAY_ADDRESS, else one that runs on this machine. If there is
-    none, a local Ray is started for the job. Each worker reserves as many CPUs as it has threads: `threads`, else 1.
+    The environment variable RAY_ADDRESS names the cluster. If it is not set, a cluster on this machine is used, or else
+    a local Ray is started for the job. Each worker reserves as many CPUs as it has threads: `threads`, else 1.
 
     Args:
         workers: number of workers; one for each node with CPUs if None.

@@ -1,6 +1,6 @@
-"""The actor in Ray that is one worker of a shared job. Its class is imported on the nodes of the cluster.
+"""The Ray actor for one worker of a shared job. The nodes of the cluster import its class.
 
-Failures are returned, not raised: an exception that reaches the launcher means that Ray or the process failed.
+Failures are returned, not raised. An exception that reaches the launcher means that Ray or the process failed.
 """
 
 import signal
@@ -20,19 +20,19 @@ from fetchmill.errors import FetchmillError, UsageError
 if TYPE_CHECKING:
     from fetchmill._shared.worker import RangeWorker
 
-# A client of NFS may need this time to show a folder that another machine has just made.
+# An NFS client may need this time until it shows a folder that another machine has just made.
 _SEEN_SECONDS = 5.0
 _STEP_SECONDS = 0.5
 _SHARE = "choose a folder that all nodes of the cluster share, at the same path"
 
 
 class RayWorker:
-    """See the module. Ray makes it in the main thread of its process, and calls its methods in other threads."""
+    """See the module. Ray creates the actor in the main thread of its process, and calls methods in other threads."""
 
     def __init__(self) -> None:
         self._worker: RangeWorker | None = None
         self._is_asked = threading.Event()
-        # A node that is taken away ends its processes so: what is fetched is made final first.
+        # A node that is removed ends its processes with SIGTERM. Fetched objects are made final first.
         signal.signal(signal.SIGTERM, self._drain)
 
     def begin(self, job: str, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
@@ -40,12 +40,12 @@ class RayWorker:
 
         Args:
             job: the job directory.
-            job_id: the id of its job.
+            job_id: the id of the job in that directory.
             own: options of this worker. They may be secret, so they come in a call and not with the actor, which the
                 control store of the cluster would keep.
 
         Returns:
-            `name` of the worker, or `kind` and `error` of what refuses it.
+            `name` of the worker, or `kind` and `error` if the worker cannot join.
         """
         found = _caught(lambda: self._begin(job, job_id, own))
         if "error" in found:
@@ -53,20 +53,20 @@ class RayWorker:
         return found
 
     def run(self) -> dict[str, Any]:
-        """Works until the job is finished or stopped; gives `reason`, or `kind` and `error`."""
+        """Works until the job is finished or stopped. Returns `reason`, or `kind` and `error`."""
         worker = self._worker
         if worker is None:
             raise RuntimeError("the worker has not begun")
         return _caught(lambda: {"reason": worker.run().reason})
 
     def stop(self) -> None:
-        """Asks for the end: what is fed is fetched and made final."""
+        """Requests the end. Targets already fed are fetched and made final."""
         self._is_asked.set()
         if self._worker is not None:
             self._worker.stop()
 
     def abort(self) -> None:
-        """Gives the ranges back and ends at once."""
+        """Gives the ranges back and ends immediately."""
         self._is_asked.set()
         if self._worker is not None:
             self._worker.abort()
@@ -83,7 +83,7 @@ class RayWorker:
 
 
 def _check_seen(job: str, job_id: str) -> None:
-    """Refuses a node that has not the folder of the others, or not the list."""
+    """Refuses a node that does not have the shared folder or the list."""
     deadline = time.monotonic() + _SEEN_SECONDS
     while not (directory := JobDirectory.at(job)).exists():
         if time.monotonic() > deadline:

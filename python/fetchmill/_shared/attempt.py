@@ -37,7 +37,7 @@ class Attempt:
         worker: the name of this worker.
         claim: the range, which this worker has claimed.
         options: the options of the job, with the secrets of this worker.
-        shares: the part of this worker.
+        shares: this worker's part of the job's limits.
         local: the folder of this worker, on its machine.
     """
 
@@ -54,7 +54,7 @@ class Attempt:
         self.claim = claim
         self.id = secrets.token_hex(8)
         self.started = time.monotonic()
-        # The workers that this attempt leaves a part of the limits for each host.
+        # The workers among which this attempt divides the limits for each host.
         self.known = shares.workers
         self.has_rate = options.get("rate") is not None
         self._directory = directory
@@ -104,7 +104,7 @@ class Attempt:
 
         Args:
             is_to_end: returns whether the range must end early.
-            is_ended: returns whether the worker ends. A range that cannot end early is then given up.
+            is_ended: returns whether the worker ends. A range that cannot end early is then abandoned.
 
         Raises:
             UsageError: the list has changed.

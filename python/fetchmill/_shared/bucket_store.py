@@ -32,7 +32,7 @@ class BucketStore:
     """See `Store`.
 
     Args:
-        bucket: its objects.
+        bucket: access to the objects below the prefix.
         patience: seconds after which a method fails.
     """
 
@@ -47,7 +47,7 @@ class BucketStore:
 
     @classmethod
     def open(cls, text: str, reach: Mapping[str, Any]) -> Self:
-        """The store of a prefix, `s3://BUCKET/PREFIX`; see `open_store`."""
+        """Returns the store of a prefix, `s3://BUCKET/PREFIX`; see `open_store`."""
         return cls(Bucket(text, json.dumps(dict(reach))))
 
     def place(self, name: str) -> str:
@@ -59,7 +59,7 @@ class BucketStore:
         return type(self)(self._bucket, seconds)
 
     def check_owner(self, name: str) -> None:
-        """Who may write into the bucket is its owner's decision."""
+        """Does nothing: the owner of the bucket decides who may write into it."""
 
     def top(self) -> list[str]:
         """See `Store`."""
@@ -72,7 +72,7 @@ class BucketStore:
             made = self._bucket.create(name, content, self._patience)
             if made:
                 return True
-            # The reply of an attempt before this one may have been lost.
+            # An earlier attempt may have created the file, and its reply may have been lost.
             found = self.read(name)
             if found is not None:
                 return found == content
@@ -167,7 +167,7 @@ class BucketStore:
         self._bucket.abort_uploads("data/", self._patience)
 
     def objects(self, attempt: str) -> dict[str, int]:
-        """Returns the sizes in bytes of an attempt's objects, by their names in its folder."""
+        """Returns the size in bytes of each object of an attempt, by the object's name in the attempt's folder."""
         begin = f"data/{attempt}/"
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
@@ -175,10 +175,10 @@ class BucketStore:
         """Copies an object of an attempt into a new file.
 
         Args:
-            attempt: its name.
-            name: the name of the object in its folder.
-            size: bytes of the object, as it was listed.
-            path: the file.
+            attempt: name of the attempt.
+            name: name of the object in the attempt's folder.
+            size: size of the object in bytes, from the listing.
+            path: path of the new file.
 
         Raises:
             StorageError: the file cannot be written, the object is gone, or it has another size.

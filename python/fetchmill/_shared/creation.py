@@ -1,4 +1,4 @@
-"""How a shared job is created, and how a process becomes one of its workers."""
+"""Creates shared jobs and their workers, and adds lists to shared jobs."""
 
 import os
 import secrets
@@ -23,16 +23,16 @@ from fetchmill.errors import SecurityError, UsageError
 # Seconds until the ranges of a worker without a heartbeat are free.
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
-# Options that say where a process is and what it shows; they are no part of the job.
+# Options of a single process, such as its folders and its dashboard. They are not part of the job.
 _OF_A_PROCESS = (
     *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
     *("threads", "concurrency", "concurrency_max", "limit"),
 )
-# Connections to the bucket of a job directory depend on these, too.
+# Connections to the bucket of a job directory use these options, too.
 _CONNECTIONS = ("ca_file", "proxy")
-# Files that workers read themselves: a relative path would be another file elsewhere.
+# Paths of files that each worker reads. They are stored as absolute paths, because workers run in different folders.
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
-# What holds for one process only, or needs all targets at one place.
+# Options that a shared job refuses, with the reason. They apply to one process only, or need all targets in one place.
 _REFUSED = {
     "store": "items of pages are fetched in their order",
     "sample": "a sample is drawn from the whole list",
@@ -52,15 +52,16 @@ _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 
 
 def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]) -> RangeWorker:
-    """A worker of the shared job of a directory, which is created if it is not there.
+    """Returns a worker of a directory's shared job. Creates the job if it does not exist.
 
     Args:
         options: as for a job on one machine; `dest` is the job directory.
-        lease: seconds after which the ranges of a worker without a heartbeat are free; of a job that is created.
-        say: takes lines for people.
+        lease: seconds after which the ranges of a worker without a heartbeat are free. An existing job keeps its own
+            lease.
+        say: called with each message for the user.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from that of the job that is there.
+        UsageError: an option cannot be used for a shared job, or differs from the existing job's option.
     """
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
@@ -74,17 +75,17 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
 
 
 def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a process that say how the bucket of a job directory is reached."""
+    """Returns the options of a process that are needed to reach the bucket of a job directory."""
     return {name: own[name] for name in (*BUCKET_REACH, *_CONNECTIONS) if own.get(name) is not None}
 
 
 def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
-    """A worker of the shared job of a directory.
+    """Returns a worker of a directory's existing shared job.
 
     Args:
         job: the job directory.
-        own: options of this process: secrets, `state`, `concurrency`, `threads`, how the bucket is reached.
-        say: takes lines for people.
+        own: options of this process: secrets, `state`, `concurrency`, `threads`, and those for reaching the bucket.
+        say: called with each message for the user.
 
     Raises:
         UsageError: there is no job, or this process lacks a secret that it needs.
@@ -96,15 +97,15 @@ def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> Ra
 
 
 def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
-    """Adds a list to the shared job of a directory. Workers that run take it up.
+    """Adds a list to a directory's shared job. Running workers fetch the list, too.
 
     Args:
         job: the job directory.
-        source: the list, of the same format as that of the job.
-        reach: how the bucket of the job directory is reached.
+        source: the list. It must have the same format as the job's list.
+        reach: options for reaching the bucket of the job directory.
 
     Returns:
-        Its record.
+        The record of the added list.
 
     Raises:
         UsageError: the directory has no job, the job was made from a server or a bucket, or the list does not fit it.
@@ -145,9 +146,9 @@ def _worker(
 
 
 def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
-    """A job directory may come from anywhere: it must not name commands or secrets, which ours never do."""
+    """Refuses job options that fetchmill never stores, such as commands and secrets: anybody may have made the job."""
     known = {option.name for option in fields(GetOptions) if option.metadata}
-    # Nor the endpoint that gets the credentials for the bucket it is in.
+    # A job in a bucket must not choose the endpoint either, because the endpoint gets the credentials for that bucket.
     never = (*SECRETS, *_OF_A_PROCESS, *_REFUSED, *(BUCKET_REACH if is_bucket(directory.text) else ()))
     wrong = [name for name in job.options if name not in known or name in never]
     wrong += [name for name in job.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
@@ -179,7 +180,7 @@ def _check(options: GetOptions, lease: float) -> None:
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:
-    """The options that the job directory has: those that differ from their defaults, without secrets."""
+    """Returns the options that the job directory stores: those that differ from their defaults, without secrets."""
     values: dict[str, Any] = {}
     own = (*_OF_A_PROCESS, *SECRETS, *(BUCKET_REACH if is_bucket(options.dest) else ()))
     for option in fields(options):
@@ -196,7 +197,7 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
 
 
 def own_values(options: GetOptions) -> dict[str, Any]:
-    """The options of this process alone: secrets, how a bucket is reached, and what it may use."""
+    """Returns the options of this process alone: secrets, access to a bucket, `state`, `threads` and concurrency."""
     names = (*SECRETS, *BUCKET_REACH, "state", "threads", "concurrency", "concurrency_max")
     defaults = {option.name: option.default for option in fields(options)}
     own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
@@ -204,13 +205,13 @@ def own_values(options: GetOptions) -> dict[str, Any]:
 
 
 def _secrets(options: GetOptions) -> tuple[str, ...]:
-    """Names of what each worker must have."""
+    """Returns the names of the secrets that each worker must be given."""
     named = [name for name in SECRETS if getattr(options, name) not in (None, False)]
     return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in OPEN_FIELDS))
 
 
 def _plan(options: GetOptions, source: str, shared: Mapping[str, Any], lease: float) -> JobRecord:
-    """Divides the list. `source` is what the user has named."""
+    """Divides the list into ranges, and returns the record of the job. `source` is the source that the user gave."""
     list_format, files = files_of(options)
     return JobRecord(
         id=secrets.token_hex(8),
@@ -225,7 +226,7 @@ def _plan(options: GetOptions, source: str, shared: Mapping[str, Any], lease: fl
 
 
 def files_of(options: GetOptions) -> tuple[str, list[ListFile]]:
-    """The format of a list, and its files.
+    """Returns the format of a list, and the files of the list.
 
     Raises:
         UsageError: a file cannot be opened, or options that CSV needs are missing.
@@ -254,7 +255,7 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, 
 
 
 def _has(file: BinaryIO, quote: bytes) -> bool:
-    """Whether a quote is anywhere: a line may end inside quotes then, and only a reader of all before it knows."""
+    """Returns whether a file contains a quote. If so, a line end may be inside quotes, and the file is not divided."""
     while block := file.read(BLOCK):
         if quote in block:
             return True
@@ -262,7 +263,7 @@ def _has(file: BinaryIO, quote: bytes) -> bool:
 
 
 def _check_dialect(options: GetOptions) -> None:
-    """Each range is read alone: what is detected at the start of a list could be detected differently in each."""
+    """Refuses a CSV dialect that must be detected. Each range is read alone, so ranges could detect different ones."""
     if options.csv_header == "auto":
         raise UsageError(
             "csv_header auto looks at the first row only: say yes or no for a shared job", options=["csv_header"]
@@ -272,7 +273,7 @@ def _check_dialect(options: GetOptions) -> None:
 
 
 def _check_same(job: JobRecord, options: GetOptions, source: str, mine: Mapping[str, Any]) -> None:
-    """A process that names options must name those of the job."""
+    """Refuses options and a source that differ from those of the job."""
     theirs = job.options
     for name in sorted({*theirs, *mine}):
         if theirs.get(name) != _as_json(mine.get(name)):
@@ -285,5 +286,5 @@ def _check_same(job: JobRecord, options: GetOptions, source: str, mine: Mapping[
 
 
 def _as_json(value: object) -> object:
-    """A value as it comes back from JSON."""
+    """Returns a value as it would be after a round trip through JSON, where a tuple becomes a list."""
     return list(value) if isinstance(value, (tuple, list)) else value

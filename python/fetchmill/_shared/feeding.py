@@ -18,8 +18,8 @@ from fetchmill._native import Job
 from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, Range
 from fetchmill.errors import UsageError
 
-# Targets are fed ahead of those with an outcome: as many as finish in this time, twice the maximum in flight, or this
-# minimum, whichever is largest. Targets fed ahead must be fetched before a range can end early.
+# Number of targets fed ahead of those with an outcome: as many as finish in this time, twice the maximum in flight, or
+# this minimum. The largest of the three counts. Targets fed ahead must be fetched before a range can end early.
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 200
 # Bytes fed at a time: the bytes used in this time, but at least this minimum.
@@ -39,29 +39,29 @@ _MARK = b"\xef\xbb\xbf"
 class Feed(Protocol):
     """Feeds a range to a job."""
 
-    # What the job reads.
+    # The source that the job reads.
     source: str
-    # Options of the core that are no options of `get`.
+    # Options of the core that `get` does not have.
     options: Mapping[str, int]
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
-        """Feeds the range, until its end or until the caller says so.
+        """Feeds the range, to its end or until the caller stops it.
 
         Args:
             job: the job.
-            is_to_end: whether the range is to end early.
-            is_ended: whether the worker ends: a range that cannot end early is given up then.
+            is_to_end: returns whether the range must end early.
+            is_ended: returns whether the worker ends. A range that cannot end early is then abandoned.
 
         Raises:
             UsageError: the list has changed.
-            OSError: it cannot be read.
+            OSError: the list cannot be read.
         """
 
     def position(self, job: Job) -> int:
         """Returns the end of the fed part, after the job has ended."""
 
     def close(self) -> None:
-        """Lets go of descriptors."""
+        """Closes the file descriptors."""
 
 
 def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
@@ -76,7 +76,7 @@ class _Ahead:
         self.started = time.monotonic()
 
     def seconds(self) -> float:
-        """How long the feed runs, not 0."""
+        """Returns the seconds since the feed started, at least 0.1."""
         return max(time.monotonic() - self.started, 0.1)
 
     def room(self, snapshot: Mapping[str, Any]) -> int:
@@ -87,12 +87,12 @@ class _Ahead:
 
 
 class PipeFeed:
-    """Bytes of a file, through a pipe."""
+    """Feeds bytes of a file through a pipe."""
 
     def __init__(self, file: ListFile, range: Range, list_format: str) -> None:
         self._file, self._range, self._list_format = file, range, list_format
         self._input, self._output = os.pipe()
-        with suppress(OSError):  # the kernel's default serves as well
+        with suppress(OSError):  # the kernel's default size is enough, too
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._output, False)
         self.source = f"/dev/fd/{self._input}"
@@ -133,7 +133,7 @@ class PipeFeed:
         end, rest = self._range.end, b""
         file.seek(self._position)
         if self._position == 0 and self._list_format == "jsonl":
-            # It stands at the start of the list, and not after the blanks.
+            # Skip a byte order mark. The job only expects it at the start, and `NO_ARRAY` has been fed first.
             self._position = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
             file.seek(self._position)
         while self._position < end and self._wait_for_room(job, is_to_end):
@@ -152,7 +152,7 @@ class PipeFeed:
             rest = block[count:]
 
     def _feed_file(self, job: Job, file: BinaryIO, is_ended: Callable[[], bool]) -> None:
-        """Feeds a file that cannot be divided: completely, as fast as the job reads it, or not at all."""
+        """Feeds a whole file that cannot be divided, as fast as the job reads it. Stops the job if the worker ends."""
         while block := file.read(BLOCK):
             if not self._write(job, block, is_ended):
                 job.stop()
@@ -182,7 +182,7 @@ class PipeFeed:
         return True
 
     def _unread_bytes(self) -> int:
-        """Bytes in the pipe."""
+        """Returns the number of bytes in the pipe that the job has not read."""
         (count,) = struct.unpack("i", fcntl.ioctl(self._input, termios.FIONREAD, bytes(4)))
         return int(count)
 
@@ -200,7 +200,7 @@ class PipeFeed:
 
 
 class RowFeed:
-    """Rows of a Parquet file. The job reads them itself, up to a limit that the feed raises."""
+    """Feeds rows of a Parquet file. The job reads them itself, up to a limit that the feed raises."""
 
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range

@@ -1,7 +1,7 @@
 """The files of a job directory in a folder that several machines share.
 
-All that the protocol needs of a file system is `link`, which fails if the name exists, and `rename`. Both hold on local
-file systems, NFS, Lustre and GPFS. File systems that mount a bucket lack `link`, and are refused.
+The protocol needs two operations of a file system: `link`, which fails if the name exists, and `rename`. Both work on
+local file systems, NFS, Lustre and GPFS. File systems that mount a bucket lack `link`, and are refused.
 """
 
 import errno
@@ -40,7 +40,7 @@ class FolderStore:
         return str(self.folder / name)
 
     def with_patience(self, seconds: float) -> Self:
-        """A file system waits as long as it is mounted to."""
+        """Returns this store. The mount options of the file system decide how long a method waits."""
         del seconds
         return self
 
@@ -69,7 +69,7 @@ class FolderStore:
             raise UsageError(f"{self.folder} is not a folder ({error.strerror}); a shared job needs one") from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """See `Store`. A reply that was lost can make a success look like a name that exists."""
+        """See `Store`. If a reply is lost, a success can look like an existing name."""
         place = self.folder / name
         with _failing("write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -111,13 +111,13 @@ class FolderStore:
                 except (FileNotFoundError, NotADirectoryError):
                     return None
                 except OSError as error:
-                    # On NFS, of a file that another machine has just replaced.
+                    # NFS raises ESTALE if another machine has just replaced the file.
                     if error.errno != errno.ESTALE:
                         raise
             return place.read_bytes()
 
     def contents(self, folder: str) -> list[StoredFile]:
-        """See `Store`. Of a file that cannot be read nothing is given: another worker may have just replaced it."""
+        """See `Store`. Leaves out files that cannot be read, because another worker may have just replaced them."""
         found = []
         for name in self.names(folder):
             with suppress(StorageError):
@@ -154,7 +154,7 @@ class FolderStore:
         """See `Store`."""
         place = self.folder / name
         with _failing("write", place):
-            # A job directory that is gone is not made again.
+            # Do not create the job directory again if it was removed.
             if self.folder.is_dir() and not place.parent.is_symlink():
                 place.parent.mkdir(exist_ok=True)
                 with place.open("a") as file:
@@ -167,7 +167,7 @@ class FolderStore:
             now = self.replace(name, b"")
             self.remove(name)
         except StorageError:
-            # A reader may have no right to write: then the clock of this machine must do.
+            # A process that only reads may lack write permission. Use the clock of this machine instead.
             return time.time()
         return now
 
@@ -199,7 +199,7 @@ class FolderStore:
         shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
 
     def abort_uploads(self) -> None:
-        """In a folder everything is in a folder of an attempt."""
+        """Does nothing: unfinished files are in the folder of an attempt, which `remove_attempt` removes."""
 
     def _write_draft(self, place: Path, content: bytes) -> Path:
         draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
@@ -240,7 +240,7 @@ def sync_tree(folder: Path) -> None:
 
 
 class _failing:  # noqa: N801 - reads as what it does
-    """Errors of the file system as ours, with the path."""
+    """Converts errors of the file system to StorageError, with the path."""
 
     def __init__(self, verb: str, place: Path) -> None:
         self._verb, self._place = verb, place

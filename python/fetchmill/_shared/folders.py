@@ -1,7 +1,7 @@
-"""Where the objects of a shared job are read: in the folders that its commit records name.
+"""Finds the objects of a shared job. They are in the folders that its commit records name.
 
-Below a prefix of a bucket there are no folders to read: they are copied, one after the other, and without their objects
-where those are not needed.
+If the job directory is in a bucket, these folders are copied to this machine, one at a time. Objects are only copied if
+the caller needs them.
 """
 
 import shutil
@@ -14,13 +14,13 @@ from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill.errors import StorageError
 
-# What copies of objects may take of the disk. A range that has more is copied alone.
+# Maximum total size in bytes of copied objects. A range with more than this is copied alone.
 _COPIES_BYTES = 2 << 30
 _HIDDEN = ".fetchmill/"
 
 
 def final_attempts(directory: JobDirectory) -> list[str]:
-    """The attempts with the objects of a shared job, in the order of its list.
+    """Returns the attempts that have the objects of a shared job, in the order of the job's list.
 
     Raises:
         UsageError: there is no job.
@@ -32,7 +32,7 @@ def final_attempts(directory: JobDirectory) -> list[str]:
 
 
 class AttemptFolders:
-    """The folders of attempts: each is a destination.
+    """The folders of attempts. Each folder is a complete destination.
 
     Args:
         directory: the job directory.
@@ -40,7 +40,7 @@ class AttemptFolders:
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
-        # Of a bucket: copies that are there, the oldest first, and how many bytes of objects each has.
+        # For a bucket: the folder for copies, and the size in bytes of each copy's objects, oldest copy first.
         self._place: Path | None = None
         self._remove: weakref.finalize[..., AttemptFolders] | None = None
         self._copies: dict[str, int] = {}
@@ -53,10 +53,10 @@ class AttemptFolders:
         self.close()
 
     def facts(self, attempt: str) -> str:
-        """A folder with the journal of an attempt and the manifests of its shards. Its shards may lack their content.
+        """Returns a folder with an attempt's journal and the manifests of its shards. The shards may lack content.
 
         Raises:
-            StorageError, TemporaryError: it cannot be copied.
+            StorageError, TemporaryError: the folder cannot be copied.
         """
         store = self._directory.store
         if not isinstance(store, BucketStore) or attempt in self._copies:
@@ -67,10 +67,10 @@ class AttemptFolders:
         return str(self._root() / f"{attempt}.facts")
 
     def whole(self, attempt: str) -> str:
-        """The same with its objects.
+        """Returns a folder with an attempt's journal and objects.
 
         Raises:
-            StorageError, TemporaryError: it cannot be copied.
+            StorageError, TemporaryError: the folder cannot be copied.
         """
         store = self._directory.store
         if not isinstance(store, BucketStore):
@@ -88,13 +88,13 @@ class AttemptFolders:
         self._place = self._remove = None
 
     def _copy(self, store: BucketStore, attempt: str, folder: Path, *, with_objects: bool) -> int:
-        """Copies an attempt into a folder; returns the bytes of its objects."""
+        """Copies an attempt into a folder. Returns the total size of the attempt's objects in bytes."""
         objects = store.objects(attempt)
         size = sum(objects.values())
         if with_objects:
             self._make_room(size)
         for name, length in objects.items():
-            # A name is the store's word.
+            # The name comes from the store, so check that it stays inside the folder.
             if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
                 raise StorageError(f"{store.destination(attempt)}{name} is not a name of a file: it cannot be copied")
             path = folder / name
@@ -110,7 +110,7 @@ class AttemptFolders:
         return size
 
     def _make_room(self, size: int) -> None:
-        """Removes the oldest copies. What is still open in one stays readable."""
+        """Removes the oldest copies. Files that are still open stay readable."""
         while self._copies and sum(self._copies.values()) + size > _COPIES_BYTES:
             oldest = next(iter(self._copies))
             del self._copies[oldest]
@@ -119,6 +119,6 @@ class AttemptFolders:
     def _root(self) -> Path:
         if self._place is None:
             self._place = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
-            # Also when nobody closes it.
+            # Remove the copies even if nobody calls `close`.
             self._remove = weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
         return self._place

@@ -11,7 +11,7 @@ from typing import Any
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.job_directory import JobDirectory
 
-# Heartbeats in the time of a lease.
+# Number of heartbeats in the time of a lease.
 BEATS_IN_A_LEASE = 5
 # States of a worker that fetches, or may begin to.
 FETCHING = ("working", "waiting", "standby", "draining")
@@ -22,15 +22,16 @@ class Heartbeat:
     """The last heartbeat of a worker.
 
     Args:
-        worker: its name: host, process and a random part.
+        worker: name of the worker: host, process and a random part.
         state: `waiting`, `working`, `standby`, `draining` or `ended`; `listing` before there is a job.
         age: seconds since the heartbeat, by the store's clock.
-        sharers: number of workers among which it divides the job's rate.
-        knows: names of the workers among which it divides the limits for each host; empty if the job has none.
-        ranges: the ids of its ranges.
-        counts: counts of its attempts that are not final yet.
-        objects_per_second: outcomes per second of its attempts.
-        pace: requests per second that it makes to an origin that throttles; None if the origin does not.
+        sharers: number of workers among which this worker divides the job's rate.
+        knows: names of the workers among which this worker divides the limits for each host; empty if the job has no
+            such limits.
+        ranges: the ids of the worker's ranges.
+        counts: counts of the worker's attempts that are not final yet.
+        objects_per_second: outcomes per second of these attempts.
+        pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
     """
 
     worker: str
@@ -53,7 +54,7 @@ class Heartbeats:
 
     Args:
         directory: the job directory.
-        worker: the name of this process, or of one that only looks.
+        worker: the name of this process. A process that only reads heartbeats may use any name.
     """
 
     def __init__(self, directory: JobDirectory, worker: str) -> None:

@@ -1,15 +1,15 @@
-"""A job directory: the files by which workers on any machines agree who fetches what, and what is final.
+"""A job directory: its files determine which worker fetches which range, and which ranges are final.
 
-job.json                      what the job is asked to do
-lists/N.json                  a list that was added to it
+job.json                      the definition of the job
+lists/N.json                  a list that was added to the job
 commits/RANGE.json            the commit record of a range
-claims/RANGE.N                who works at a range; N counts the workers that died at it
+claims/RANGE.N                the worker that has a range; N - 1 workers died while they had it
 workers/WORKER.json           the heartbeat of a worker
-logs/HOST-PID.log             what a worker wrote
-data/RANGE-ATTEMPT/           the objects of an attempt; those of commit records are the result
-stopped                       there while the job is stopped
-settings.json                 what `fetchmill set` has changed
-finished.json                 the sum of all ledgers, when every range has a commit record
+logs/HOST-PID.log             the log of a worker
+data/RANGE-ATTEMPT/           the objects of an attempt; the attempts in commit records are the result
+stopped                       exists while the job is stopped
+settings.json                 settings that `fetchmill set` has changed
+finished.json                 the sum of all ledgers, written when every range has a commit record
 """
 
 import json
@@ -30,25 +30,25 @@ JOB = "job.json"
 STOPPED = "stopped"
 SETTINGS = "settings.json"
 FINISHED = "finished.json"
-# The claims of processes that make the list of a source.
+# Name of the claims of processes that list the source.
 LISTING = "listing"
 _PROBE = "probe"
 _COMMITS = "commits"
 _LISTS = "lists"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
-# What is there before the job, where a process lists its source.
+# Names that may exist before `job.json`, because a process lists the source first.
 _BEFORE_THE_JOB = ("list.json", "list", "claims", "workers", "logs")
-# A range whose workers died so often is set aside: it is what kills them.
+# Maximum number of workers that may die while they have a range. The range is then set aside: it probably kills them.
 DEATHS_MAX = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """That a worker has a range.
+    """A worker's claim on a range.
 
     Args:
         range: the range.
-        name: the file of the claim.
+        name: name of the claim's file in the job directory.
     """
 
     range: Range
@@ -56,7 +56,7 @@ class Claim:
 
 
 def number_of(claim: str) -> int:
-    """The number of a claim."""
+    """Returns the number of a claim, from its name."""
     return int(claim.rpartition(".")[2])
 
 
@@ -64,25 +64,25 @@ class JobDirectory:
     """See the module.
 
     Args:
-        store: its files.
+        store: access to the files of the directory.
 
     Raises:
-        StorageError, TemporaryError: of each method, when the store fails.
+        StorageError, TemporaryError: raised by every method if the store fails.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._id: str | None = None
-        # Commit records never change, so each is read once. Its id and its attempt stay in memory: 200 bytes.
+        # Commit records never change, so each is read once. The ids of its range and attempt stay in memory: 200 bytes.
         self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
-        # Nor do the records of added lists change.
+        # The records of added lists never change either.
         self._lists: list[AddedList] = []
 
     @classmethod
     def at(cls, job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Self:
-        """The job directory of a folder or a bucket; see `open_store`."""
+        """Returns the job directory in a folder or a bucket; see `open_store`."""
         return cls(open_store(job, reach))
 
     @property
@@ -91,20 +91,20 @@ class JobDirectory:
         return self.store.text
 
     def with_patience(self, seconds: float) -> "JobDirectory":
-        """The same job directory, whose methods fail after about this time where the store is a bucket."""
+        """Returns the same job directory. If it is in a bucket, its methods fail after about `seconds`."""
         other = JobDirectory(self.store.with_patience(seconds))
         other._id = self._id
         return other
 
     def exists(self) -> bool:
-        """Whether there is a job."""
+        """Returns whether the directory has a job."""
         return self.store.read(JOB) is not None
 
     def create(self, job: JobRecord) -> JobRecord:
-        """Creates the job, unless another process was faster; gives the one that is there.
+        """Creates the job, unless another process was faster. Returns the job that exists then.
 
         Raises:
-            UsageError: the folder has something else, or its file system cannot tell who was first.
+            UsageError: the directory has foreign files, or its store lets two processes create the same file.
         """
         self.refuse_foreign()
         self._prove_creation(job.id)
@@ -112,12 +112,12 @@ class JobDirectory:
         return self.job()
 
     def job(self) -> JobRecord:
-        """The job, with all lists that were added to it.
+        """Returns the job, with all lists that were added to it.
 
         Raises:
-            UsageError: there is none, or it is of another release.
-            SecurityError: it is of another user.
-            JournalError: it is damaged.
+            UsageError: there is no job, another release has written it, or another job has replaced it.
+            SecurityError: the job belongs to another user, or a folder of the directory is a link.
+            JournalError: a file of the job is damaged.
         """
         place = self.store.place(JOB)
         content = self.store.read(JOB)
@@ -166,11 +166,11 @@ class JobDirectory:
 
         Args:
             source: the list, as the user wrote it.
-            files: its files.
-            ranges: the ranges that they begin with; their files are numbered from 0.
+            files: the files of the list.
+            ranges: the first ranges of these files. Their file numbers start at 0.
 
         Returns:
-            Its record.
+            The record of the added list.
 
         Raises:
             UsageError: the job has one of the files already.
@@ -195,22 +195,22 @@ class JobDirectory:
                 return record
 
     def refuse_foreign(self) -> None:
-        """What is in the folder must be of processes that create the same job now.
+        """Refuses a directory with foreign files. Files of processes that are creating the same job are allowed.
 
         Raises:
-            UsageError: it has something else, or is not a folder.
+            UsageError: the directory has foreign files, or is not a folder.
         """
         own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}", ".list.json.")
         names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]
         foreign = sorted(name for name in names if not name.startswith(own))
-        # Another process may have created the job since, and work at it.
+        # Meanwhile, another process may have created the job and begun to work on it.
         if foreign and not self.exists():
             raise UsageError(
                 f"{self.text} is not empty ({foreign[0]}); a shared job needs an empty or missing folder or prefix"
             )
 
     def _prove_creation(self, token: str) -> None:
-        """Two creations of one file: the second must fail, or two workers could both believe that they were first."""
+        """Creates a file twice. The second creation must fail, or two workers could both believe they were first."""
         name = f"{_PROBE}-{token}"
         try:
             if not self.store.create(name, b"1") or self.store.create(name, b"2"):
@@ -224,10 +224,10 @@ class JobDirectory:
     # Commit records.
 
     def commit(self, record: CommitRecord) -> CommitRecord:
-        """Makes a range final, unless it is final already; gives the record that counts.
+        """Makes a range final, unless it is final already. Returns the valid record.
 
         Raises:
-            JournalError: the record that is there is damaged.
+            JournalError: the existing record is damaged, or the new one is gone.
         """
         name = f"{_COMMITS}/{record.range.id}.json"
         self.store.create(name, record.to_bytes())
@@ -239,7 +239,7 @@ class JobDirectory:
         return found
 
     def final_attempts(self) -> dict[str, str]:
-        """The attempts that commit records name, by the ids of their ranges; empty for a range that is set aside.
+        """Returns the attempts that commit records name, by range id. A range that is set aside has an empty attempt.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -252,7 +252,7 @@ class JobDirectory:
             return dict(self._attempts)
 
     def commits(self) -> Iterator[CommitRecord]:
-        """All commit records, in the order of the list; each is read when it is its turn.
+        """Yields all commit records in the order of the list. Reads each one just before it is needed.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -280,18 +280,18 @@ class JobDirectory:
         return record
 
     def open_ranges(self, job: JobRecord) -> list[Range]:
-        """The ranges without a commit record."""
+        """Returns the ranges without a commit record."""
         self.final_attempts()
-        # Threads that finish attempts add to both.
+        # Threads that finish attempts add to `_attempts` and `_rests`.
         with self._lock:
-            # The rest of a list that was added after `job` was read is left out.
+            # Leave out ranges of lists that were added after `job` was read.
             rests = [each for each in self._rests if each.file < len(job.files)]
             return [each for each in (*job.ranges, *rests) if each.id not in self._attempts]
 
     # Claims.
 
     def claims(self) -> dict[str, dict[str, str | None]]:
-        """The claims on each range, the oldest first: their names, and the worker that each names."""
+        """Returns the claims by range id, the oldest first: the name of each claim, with the worker that it names."""
         found: dict[str, dict[str, str | None]] = {}
         for file in sorted(self.store.contents("claims"), key=lambda file: file.name):
             range_id, _, number = file.name.rpartition(".")
@@ -300,46 +300,46 @@ class JobDirectory:
         return {each: {name: found[each][name] for name in sorted(found[each], key=number_of)} for each in found}
 
     def claim(self, range: Range, worker: str, number: int) -> Claim | None:
-        """Claims a range for a worker; None if another one was faster."""
+        """Claims a range for a worker. Returns None if another worker was faster."""
         name = self._create_claim(f"{range.id}.{number}", worker)
         return None if name is None else Claim(range=range, name=name)
 
     def claim_listing(self, worker: str, number: int) -> str | None:
-        """Claims the list of the source for a process; gives the file of the claim, None if another one was faster."""
+        """Claims the listing of the source. Returns the file of the claim; None if another process was faster."""
         return self._create_claim(f"{LISTING}.{number}", worker)
 
     def _create_claim(self, claim: str, worker: str) -> str | None:
         created = self.store.create(f"claims/{claim}", json.dumps({"worker": worker}).encode())
-        # A reply that was lost can make a success look like a name that exists.
+        # If a reply is lost, a success can look like an existing name.
         return f"claims/{claim}" if created or self.claimant(claim) == worker else None
 
     def claimant(self, name: str) -> str | None:
-        """The worker that a claim names; None if the claim is gone, or says nothing."""
+        """Returns the worker that a claim names; None if the claim is gone or names no worker."""
         return _claimant(self.store.read(f"claims/{name}"))
 
     def release(self, claim: Claim) -> None:
-        """Gives a range back, or says that it is final."""
+        """Removes a claim, because the range is final or other workers may have it."""
         self.store.remove(claim.name)
 
     # The state of the job.
 
     def is_stopped(self) -> str | None:
-        """How the job is stopped: `drain` or `now`; None if it is not."""
+        """Returns how the job is stopped: `drain` or `now`; None if it is not stopped."""
         content = self.store.read(STOPPED)
         if content is None:
             return None
         return "now" if content.strip() == b"now" else "drain"
 
     def stop(self, *, now: bool) -> None:
-        """Has all workers end."""
+        """Asks all workers to end."""
         self.store.replace(STOPPED, b"now\n" if now else b"drain\n")
 
     def go_on(self) -> None:
-        """Takes `stop` back."""
+        """Reverts `stop`."""
         self.store.remove(STOPPED)
 
     def rate(self, job: JobRecord) -> float | None:
-        """Requests a second of all workers together: as `set` says, else as the job began."""
+        """Returns the requests per second of all workers together. `fetchmill set` overrides the job's own rate."""
         content = self.store.read(SETTINGS)
         if content is not None:
             try:
@@ -350,11 +350,11 @@ class JobDirectory:
         return None if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Changes it, also while workers run."""
+        """Changes the rate of all workers together, also while they run."""
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
     def attempts(self) -> list[str]:
-        """The folders of all attempts below `data`, and nothing else that somebody may have put there."""
+        """Returns the folders of all attempts below `data`. Other names there are ignored."""
         return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
 
 
@@ -363,7 +363,7 @@ def _list_name(number: int) -> str:
 
 
 def _claimant(content: bytes | None) -> str | None:
-    """The worker that a claim names; None if the claim is gone, or says nothing."""
+    """Returns the worker that a claim names; None if the claim is gone or names no worker."""
     try:
         values = json.loads(content or b"null")
     except ValueError:

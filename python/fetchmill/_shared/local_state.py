@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fetchmill.errors import SecurityError, StorageError
 
-# How often a parent folder is created again if another worker removes it.
+# Maximum number of times a parent folder is created again because another worker removes it.
 _TRIES = 100
 
 
@@ -46,10 +46,10 @@ def make_folder(parent: Path, worker: str) -> Path:
 
     Args:
         parent: the folder for workers of the job on this machine.
-        worker: host, process and a random part, with `-` between.
+        worker: the name of the worker, from `process_name`.
 
     Raises:
-        StorageError: the folder cannot be made.
+        StorageError: the folder cannot be created.
     """
     try:
         _make_parent(parent)
@@ -63,14 +63,14 @@ def make_folder(parent: Path, worker: str) -> Path:
 
 
 def _entries(parent: Path) -> list[Path]:
-    """What is in a folder that another worker may remove."""
+    """Returns the entries of a folder; none if another worker has removed the folder."""
     with suppress(FileNotFoundError):
         return list(parent.iterdir())
     return []
 
 
 def _make_parent(parent: Path) -> None:
-    # One that goes right after it was found is no error here.
+    # `mkdir` raises FileExistsError if another worker removes the folder just after `mkdir` has found it.
     with suppress(FileExistsError):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -88,7 +88,7 @@ def _make_below(parent: Path, name: str) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes the folder of a worker, and that of the job if no other worker has one there."""
+    """Removes the folder of a worker. Also removes the parent folder if no other worker has a folder there."""
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         folder.parent.rmdir()

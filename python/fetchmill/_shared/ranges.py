@@ -1,4 +1,4 @@
-"""Ranges of a list: the unit in which workers take work and make it final.
+"""Ranges of a list: the units that workers claim and make final.
 
 A range is a part of one file of the list: bytes from the start of a line to the start of another, or rows of Parquet.
 The job begins with its first ranges. A worker that stops early makes its finished part final, and divides the rest into
@@ -58,10 +58,10 @@ class ListFile:
         return self.size * range.end // self.rows - self.size * range.start // self.rows
 
     def open(self) -> BinaryIO:
-        """The file.
+        """Opens the file.
 
         Raises:
-            UsageError: it cannot be read, or is not what it was.
+            UsageError: the file cannot be opened, or has changed since the job was created.
         """
         try:
             file = Path(self.path).open("rb")  # noqa: SIM115 - the caller closes it
@@ -80,7 +80,7 @@ class ListFile:
         """Refuses a file that was written after the job was created.
 
         Raises:
-            UsageError: its size or its time differ.
+            UsageError: the size or the modification time differs.
         """
         found = os.fstat(file.fileno())
         if (found.st_size, found.st_mtime_ns) != (self.size, self.modified):
@@ -92,12 +92,12 @@ class ListFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """A part of a file of the list: bytes `start` to `end`, or rows of Parquet.
+    """A part of one file of the list: bytes `start` to `end`, or rows of Parquet.
 
     Args:
-        file: the file's number, from 0.
-        start: its first byte, the start of a line; or its first row, from 0.
-        end: the byte or row after its last one.
+        file: number of the file, from 0.
+        start: first byte, which is the start of a line; or first row, from 0.
+        end: the byte or row after the last one.
     """
 
     file: int
@@ -106,15 +106,15 @@ class Range:
 
     @property
     def id(self) -> str:
-        """Its name in the job directory. No two ranges of a job have the same start."""
+        """Name of the range in the job directory. No two ranges of a job have the same start."""
         return f"{self.file:05}-{self.start:014}"
 
     @classmethod
     def from_json(cls, values: Any, file: int) -> Self:  # noqa: ANN401 - what a file has
-        """From its two ends.
+        """Makes a range from its start and end.
 
         Raises:
-            ValueError: it is no range.
+            ValueError: the values are not a range.
         """
         start, end = values
         if not (isinstance(start, int) and isinstance(end, int) and 0 <= start < end < 10**14):
@@ -123,7 +123,7 @@ class Range:
 
 
 def first_line_end(file: BinaryIO) -> int:
-    """Bytes of the first line of a file, its end included.
+    """Returns the length in bytes of the first line of a file, including the line end.
 
     Raises:
         UsageError: the line is too long.
@@ -138,7 +138,7 @@ def _whole_line(length: int) -> int:
 
 
 def first_ranges(files: list[ListFile]) -> Iterator[Range]:
-    """The ranges that a job begins with, in the order of the list."""
+    """Yields the first ranges of a job, in the order of the list."""
     for number, file in enumerate(files):
         whole = Range(file=number, start=file.header, end=file.end)
         if whole.start >= whole.end:
@@ -149,13 +149,13 @@ def first_ranges(files: list[ListFile]) -> Iterator[Range]:
 
 
 def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterator[Range]:
-    """A range as ranges of about this size, each of whole lines. One that cannot be divided stays as it is.
+    """Divides a range into ranges of about `size`, each of whole lines. Yields an indivisible range unchanged.
 
     Args:
         opened: the file.
-        file: what is known of it.
-        whole: the range.
-        size: bytes, or rows of Parquet.
+        file: the record of the file.
+        whole: the range to divide.
+        size: the size in bytes, or in rows of Parquet.
 
     Raises:
         UsageError: a line is too long.

@@ -13,11 +13,11 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.ranges import ListFile, Range
 from fetchmill.errors import JournalError, UsageError
 
-# Of the files in the job directory; it changes when an older release would read them wrongly.
+# Format version of the files in the job directory. It changes when an older release would misread them.
 FORMAT = 1
-# What a ledger counts.
+# Names of the counts in a ledger.
 COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes", "attempts")
-# The same by name: failed targets by kind and by status, skipped ones by reason.
+# Counts that are split by name: failed targets by kind and by status, skipped targets by reason.
 NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
 
 
@@ -31,8 +31,8 @@ class JobRecord:
         secrets: names of options whose values each worker must have itself.
         source: the list, as the user wrote it.
         files: the files of the list, and of the lists that were added.
-        list_format: how they are written.
-        ranges: the ranges that their files begin with.
+        list_format: format of these files.
+        ranges: the first ranges of these files.
         lease: seconds after which the claims of a worker that has not written its heartbeat are free.
         added: lists that were added, as the users wrote them.
     """
@@ -57,7 +57,7 @@ class JobRecord:
         )
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Returns the content of the file."""
         values = {
             "format": FORMAT,
             "release": __version__,
@@ -73,11 +73,11 @@ class JobRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """From the file.
+        """Makes the record from the content of its file.
 
         Raises:
-            UsageError: another release has written it.
-            JournalError: it is damaged.
+            UsageError: another release has written the file.
+            JournalError: the file is damaged.
         """
         values = _from_bytes(content, path)
         if values.get("format") != FORMAT or values.get("release") != __version__:
@@ -90,7 +90,7 @@ class JobRecord:
             names = ("id", "source", "options", "list_format", "lease")
             own = {name: values[name] for name in names}
             if not (isinstance(own["options"], dict) and float(own["lease"]) > 0):
-                raise TypeError("options or lease are none")  # noqa: TRY301 - told as what cannot be read is
+                raise TypeError("options or lease are none")  # noqa: TRY301 - reported like other damage
             return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
@@ -103,9 +103,9 @@ class AddedList:
     Args:
         job: the id of the job.
         source: the list, as the user wrote it.
-        first_file: number of its first file in the job: the files of the job and of earlier lists come before it.
-        files: its files.
-        ranges: the ranges that its files begin with.
+        first_file: the job's number of the list's first file. The files of the job and of earlier lists come first.
+        files: the files of the list.
+        ranges: the first ranges of these files.
     """
 
     job: str
@@ -115,7 +115,7 @@ class AddedList:
     ranges: tuple[Range, ...]
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Returns the content of the file."""
         return _to_bytes(
             {
                 "job": self.job,
@@ -127,10 +127,10 @@ class AddedList:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """From the file.
+        """Makes the record from the content of its file.
 
         Raises:
-            JournalError: it is damaged.
+            JournalError: the file is damaged.
         """
         values = _from_bytes(content, path)
         try:
@@ -144,7 +144,7 @@ class AddedList:
 
 
 def _files_to_json(files: Sequence[ListFile], ranges: Iterable[Range], first: int) -> list[dict[str, Any]]:
-    """Files with their ranges. `first` is the number of the first file."""
+    """Returns files with their ranges, for JSON. `first` is the number of the first file."""
     by_file: list[list[list[int]]] = [[] for _ in files]
     for each in ranges:
         by_file[each.file - first].append([each.start, each.end])
@@ -190,11 +190,11 @@ class CommitRecord:
 
     @property
     def folder(self) -> str | None:
-        """The folder below `data` with its objects; None for a range that is set aside."""
+        """Name of the folder below `data` with the range's objects; None for a range that is set aside."""
         return None if self.set_aside else f"{self.range.id}-{self.attempt}"
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Returns the content of the file."""
         return _to_bytes(
             {
                 "job": self.job,
@@ -212,10 +212,10 @@ class CommitRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """From the file.
+        """Makes the record from the content of its file.
 
         Raises:
-            JournalError: it is damaged.
+            JournalError: the file is damaged.
         """
         values = _from_bytes(content, path)
         try:
@@ -240,7 +240,7 @@ class CommitRecord:
 
 
 def _attempt_of(values: Mapping[str, Any]) -> str:
-    """The attempt, which is part of a folder's name."""
+    """Returns the attempt. It must be alphanumeric, because it is part of a folder's name."""
     attempt = values["attempt"]
     if not (isinstance(attempt, str) and (attempt.isalnum() or values["set_aside"])):
         raise ValueError(f"{attempt!r} is no attempt")
@@ -248,7 +248,7 @@ def _attempt_of(values: Mapping[str, Any]) -> str:
 
 
 def empty_ledger() -> dict[str, int]:
-    """A ledger without a target."""
+    """Returns a ledger in which all counts are 0."""
     return dict.fromkeys(COUNTS, 0)
 
 

@@ -25,7 +25,7 @@ class Shares:
         self.workers = frozenset((worker,))
         self._worker = worker
         self._limit_per_host = int(options.get("limit_per_host") or 0)
-        # Limits that the user gave hold exactly. The limits by default are divided as well, but nobody waits for that.
+        # Limits that the user gave are kept exactly. Default limits are divided, too, but no worker waits for this.
         self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
 
     @property
@@ -40,7 +40,7 @@ class Shares:
 
     @property
     def host_sharers(self) -> int:
-        """Number of workers among which the limits for each host are divided: not more than may be in flight."""
+        """Number of workers among which the limits for each host are divided; at most `limit_per_host`."""
         return min(self.sharers, self._limit_per_host) if self._limit_per_host else self.sharers
 
     @property
@@ -78,6 +78,6 @@ class Shares:
         return self.has_host_limits and (self.is_standby or not self.workers <= known)
 
     def as_heartbeat(self, known: Sequence[frozenset[str]]) -> dict[str, Any]:
-        """Returns what a heartbeat says, with the workers that each running attempt knows."""
+        """Returns the values for a heartbeat. `known` has the workers that each running attempt knows."""
         knows = self.workers.intersection(*known) if self.has_host_limits else ()
         return {"sharers": self.sharers, "knows": sorted(knows)}

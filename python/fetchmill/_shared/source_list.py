@@ -1,8 +1,10 @@
-"""The list of a source that lists its objects itself: one process makes it, before the job is created.
+"""Lists the source of a shared job if the source is a server or a bucket.
 
-list.json             the list that counts, and with which options it was made
-list/TOKEN.parquet    a manifest; one that list.json does not name is of a process that died
-claims/listing.N      which process makes it
+One process makes the list before the job is created.
+
+list.json             the name of the valid list, and the options with which it was made
+list/TOKEN.parquet    a manifest; if list.json does not name it, it is unfinished or its process died
+claims/listing.N      the process that makes the list
 """
 
 import json
@@ -28,26 +30,26 @@ from fetchmill.errors import JournalError, UsageError
 
 _LIST = "list.json"
 _FOLDER = "list"
-# How often a process that waits looks whether the list is there.
+# Poll interval while another process makes the list.
 _LOOK_SECONDS = 0.5
 _STEP_SECONDS = 0.05
-# Of these a list has another meaning, or none.
+# Options that a list does not have, or that have another meaning for a list.
 _NOT_OF_A_LIST = ("source", "format", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host")
-# What the list has taken into account already.
+# Options that are already applied to the list.
 _FILTERS = ("include", "exclude")
 _SECRET = ("auth", "bearer", "bearer_command", "netrc", "client_cert", "client_key")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceListRecord:
-    """What `list.json` says.
+    """The content of `list.json`.
 
     Args:
         file: the name of the manifest in the folder `list`.
-        source: what was listed, without secrets.
+        source: the listed source, without secrets.
         options: the options that the list depends on.
-        skipped: what was left out, by reason.
-        failed_folders: folders of a web server that gave no listing.
+        skipped: number of skipped objects by reason.
+        failed_folders: number of folders of a web server that could not be listed.
     """
 
     file: str
@@ -58,16 +60,16 @@ class SourceListRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """From the file.
+        """Makes the record from the content of its file.
 
         Raises:
-            JournalError: it is damaged.
+            JournalError: the file is damaged.
         """
         try:
             values = json.loads(content)
             stem, _, suffix = str(values["file"]).partition(".")
             if not stem.isalnum() or suffix != "parquet":
-                raise ValueError(f"{values['file']!r} is no manifest")  # noqa: TRY301 - said as what cannot be read is
+                raise ValueError(f"{values['file']!r} is no manifest")  # noqa: TRY301 - reported like other damage
             return cls(
                 file=str(values["file"]),
                 source=str(values["source"]),
@@ -79,13 +81,13 @@ class SourceListRecord:
             raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Returns the content of the file."""
         names = ("file", "source", "options", "skipped", "failed_folders")
         return json.dumps({name: getattr(self, name) for name in names}, default=list).encode() + b"\n"
 
 
 def read_source_list(directory: JobDirectory) -> SourceListRecord | None:
-    """What was listed for a job; None if its source is a list, or is not listed yet.
+    """Returns the list of a job's source; None if the source is itself a list, or is not listed yet.
 
     Raises:
         JournalError: the record is damaged.
@@ -99,9 +101,9 @@ class SourceList:
 
     Args:
         directory: the job directory.
-        options: those of the job; its source is a server or a bucket.
-        lease: seconds after which a process without a heartbeat does not make the list any more.
-        say: takes lines for people.
+        options: the options of the job, whose source is a server or a bucket.
+        lease: seconds after which a process without a heartbeat counts as dead.
+        say: called with each message for the user.
     """
 
     def __init__(self, directory: JobDirectory, options: GetOptions, lease: float, say: Callable[[str], None]) -> None:
@@ -114,7 +116,7 @@ class SourceList:
         self._source = hide_secrets(str(options.source))
 
     def ranged_options(self) -> GetOptions:
-        """The options of the job with the list as its source, which is made first if need be.
+        """Returns the options of the job with the list as its source. Makes the list first if it does not exist.
 
         Raises:
             UsageError: the directory has another source's list, or the source has no objects.
@@ -125,7 +127,7 @@ class SourceList:
         reset = {name: values[name] for name in (*names_not_for("list"), *_FILTERS)}
         own: dict[str, Any] = {"source": path}
         if self._options.source_kind == "server" and self._options.listing != "json":
-            # All URLs are of the source's origin, which the user named.
+            # All URLs have the origin of the source, which the user named.
             own["allow_private"] = True
             if any(getattr(self._options, name) for name in _SECRET) or self._options.headers:
                 own["credentials_for"] = self._options.credentials_for or _origin(str(self._options.source))
@@ -137,7 +139,7 @@ class SourceList:
             self._directory.refuse_foreign()
             number, maker = self._maker()
             if maker is None:
-                # Before the claim, or others take this process for dead.
+                # Write a heartbeat before the claim, or other processes consider this one dead.
                 self._beat("listing")
             if maker is None and (claim := self._directory.claim_listing(self._name, number)):
                 try:
@@ -153,7 +155,7 @@ class SourceList:
         return found
 
     def _maker(self) -> tuple[int, str | None]:
-        """The number of the next claim, and which living process makes the list."""
+        """Returns the number of the next claim, and the living process that makes the list, if there is one."""
         claims = self._directory.claims().get(LISTING, {})
         living = {each.worker for each in self._heartbeats.look() if each.lives(self._lease)}
         makers = [worker for worker in claims.values() if worker in living]
@@ -188,7 +190,7 @@ class SourceList:
             shutil.rmtree(state, ignore_errors=True)
 
     def _list(self, place: Path, state: Path) -> dict[str, Any]:
-        """Lists the source into a manifest, with a heartbeat now and then; gives the report of that job."""
+        """Lists the source into a manifest and writes heartbeats meanwhile. Returns the report of the listing."""
         values = self._listing_values(with_secrets=True)
         job = Job(ListOptions(source=self._options.source, manifest=str(place), state=str(state), **values).to_json())
         beaten = 0.0
@@ -222,7 +224,7 @@ class SourceList:
         )
 
     def _listing_values(self, *, with_secrets: bool = False) -> dict[str, Any]:
-        """The options that a list has as well, and that differ from their defaults."""
+        """Returns the options that a list has, too, and that differ from their defaults."""
         of_lists = {option.name for option in fields(ListOptions)}
         left_out = (*_NOT_OF_A_LIST, *(() if with_secrets else (*_SECRET, "headers", "proxy")))
         values = {
@@ -256,7 +258,7 @@ def await_list(directory: JobDirectory, say: Callable[[str], None]) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-# A process that lists has a heartbeat at least so often, whatever its lease.
+# Maximum time between two heartbeats of a process that lists: the longest lease is 3,600 s.
 _LOST_SECONDS = 3600.0 / BEATS_IN_A_LEASE
 
 

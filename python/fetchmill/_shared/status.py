@@ -23,7 +23,7 @@ class SumOfLedgers:
         worker_seconds: total duration of the attempts in seconds.
         ranges: number of ranges.
         set_aside: the ids of ranges that are set aside.
-        bytes_of_list: size of these ranges in bytes of the list.
+        bytes_of_list: size of all these ranges, in bytes of the list.
     """
 
     ledger: Mapping[str, int]
@@ -34,12 +34,12 @@ class SumOfLedgers:
     bytes_of_list: int
 
     def to_bytes(self) -> bytes:
-        """For a file."""
+        """Returns the content for a file."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 def sum_of(records: Iterable[CommitRecord], job: JobRecord) -> SumOfLedgers:
-    """Adds ledgers up."""
+    """Returns the sum of the ledgers of these records."""
     ledger, seconds, ranges, set_aside, list_bytes = empty_ledger(), 0.0, 0, [], 0
     named: dict[str, dict[str, int]] = {name: {} for name in NAMED_COUNTS}
     for record in records:
@@ -86,7 +86,7 @@ class WorkerStatus:
 
     @classmethod
     def of(cls, heartbeat: Heartbeat, lease: float) -> Self:
-        """From a heartbeat."""
+        """Makes the status from a heartbeat."""
         is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
         return cls(
             name=heartbeat.worker,
@@ -162,7 +162,7 @@ class SharedStatus:
         return bool(self.ledger["failed"] or self.ledger["absent"] or self.set_aside)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the status as values for JSON."""
         return asdict(self) | {"finished": self.finished}
 
 

@@ -13,7 +13,7 @@ from fetchmill.errors import StorageError, TemporaryError
 
 # Errors of methods if the file system or the bucket fails, perhaps temporarily.
 STORE_ERRORS = (StorageError, TemporaryError)
-# Files that a journal only needs while its job runs, and files that do not belong to it.
+# Names in a journal's folder that are not copied: they are only needed while the job runs, or do not belong to it.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
 _BUCKET = "s3://"
 
@@ -23,9 +23,9 @@ class StoredFile:
     """A file of a job directory.
 
     Args:
-        name: its name in its folder.
-        content: its bytes.
-        written_at: when it was written, seconds since 1970 by the store's clock.
+        name: name of the file in its folder.
+        content: the bytes of the file.
+        written_at: time of the last write in seconds since 1970, by the store's clock.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Store(Protocol):
     """Small named files. After a method has written a file, it is durable and visible to all processes.
 
     Raises:
-        StorageError, TemporaryError: of each method, when the store fails.
-        UsageError: of each method, when the store refuses it.
+        StorageError, TemporaryError: raised by every method if the store fails.
+        UsageError: raised by every method if the store refuses the request.
     """
 
-    # As users write it.
+    # The job directory, as users write it.
     text: str
 
     def place(self, name: str) -> str:
-        """A file, as users write it."""
+        """Returns the path or URL of a file, as users write it."""
 
     def with_patience(self, seconds: float) -> Self:
         """Returns the same store, with methods that fail after about `seconds`."""
@@ -54,14 +54,14 @@ class Store(Protocol):
         """Refuses a job directory that another user may have made.
 
         Raises:
-            SecurityError: it belongs to another user, or leads elsewhere.
+            SecurityError: the directory belongs to another user, or a folder in it is a link.
         """
 
     def top(self) -> list[str]:
         """Returns the names in the job directory itself, including files that are still being written.
 
         Raises:
-            UsageError: it is not a folder.
+            UsageError: the job directory is not a folder.
         """
 
     def create(self, name: str, content: bytes) -> bool:
@@ -71,16 +71,16 @@ class Store(Protocol):
         """
 
     def replace(self, name: str, content: bytes) -> float:
-        """Writes a file in place of the one with this name; returns the store's time, seconds since 1970."""
+        """Creates a file or replaces its content. Returns the store's time in seconds since 1970."""
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none."""
+        """Returns the content of a file; None if the file does not exist."""
 
     def contents(self, folder: str) -> list[StoredFile]:
-        """The files of a folder."""
+        """Returns the files of a folder."""
 
     def names(self, folder: str) -> list[str]:
-        """Their names."""
+        """Returns the names of the files in a folder."""
 
     def remove(self, name: str) -> None:
         """Removes a file. Does nothing if the file does not exist."""
@@ -97,14 +97,14 @@ class Store(Protocol):
         """Returns the destination of an attempt's job."""
 
     def attempts(self) -> list[str]:
-        """The names in `data`."""
+        """Returns the names in `data`."""
 
     def publish(self, attempt: str, state: Path) -> None:
         """Adds the journal of an attempt to its objects, and makes both durable.
 
         Args:
-            attempt: its name.
-            state: the folder of its journal, on this machine.
+            attempt: name of the attempt.
+            state: the folder of the attempt's journal, on this machine.
         """
 
     def remove_attempt(self, attempt: str) -> None:
@@ -115,11 +115,11 @@ class Store(Protocol):
 
 
 def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Store:
-    """The store of a job directory.
+    """Returns the store of a job directory.
 
     Args:
         job: a folder, or `s3://BUCKET/PREFIX`.
-        reach: options that say how the bucket is reached, as `endpoint_url`; the environment says the rest.
+        reach: options for reaching the bucket, such as `endpoint_url`. The environment supplies the others.
 
     Raises:
         UsageError: an option cannot be used.
@@ -131,9 +131,9 @@ def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = No
         return BucketStore.open(text, reach or {})
     from fetchmill._shared.folder_store import FolderStore
 
-    return FolderStore(Path(os.path.abspath(text)))  # noqa: PTH100 - a link stays one
+    return FolderStore(Path(os.path.abspath(text)))  # noqa: PTH100 - symbolic links are not resolved
 
 
 def is_bucket(job: str | os.PathLike[str]) -> bool:
-    """Whether a job directory is below a prefix of a bucket."""
+    """Returns whether a job directory is in a bucket."""
     return os.fspath(job).startswith(_BUCKET)

@@ -43,8 +43,8 @@ class WorkerEnd:
 
     Args:
         reason: `finished`: every range has a commit record; `stopped`: by `fetchmill stop`; `asked`: by a signal.
-        ranges: how many ranges this worker made final.
-        counts: what it counted in them.
+        ranges: number of ranges that this worker made final.
+        counts: sum of the ledgers of these ranges.
     """
 
     reason: str
@@ -57,10 +57,10 @@ class RangeWorker:
 
     Args:
         directory: the job directory.
-        job: its job.
+        job: the job.
         options: the options of the job, with the secrets of this worker.
-        local: a folder on this machine for journals; it is made, and removed at the end.
-        say: takes lines for people.
+        local: a folder on this machine for journals. The worker creates it, and removes it at the end.
+        say: called with each message for the user.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RangeWorker:
         self._options = options
         self._local = local
         self._say = say
-        # A late heartbeat does not count.
+        # The heartbeat thread must not wait longer: a later heartbeat would not count.
         self._beating = directory.with_patience(job.lease / BEATS_IN_A_LEASE)
         self._heartbeats = Heartbeats(self._beating, self.name)
         # Protects the state that the feeding thread shares with the heartbeat thread and the finishing threads.
@@ -125,7 +125,7 @@ class RangeWorker:
         """
         self._local = make_folder(self._local, self.name)
         beating = threading.Thread(target=self._beat, name="fetchmill-heartbeat", daemon=True)
-        # The thread that beats repeats one that failed, and no range is taken before it has succeeded.
+        # If this fails, the heartbeat thread tries again. No range is claimed before a heartbeat has succeeded.
         with suppress(*STORE_ERRORS):
             self._write_heartbeat()
         beating.start()
@@ -181,7 +181,7 @@ class RangeWorker:
         try:
             living = {each.worker for each in self._heartbeats.read() if each.lives(self._job.lease)}
         except STORE_ERRORS:
-            return None  # asked again soon; the thread that beats ends the worker if it lasts
+            return None  # tried again soon; the heartbeat thread ends the worker if the store keeps failing
         mine = {attempt.claim.range.id for attempt in self._current()}
         random.shuffle(open_ranges)
         for each in open_ranges:
@@ -245,13 +245,13 @@ class RangeWorker:
         if self._is_ended():
             return True
         if attempt.has_rate != (self._shares.rate is not None):
-            return True  # the job of an attempt that began without a rate can have none
+            return True  # a job that began without a rate cannot get one later
         if self._shares.is_outdated(attempt.known):
             return True
         return seconds > (SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
 
     def _is_ended(self) -> bool:
-        """Whether this worker takes no more ranges."""
+        """Returns whether this worker takes no more ranges."""
         return self._asked.is_set() or self._stopped is not None or self._failure is not None
 
     def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
@@ -317,7 +317,7 @@ class RangeWorker:
         directory = JobDirectory(self.store)
         job = directory.job()
         if len(job.files) > len(self._job.files):
-            return  # a list was added meanwhile; those who fetch it conclude
+            return  # a list was added meanwhile; the workers that fetch it do this at the end
         if directory.open_ranges(job):
             raise JournalError(f"{directory.text} has open ranges again; run the same command again")
         self._write_sum(sum_of(directory.commits(), job).to_bytes())
@@ -334,11 +334,11 @@ class RangeWorker:
                     self.store.remove(f"claims/{name}")
 
     def _write_sum(self, content: bytes) -> None:
-        """Writes `finished.json`, unless it says this already. With a list that was added, the sum is another one."""
+        """Writes `finished.json`, unless it already has this content. The sum changes when a list is added."""
         if self.store.read(FINISHED) != content:
             self.store.replace(FINISHED, content)
 
-    # Being seen by the others.
+    # Heartbeats.
 
     def _beat(self) -> None:
         period = self._job.lease / BEATS_IN_A_LEASE

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from fetchmill._shared.store import Store
 from fetchmill.errors import FetchmillError
 
-# A bucket that does not take a line in this time does not get it.
+# Time limit for writing a line to a bucket. A line that takes longer is dropped.
 _SECONDS = 5.0
 
 
 class WorkerLog:
-    """Lines for people. A log that cannot be written stops no worker.
+    """Log lines for people. If the log cannot be written, the worker continues.
 
     Args:
-        store: that of the job directory; None until it is known: lines before that are not kept.
+        store: the store of the job directory. None if it is not known yet; lines are dropped until `keep_in`.
     """
 
     def __init__(self, store: Store | None = None) -> None:
@@ -24,11 +24,11 @@ class WorkerLog:
         self._store = None if store is None else store.with_patience(_SECONDS)
 
     def keep_in(self, store: Store) -> None:
-        """Keeps the lines that follow in a job directory."""
+        """Writes all later lines to the log in a job directory."""
         self._store = store.with_patience(_SECONDS)
 
     def write(self, line: str) -> None:
-        """Adds a line, with the time."""
+        """Adds a line with the current time."""
         if self._store is not None:
             with suppress(FetchmillError):
                 self._store.append(self._name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")

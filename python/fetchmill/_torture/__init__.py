@@ -1,1 +1,1 @@
-"""`fetchmill torture`: jobs that are disturbed on purpose, and the proof that nothing is lost, doubled or wrong."""
+"""`fetchmill torture`: disturbs jobs on purpose, and proves that no object is lost, doubled or wrong."""

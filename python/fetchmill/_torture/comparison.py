@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fetchmill._torture import readers
 
-# How often each object, by name and digest, must be stored.
+# Number of times that each object must be stored, by name and digest.
 Expected = Counter[tuple[str, bytes]]
 
 _EXAMPLES = 5

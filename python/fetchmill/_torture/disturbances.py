@@ -19,18 +19,18 @@ _CUT_SECONDS = (0.1, 1.5)
 # Weights of the kinds.
 _WEIGHTS: dict[Kind, int] = {"kill": 6, "full-disk": 2, "cut": 2}
 _RUNS = (1, 4)
-# Share of the disturbances that come in the first quarter: a run that resumes has fewer calls left.
+# Share of disturbances in the first quarter of the calls. A run that resumes has fewer calls left.
 _EARLY = 0.5
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happens once to one run.
+    """A disturbance that happens once to one run.
 
     Args:
         kind: `kill` sends SIGKILL; `full-disk` lets all later writes to the destination fail with ENOSPC; `cut` ends
             all connections, and refuses new ones for a while.
-        call: number of the durable call that it precedes, from 1.
+        call: number of the durable call, from 1, that the disturbance precedes.
         seconds: duration of a cut.
     """
 
@@ -50,7 +50,7 @@ def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance
     Args:
         seed: the same seed draws the same disturbances.
         calls: number of durable calls of an undisturbed run.
-        can_cut: whether the kernel allows cuts; otherwise a kill takes the place of each.
+        can_cut: whether the kernel allows cuts. Otherwise each cut becomes a kill.
 
     Returns:
         One to four disturbances, one for each disturbed run.
@@ -61,7 +61,7 @@ def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance
 
 
 def _draw_one(rng: random.Random, kind: Kind, calls: int) -> Disturbance:
-    # Always three draws, so that what is drawn later does not depend on the kind or on `calls`.
+    # Always make three draws, so that later draws do not depend on the kind or on `calls`.
     is_early, place, seconds = rng.random() < _EARLY, rng.random(), rng.uniform(*_CUT_SECONDS)
     call = 1 + int(place * (calls // 4 if is_early else calls))
     return Disturbance(kind, call, seconds if kind == "cut" else 0.0)

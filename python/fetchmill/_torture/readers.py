@@ -62,7 +62,7 @@ def _warc(dest: Path) -> Iterator[Stored]:
                     yield record.rec_headers.get_header("WARC-Target-URI"), record.content_stream().read()
 
 
-# Each format that torture tries, and the package that reads it besides the standard library.
+# The formats that torture tries, with the package that reads each one; None for the standard library.
 _NEEDED: dict[str, str | None] = {"files": None, "tar": None, "jsonl": None, "parquet": "pyarrow", "warc": "warcio"}
 _READERS: dict[str, Callable[[Path], Iterator[Stored]]] = {
     "files": _files,
@@ -75,13 +75,13 @@ FORMATS = tuple(_READERS)
 
 
 def missing_package(format: str) -> str | None:
-    """The package that reads a format and is not installed."""
+    """Returns the package that is needed to read a format and not installed; None if it is installed or not needed."""
     package = _NEEDED[format]
     return package if package and find_spec(package) is None else None
 
 
 def read(dest: Path, format: str) -> Iterator[Stored]:
-    """Everything that a destination holds, by name; of WARC by URL."""
+    """Yields all objects of a destination with their names, or with their URLs for WARC."""
     return _READERS[format](dest)
 
 
@@ -90,5 +90,5 @@ def _shards(dest: Path, suffix: str) -> list[Path]:
 
 
 def _name(path: str) -> str:
-    """The name that a path on disk or in a tar stands for."""
+    """Returns the name for a path on disk or in a tar."""
     return unquote_to_bytes(path.encode(errors="surrogateescape")).decode(errors="surrogateescape")

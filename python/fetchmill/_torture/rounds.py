@@ -1,4 +1,4 @@
-"""One round: a job is disturbed, resumed to its end, and compared with what it must have."""
+"""One round: disturbs a job, resumes it to its end, and compares it with the expected objects."""
 
 import shutil
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ _KILLED = -9
 _INTERNAL_ERROR = 1
 # Exit code of a job that cannot write.
 _CANNOT_WRITE = 7
-# With less room a job that cannot write proves nothing.
+# Minimum free space. With less, a job that cannot write proves nothing.
 _FREE_BYTES_MIN = 64 << 20
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round that is over.
+    """A finished round.
 
     Args:
-        number: from 1.
-        format: of the destination.
-        disturbances: those that came to pass; a run may end before its disturbance.
+        number: number of the round, from 1.
+        format: format of the destination.
+        disturbances: the disturbances that happened. A run may end before its disturbance.
         objects: number of objects that the job must have.
         server_faults: replies with a fault.
-        fetched_again: requests for objects beyond one each; None for a source of the user.
+        fetched_again: number of requests beyond one per object; None for a source of the user.
         found: the faults.
-        dest: the destination; it is kept if there is a fault.
+        dest: the destination, which is kept if there is a fault.
     """
 
     number: int
@@ -49,11 +49,11 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
     """Runs a round.
 
     Args:
-        number: of the round, from 1.
-        format: of the destination.
+        number: number of the round, from 1.
+        format: format of the destination.
         source: makes the job.
-        folder: where the destination is made.
-        seed: of all rounds.
+        folder: the folder for the destination.
+        seed: the seed of all rounds.
         can_cut: whether the kernel allows network cuts.
 
     Raises:
@@ -104,7 +104,7 @@ def _run_undisturbed(job: Job, command: Sequence[str]) -> Ended:
 
 
 def _problems(job: Job, ended: Ended, disturbance: Disturbance) -> list[str]:
-    """What the disturbance does not excuse."""
+    """Returns the problems that the disturbance does not explain."""
     if not ended.was_disturbed:
         is_excused = ended.code in FINISHED
     elif disturbance.kind == "kill":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from fetchmill.errors import UsageError
 
-# System calls by name, on the machines for which the wheel is built. A machine lacks the older ones.
+# Numbers of system calls by name, on the machines for which the wheel is built. aarch64 lacks the older calls.
 _NUMBERS = {
     "x86_64": {
         "write": 1,
@@ -83,7 +83,7 @@ _CONTINUE = 1
 
 
 class UnsupportedError(UsageError):
-    """The machine or its kernel cannot do it."""
+    """The machine or its kernel lacks a needed feature."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class Notification:
     """A system call that waits for an answer.
 
     Args:
-        id: of the notification.
+        id: id of the notification.
         thread: id of the calling thread.
         call: the name of the call.
-        arguments: six numbers.
+        arguments: the six arguments of the call, as numbers.
     """
 
     id: int
@@ -104,10 +104,10 @@ class Notification:
 
 
 def numbers() -> dict[str, int]:
-    """The numbers of system calls on this machine, by name.
+    """Returns the numbers of system calls on this machine, by name.
 
     Raises:
-        UnsupportedError: of an operating system or a machine that is not known here.
+        UnsupportedError: the operating system or the machine is unknown.
     """
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in _NUMBERS:
@@ -119,13 +119,13 @@ def install(calls: Iterable[str]) -> int:
     """Installs the filter in this thread and in all that it starts.
 
     Args:
-        calls: names of the calls that wait for an answer; those that the machine lacks are left out.
+        calls: names of the calls that wait for an answer. Calls that the machine lacks are left out.
 
     Returns:
-        The descriptor that the supervisor reads.
+        The descriptor from which the supervisor reads.
 
     Raises:
-        UnsupportedError: the kernel refuses it.
+        UnsupportedError: the kernel refuses the operation.
     """
     known = numbers()
     wanted = [known[call] for call in calls if call in known]
@@ -145,7 +145,7 @@ def install(calls: Iterable[str]) -> int:
 
 
 def receive(listener: int) -> Notification | None:
-    """The next call that waits; None when the one that was announced has gone with its thread."""
+    """Returns the next waiting call; None if the announced call has ended together with its thread."""
     names = {number: name for name, number in numbers().items()}
     buffer = bytearray(_NOTIFICATION_BYTES)
     try:
@@ -159,12 +159,12 @@ def receive(listener: int) -> Notification | None:
 
 
 def answer(listener: int, asked: Notification, error: int = 0) -> None:
-    """Lets the call go on, or lets it fail.
+    """Lets a call continue or fail.
 
     Args:
-        listener: where it was received.
+        listener: the descriptor from which the call was received.
         asked: the call.
-        error: its errno; 0 lets the kernel carry it out.
+        error: the errno of the call; 0 lets the kernel execute it.
     """
     reply = struct.pack("=QqiI", asked.id, 0, -error, 0 if error else _CONTINUE)
     try:
@@ -179,7 +179,7 @@ def open_process(pid: int) -> int:
     """Opens a descriptor of another process.
 
     Raises:
-        UnsupportedError: the kernel refuses it.
+        UnsupportedError: the kernel refuses the operation.
     """
     pidfd = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_OPEN, pid, 0)
     if pidfd < 0:
@@ -194,7 +194,7 @@ def take_descriptor(pidfd: int, number: int) -> int | None:
         The copy, or None if that process has closed it.
 
     Raises:
-        UnsupportedError: the kernel refuses it.
+        UnsupportedError: the kernel refuses the operation.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     taken = libc.syscall(_PIDFD_GETFD, pidfd, number, 0)

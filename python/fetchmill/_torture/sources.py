@@ -1,4 +1,4 @@
-"""Jobs for the rounds, and the objects that each must have."""
+"""Makes jobs for the rounds, with the objects that each job must store."""
 
 import os
 import random
@@ -16,16 +16,16 @@ from fetchmill._torture.comparison import Expected, contents, digest
 from fetchmill._torture.supervisor import run
 from fetchmill.errors import UsageError
 
-# Objects of a job.
+# Number of objects of a job.
 OBJECTS = 2000
 # Exit codes of a job that has ended: all targets fetched, or some failed.
 FINISHED = (0, 3)
 
-# A run that takes longer hangs. A source of the user adds three times the time of the undisturbed run.
+# Time after which a run counts as hung. A source of the user adds three times the time of the undisturbed run.
 _RUN_SECONDS_MAX = 60.0
 _BODY_BYTES = 300
 _DELAY_SECONDS = (0.0, 0.02)
-# A seed chooses the objects, and only the first request for each is hit. A connection is hit once.
+# A seed chooses the objects. A fault only hits the first request for an object, and hits a connection once.
 _FAULTS = (
     Fault("truncate", rate=0.02, times=1),
     Fault("reset", rate=0.01, times=1),
@@ -33,9 +33,9 @@ _FAULTS = (
     Fault("status", rate=0.01, status=503, times=1),
     Fault("stray", rate=0.05),
 )
-# Shards and commits come often, so that there are many moments to disturb.
+# Frequent shards and commits, so that there are many moments to disturb.
 _PACE = ("--concurrency", "24", "--seal-after", "50ms", "--commit-window", "20ms")
-# About as many durable calls as an undisturbed run makes. They are constants, so that a seed draws the same everywhere.
+# Approximate numbers of durable calls in an undisturbed run. They are constant, so that a seed always draws the same.
 _CALLS = {"files": 2300, "tar": 280, "jsonl": 280, "parquet": 560, "warc": 280}
 # Options of `get` that torture sets itself.
 _OWN_OPTIONS = ("--format", "--state", "--first", "--concurrency", "--seal-after", "--commit-window")
@@ -43,17 +43,17 @@ _OWN_OPTIONS = ("--format", "--state", "--first", "--concurrency", "--seal-after
 
 @dataclass(frozen=True)
 class Job:
-    """A job to be disturbed, and what it must have.
+    """A job to disturb, and the objects that it must store.
 
     Args:
-        source: its SOURCE.
-        dest: its destination.
-        format: of the destination.
+        source: the job's SOURCE.
+        dest: the destination.
+        format: format of the destination.
         arguments: more options of `fetchmill get`.
-        environment: of its runs.
+        environment: environment variables of the runs.
         expected: how often each object must be stored, by the name that the format's reader gives.
         calls: number of durable calls of an undisturbed run.
-        seconds_max: time after which a run hangs.
+        seconds_max: time after which a run counts as hung.
         server: the server with faults; None for a source of the user.
     """
 
@@ -69,22 +69,22 @@ class Job:
 
     @property
     def get(self) -> list[str]:
-        """The command that starts it, and resumes it."""
+        """Returns the command that starts and resumes the job."""
         return _get(self.source, self.dest, self.format, self.arguments)
 
     @property
     def verify(self) -> list[str]:
-        """The command that verifies it."""
+        """Returns the command that verifies the job."""
         return [*_fetchmill(), "verify", str(self.dest), "--quiet"]
 
     @property
     def server_faults(self) -> int:
-        """Replies with a fault so far."""
+        """Number of replies with a fault so far."""
         return 0 if self.server is None else sum(self.server.stats()["faults"].values())
 
     @property
     def fetched_again(self) -> int | None:
-        """Requests for objects beyond one each; None for a source of the user."""
+        """Number of requests beyond one per object; None for a source of the user."""
         return None if self.server is None else max(0, self.server.stats()["get"] - self.expected.total())
 
 
@@ -93,7 +93,7 @@ class Source(ABC):
 
     @abstractmethod
     def job(self, format: str, dest: Path, seed: str) -> AbstractContextManager[Job]:
-        """A job of one round, in a `with` block.
+        """Makes the job of one round, for a `with` block.
 
         Raises:
             UsageError: the undisturbed job of a source does not finish, or stores nothing.
@@ -118,15 +118,15 @@ class FaultyServer(Source):
 
 
 class GivenSource(Source):
-    """A source of the user. A job must have what an undisturbed one stored before.
+    """A source of the user. A job must store the same objects as an undisturbed job before it.
 
     Args:
         folder: an existing folder for the undisturbed jobs.
         source: the SOURCE of `fetchmill get`.
-        arguments: its options.
+        arguments: options of `fetchmill get`.
 
     Raises:
-        UsageError: one of the options is set by torture itself, or the source can be read only once.
+        UsageError: torture sets one of the options itself, or the source can be read only once.
     """
 
     def __init__(self, folder: Path, source: str, arguments: Sequence[str]) -> None:
@@ -176,7 +176,7 @@ def _serve(seed: int) -> Server:
 
 
 def _fetchmill() -> list[str]:
-    # Without the working folder on the path: a file `random.py` there is not Python's.
+    # `-P` keeps the working folder off the path, because it may contain a file such as `random.py`.
     return [sys.executable, "-P", "-m", "fetchmill"]
 
 

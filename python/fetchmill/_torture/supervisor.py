@@ -20,20 +20,20 @@ _START_SECONDS_MAX = 20.0
 _POLL_SECONDS = 0.05
 _REASON_BYTES_MAX = 4096
 _ERRORS_BYTES_MAX = 1 << 20
-# The argument of a write that is its output, where that is not the first one.
+# Index of the argument with the output of a write, if it is not the first argument.
 _OUTPUT_ARGUMENT = {"copy_file_range": 2}
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that is over.
+    """A finished run.
 
     Args:
-        code: exit code; the negative number of a signal.
-        calls: number of its durable calls.
-        was_disturbed: whether it came as far as its disturbance.
-        hung: whether it was killed because it exceeded its time limit.
-        seconds: how long it took.
+        code: the exit code, or the negative number of a signal.
+        calls: number of durable calls.
+        was_disturbed: whether the run reached its disturbance.
+        hung: whether the run was killed because it exceeded its time limit.
+        seconds: duration of the run.
         errors: the last 1 MiB of standard error.
     """
 
@@ -46,7 +46,7 @@ class Ended:
 
     @property
     def last_error(self) -> str:
-        """The last error of fetchmill, or the last line."""
+        """The last error of fetchmill, or the last line if there is no error."""
         lines = self.errors.strip().splitlines() or ["no message"]
         return next((line for line in reversed(lines) if line.startswith("fetchmill: error: ")), lines[-1])
 
@@ -62,11 +62,11 @@ def run(
     """Runs a command to its end.
 
     Args:
-        command: the program, with its whole path, and arguments.
-        dest: the folder that is on the disk that fills.
-        disturbance: what happens to it; None for nothing.
-        environment: its environment; None for that of this process.
-        seconds_max: time after which it is killed; None for no limit.
+        command: the absolute path of the program, and its arguments.
+        dest: the folder whose disk becomes full.
+        disturbance: the disturbance of the run; None for no disturbance.
+        environment: environment variables of the program; None for those of this process.
+        seconds_max: time after which the program is killed; None for no limit.
 
     Raises:
         UnsupportedError: the machine cannot watch a process.
@@ -79,7 +79,7 @@ def run(
         launcher = [sys.executable, "-P", "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
         process = subprocess.Popen(  # noqa: S603 - the command of the caller
             [*launcher, *command],
-            # Python writes no files of its own: only calls of the command are counted.
+            # Python must not write its own files, so that only calls of the command are counted.
             env={**(os.environ if environment is None else environment), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -101,7 +101,7 @@ def run(
 
 
 def can_cut() -> bool:
-    """Whether the kernel allows this process to shut down the connections of another one."""
+    """Returns whether the kernel allows this process to shut down connections of another process."""
     command = [sys.executable, "-I", "-c", "input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - constant
         try:
@@ -171,7 +171,7 @@ class _Supervisor:
             if self.disturbance and self.calls == self.disturbance.call:
                 self.was_disturbed = True
                 if self.disturbance.kind == "kill":
-                    # The thread waits for an answer that does not come: the call is never executed.
+                    # The thread waits for an answer that never arrives, so the call is never executed.
                     self.process.send_signal(signal.SIGKILL)
                     return
                 if self.disturbance.kind == "cut":
@@ -209,22 +209,22 @@ def _sockets_of(pid: int) -> list[int]:
     try:
         descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
-        return []  # it has ended meanwhile
+        return []  # the process has ended meanwhile
     for descriptor in descriptors:
         try:
             if descriptor.readlink().name.startswith("socket:"):
                 found.append(int(descriptor.name))
         except OSError:
-            continue  # closed meanwhile
+            continue  # the descriptor was closed meanwhile
     return found
 
 
 def _shut_down(descriptor: int) -> None:
-    """Shuts down a socket of TCP or UDP; ignores other families."""
+    """Shuts down a TCP or UDP socket. Ignores other families."""
     with socket.socket(fileno=descriptor) as taken:
         if taken.family not in (socket.AF_INET, socket.AF_INET6):
             return
         try:
             taken.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # not connected yet, or not any more
+            return  # not connected yet, or no longer connected

@@ -1,4 +1,4 @@
-"""Rounds until the time is over, and the sums of their findings."""
+"""Runs rounds until the time is over, and sums up their findings."""
 
 import time
 from collections import Counter
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TorturePlan:
-    """What is tortured, and for how long.
+    """The jobs to torture, and for how long.
 
     Args:
         folder: an existing folder for the destinations.
-        formats: of the rounds, in turn.
-        seed: determines everything that is drawn.
-        seconds: after which no round begins.
-        only: the one round to run; None for all.
+        formats: the formats of the rounds, used in turn.
+        seed: the seed of all random draws.
+        seconds: time after which no round begins.
+        only: number of the only round to run; None for all rounds.
         source: a source of the user; None for a server of this process.
         arguments: options of `fetchmill get` for that source.
         can_cut: whether the kernel allows network cuts.
@@ -60,7 +60,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.wrong or self.other_problems)
 
     def add(self, ended: Round) -> None:
-        """Counts a round."""
+        """Adds a round to the sums."""
         self.rounds += 1
         self.objects += ended.objects
         self.lost += ended.found.lost
@@ -77,8 +77,8 @@ def torture(plan: TorturePlan, on_round: Callable[[Round], None]) -> Verdict:
     """Runs the rounds of a plan, at least one.
 
     Args:
-        plan: what to do.
-        on_round: takes each round when it is over.
+        plan: the plan.
+        on_round: called with each finished round.
 
     Raises:
         UsageError: the undisturbed job of a source does not finish, or stores nothing.

@@ -153,9 +153,9 @@ class WorkerPool:
                 self._threads.discard(thread)
 
     def _read_on(self) -> None:
-        """Reads one item if a result waits already; otherwise until one does, or enough is read.
+        """Reads one item if a result is already waiting. Otherwise reads until a result waits, or the window is full.
 
-        An input that makes one wait holds up what is done by one item at most, and one that does not keeps all busy.
+        A slow input then delays a finished result by at most one item, and a fast input keeps all workers busy.
         """
         while self._items is not None and self._out < self._window:
             while not self._done.empty():
@@ -176,7 +176,7 @@ class WorkerPool:
         except StopIteration:
             self.end_input()
             return
-        except Exception as error:  # noqa: BLE001 - raised behind the results of what was read before
+        except Exception as error:  # noqa: BLE001 - raised after the results of earlier items
             self._input_error = error
             self.end_input()
             return

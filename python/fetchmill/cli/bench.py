@@ -1,4 +1,4 @@
-"""`fetchmill bench`: the command of the distribution fetchmill-bench, or what says how to get that."""
+"""`fetchmill bench`: the command of the distribution fetchmill-bench. Without it, an error says how to get it."""
 
 from importlib import import_module
 
@@ -28,7 +28,7 @@ def _found() -> click.Command:
     try:
         found: click.Command = import_module(f"{_PACKAGE}.command").command
     except ModuleNotFoundError as error:
-        # What is missing inside an installed package is another fault.
+        # If the installed package lacks another module, that is a different error.
         if error.name != _PACKAGE:
             raise
         return _not_installed

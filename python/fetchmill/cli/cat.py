@@ -1,4 +1,4 @@
-"""`fetchmill cat`: the bytes of objects, out of whatever holds them."""
+"""`fetchmill cat`: writes the bytes of objects, which may be stored in any format."""
 
 import sys
 

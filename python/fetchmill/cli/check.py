@@ -1,4 +1,4 @@
-"""`fetchmill check`: what each of a list's sites answers, as a file of rows and a summary."""
+"""`fetchmill check`: reports what each URL of a list answers, as a file of rows and a summary."""
 
 import sys
 from collections.abc import Sequence
@@ -59,13 +59,13 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """The body of the command; gives the exit code."""
+    """Runs the command. Returns the exit code."""
     if no_redirects:
         if options["redirects"]:
             raise click.UsageError("--redirects and --no-redirects exclude each other")
         options["redirects"] = 0
     checked = CheckOptions(source=source, results=results, **gathered(options))
-    # Imported late: help needs nothing of it.
+    # Imported late, because help does not need it.
     from fetchmill._job.check import CheckReport, check_pattern, matching_counts, state_folder
     from fetchmill._job.with_dashboard import JobDashboard
     from fetchmill._native import Job
@@ -142,7 +142,7 @@ command = TableCommand(
 
 
 def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) -> None:
-    """The summary is what was asked for: it goes to standard output. A machine has it in the event `report`."""
+    """Writes the summary to standard output, because it is the result. With --json, the event `report` has it."""
     if isinstance(display, QuietDisplay):
         return
     if isinstance(display, JsonDisplay):
@@ -155,7 +155,7 @@ def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) ->
 
 
 def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
-    """What was found, and how to go on."""
+    """Returns the results and how to continue, as lines."""
     lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
     lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *opt_out_lines(report)]
     if found:
@@ -168,7 +168,7 @@ def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: boo
 
 
 def _doubt_lines(report: dict[str, Any]) -> list[str]:
-    """Rows that may not tell what their sites answer."""
+    """Returns lines for rows that may be wrong: `suspect` and `doubtful` ones."""
     lines = []
     if report["suspect"]:
         lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be the cause")
@@ -179,7 +179,7 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _run_line(report: dict[str, Any]) -> str:
-    """What this run did."""
+    """Returns the number of rows and the duration, as a line."""
     rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
         return f"all done already: {rows}; choose another RESULTS for a new check"
@@ -187,7 +187,7 @@ def _run_line(report: dict[str, Any]) -> str:
 
 
 def _count_lines(report: dict[str, Any]) -> list[str]:
-    """How many gave which answer, the most frequent first."""
+    """Returns a line for each answer with its number of rows, the most frequent answer first."""
     counts = sorted(report["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
     width = max((len(format_count(count)) for _, count in counts), default=0)
     total = max(report["rows"], 1)
@@ -195,7 +195,7 @@ def _count_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
-    """Some of those that failed."""
+    """Returns lines for the first failures."""
     if not failed:
         return []
     rows = [(str(row["kind"] or row["status"]), _site(row)) for row in failed]
@@ -206,5 +206,5 @@ def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
 
 def _site(row: dict[str, Any]) -> str:
     site, detail = escape(str(row["url"] or row["key"])), row["detail"]
-    # What is in it of the list is escaped already.
+    # Text from the list is already escaped in `detail`.
     return f"{site} ({detail if detail.isprintable() else escape(detail)})" if detail else site

@@ -1,7 +1,8 @@
-"""Options out of a TOML file: that which `--config` or the variable FETCHMILL_CONFIG names, and no other.
+"""Reads options from the TOML file that `--config` or the variable FETCHMILL_CONFIG names. No other file is read.
 
-A table for each command, a key for each of its options. What the command line or a variable of the environment says
-counts more, defaults count less. Nothing in a file is ever run: options that name a command or a function are refused.
+The file has a table for each command, with a key for each of the command's options. The command line and environment
+variables override the file, and the file overrides defaults. Nothing in a file is ever run: options that name a command
+or a function are refused.
 """
 
 import re
@@ -16,18 +17,18 @@ import click
 from fetchmill.errors import UsageError
 
 VARIABLE = "FETCHMILL_CONFIG"
-# Of a file; longer ones are something else. Parsing dotted keys takes the square of their length.
+# Maximum size of a file. Larger files are not files of options, and parsing dotted keys takes quadratic time.
 _BYTES_MAX = 1 << 16
-# Options that say what is run, by command; and those that are about the command line itself.
+# Options that name code to run, and options about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version"}
-# What the command line alone knows, by the names of the parameters: `load_config` leaves it out.
+# Parameters that only the command line has. `load_config` leaves them out.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
 _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
 
 class ConfigOption(click.Option):
-    """`--config FILE`, of every command: it is looked at first, and what the file says takes the place of defaults."""
+    """The option `--config FILE` of every command. It is read first, and values of the file replace defaults."""
 
     def __init__(self, commands: Collection[str]) -> None:
         self._commands = commands
@@ -47,18 +48,18 @@ class ConfigOption(click.Option):
 
 
 def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
-    """Reads the options of a command out of a TOML file, as keyword arguments.
+    """Reads the options of a command from a TOML file, as keyword arguments.
 
-    It is what `--config` reads (docs/reference/configuration.md). Nothing else in the Python interface reads a file of
-    options, nor the variable FETCHMILL_CONFIG.
+    `--config` reads the same file (docs/reference/configuration.md). Nothing else in the Python interface reads a file
+    of options or the variable FETCHMILL_CONFIG.
 
     Args:
         path: the file.
-        command: the table: that of `fetchmill.get`, `check` or `list`. Keys that only the command line knows, such as
-            `json`, are left out.
+        command: the table to read, for `fetchmill.get`, `check` or `list`. Keys that only the command line knows, such
+            as `json`, are left out.
 
     Raises:
-        UsageError: the file cannot be read, has a key that is no option, or a value that is none of it.
+        UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
 
     Example:
         >>> options = fetchmill.load_config("fetchmill.toml", "get")  # doctest: +SKIP
@@ -79,12 +80,12 @@ def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def read_config(path: str, command: click.Command, commands: Collection[str]) -> dict[str, Any]:
-    """The values of a command's options in a file, by the names of its parameters.
+    """Returns the values of a command's options in a file, by the names of the command's parameters.
 
     Raises:
-        UsageError: the file cannot be read, has a key that is no option, or a value that is none of it.
+        UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
     """
-    import tomllib  # only who has such a file needs it
+    import tomllib  # only needed if there is such a file
 
     text = _read(path)
     try:
@@ -129,7 +130,7 @@ def _read(path: str) -> str:
 
 
 def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
-    """The option that a key names, and its value."""
+    """Returns the option that a key names, and the option's value."""
     place = _place(path, text, command.name, key)
     options = keys_in_files(command)
     written = key.replace("-", "_")
@@ -149,14 +150,14 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 
 
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by the keys that a file may have, written with underscores."""
+    """Returns the options of a command by the keys that a file may have, written with underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
 
 
 def _keys_of(option: click.Option) -> list[str]:
-    """As it is written, with underscores; what is one `--header` there is the table of all `headers` here."""
+    """Returns the keys of an option: its names with underscores. `--header` becomes the table `headers`."""
     if option.name == "headers":
         return ["headers"]
     long = [name for name in option.opts if name.startswith("--")] or option.opts
@@ -165,7 +166,7 @@ def _keys_of(option: click.Option) -> list[str]:
 
 
 def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - of any option
-    """A value of TOML as the option takes it: texts are read as those of the command line."""
+    """Converts a TOML value to the value of an option. Text is parsed as on the command line."""
     metadata = getattr(option, "metadata", None) or {}
     may_be_bool = option.is_flag or metadata.get("kind") == "answers"
     if option.is_flag or isinstance(given, bool):
@@ -193,10 +194,10 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuses what click takes for a text or a path and is none: a number would be an open descriptor."""
+    """Refuses other types that click accepts as text or a path. It would take a number for an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
-    # No message shows the value: it may be a token in place of its file.
+    # No message shows the value, because it may be a token instead of the path of a token file.
     if isinstance(option.type, (click.Path, TokenFile)) and not isinstance(given, str):
         raise UsageError(f"{key} must be a text: the path of a file or folder")
     is_plain = not getattr(option, "metadata", None)
@@ -220,7 +221,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 
 def _place(path: str, text: str, table: str | None, key: str) -> str:
-    """The file, and the line where that is plain to see."""
+    """Returns the file and, if it can be found, the line of a key."""
     current: str | None = None
     written = re.compile(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*[=.]")
     for number, line in enumerate(text.splitlines(), 1):

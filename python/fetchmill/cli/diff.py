@@ -1,4 +1,4 @@
-"""`fetchmill diff`: what differs between the results of two checks."""
+"""`fetchmill diff`: compares the results of two checks."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fetchmill._destination.diff import ChangeRow, DiffReport
 
 DIFFERENT = 3
-# Changed rows that are shown to people.
+# Maximum number of changed rows that are shown to people.
 ROWS_SHOWN = 20
 
 _EXAMPLES = """
@@ -56,7 +56,7 @@ def command(old: str, new: str, as_json: bool, limit: int) -> int:
 
 
 class _JsonWriter:
-    """One object that is written as its changes come: there may be more of them than fit into memory."""
+    """Writes one JSON object while its changes arrive, because they may not all fit into memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -64,7 +64,7 @@ class _JsonWriter:
         self._is_read = True
 
     def write(self, changes: "list[ChangeRow]") -> None:
-        """Some more changes."""
+        """Writes some more changes."""
         if self._limit:
             changes = changes[: self._limit - self._written]
         for site, before, after in changes:
@@ -73,7 +73,7 @@ class _JsonWriter:
             self._line(start + json.dumps({"site": site, "before": before, "after": after}))
 
     def close(self, report: "DiffReport") -> None:
-        """The end of the object."""
+        """Writes the end of the object."""
         start = "]" if self._written else '{"changes": []'
         self._line(f"{start}, {json.dumps(report.to_dict())[1:]}")
 
@@ -82,7 +82,7 @@ class _JsonWriter:
 
 
 def _report_lines(report: "DiffReport") -> list[str]:
-    """The counts, and what became of what."""
+    """Returns lines with the counts, and with the number of rows for each pair of old and new answers."""
     counts = ("unchanged", "changed", "added", "removed")
     lines = [", ".join(f"{format_count(getattr(report, name))} {name}" for name in counts)]
     ordered = sorted(report.transitions.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -93,7 +93,7 @@ def _report_lines(report: "DiffReport") -> list[str]:
 
 
 def _row_lines(changes: "list[ChangeRow]") -> list[str]:
-    """Some of the rows that differ."""
+    """Returns lines for the first rows that differ."""
     if not changes:
         return []
     rows = [

@@ -1,4 +1,4 @@
-"""`fetchmill emit`: what a scheduler needs to start workers of a shared job."""
+"""`fetchmill emit`: writes the job definition with which a scheduler starts workers of a shared job."""
 
 import json
 import re
@@ -21,9 +21,9 @@ fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE \\
     --definition NAME > job.json
 aws batch submit-job --cli-input-json file://job.json
 """
-# Kubernetes kills after this; a worker that was asked to end needs at most 25 s.
+# Time after which Kubernetes kills. A worker that was asked to end needs at most 25 s.
 _GRACE_SECONDS = 30
-# Slashes of a path with a folder that can be mounted.
+# Minimum number of slashes in a path, so that it has a folder that can be mounted.
 _PARTS_MIN = 2
 
 
@@ -64,7 +64,7 @@ _NEEDED = {"slurm": (), "kubernetes": ("image", "claim"), "aws-batch": ("queue",
 
 
 def _name(job: str) -> str:
-    """A name that schedulers take: lower-case letters, digits, hyphens."""
+    """Returns a name that schedulers accept: lower-case letters, digits and hyphens."""
     kept = re.sub(r"[^a-z0-9]+", "-", job.rstrip("/").rpartition("/")[2].lower()).strip("-")
     return f"fetchmill-{kept or 'job'}"[:60].rstrip("-")
 
@@ -83,7 +83,7 @@ def _slurm(job: str, workers: int) -> str:
 
 
 def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
-    """A job without a number of completions: when one worker has ended well, no other is started."""
+    """Returns a job without a number of completions. After one worker has succeeded, Kubernetes starts no other."""
     container: dict[str, object] = {
         "name": "worker",
         "image": settings["image"],
@@ -110,7 +110,7 @@ def _aws_batch(job: str, workers: int, settings: dict[str, str | None]) -> dict[
         "jobName": _name(job),
         "jobQueue": settings["queue"],
         "jobDefinition": settings["definition"],
-        # An array has at least two parts.
+        # An array needs at least two parts.
         **({"arrayProperties": {"size": workers}} if workers > 1 else {}),
         "containerOverrides": {"command": ["fetchmill", "join", job]},
         "retryStrategy": {"attempts": 3},

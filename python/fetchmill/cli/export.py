@@ -1,4 +1,4 @@
-"""`fetchmill export`: writes what a job has stored again, in another format."""
+"""`fetchmill export`: writes the objects of a job again in another format."""
 
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
 
 
 def _start(options: str, signals: Signals) -> "Export":
-    """The export, reachable for signals."""
+    """Starts the export, and lets signals stop it."""
     from fetchmill._native import Export
 
     job = Export(options)
@@ -100,7 +100,7 @@ def _start(options: str, signals: Signals) -> "Export":
 
 
 def _conclude(report: Report, settled_before: int, state: str | None, display: "Display") -> None:
-    """The summary, which stays; a machine has it in the event `report`."""
+    """Shows the summary, which stays. With --json, the event `report` has it instead."""
     if isinstance(display, JsonDisplay):
         return
     lines = ["all done already"] if report.already_finished else [run_line(report, settled_before)]
@@ -113,6 +113,6 @@ def _conclude(report: Report, settled_before: int, state: str | None, display: "
         lines.append("stopped after a checkpoint: run the same command again to resume")
     for line in lines:
         if isinstance(display, LiveDisplay):
-            say(line)  # the block is gone
+            say(line)  # the block was removed
         else:
             display.notice(line)

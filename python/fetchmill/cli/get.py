@@ -1,4 +1,4 @@
-"""`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
+"""`fetchmill get`: runs a job, shows its progress, and converts the result to an exit code."""
 
 import shlex
 import sys
@@ -76,15 +76,15 @@ it, the others join. See `fetchmill help shared-jobs`."""
 _LEASE_HELP = """Time after which others take the ranges of a silent worker; needs --shared. Default: 10 s."""
 
 
-# Formats whose names are extensions of files.
+# Formats whose names are also file extensions.
 _PACKED = ("parquet", "tar", "warc", "jsonl")
 
 
 class _Destination(click.Path):
-    """DEST; when it is missing, it is shown where it stands."""
+    """The type of DEST. If DEST is missing, the message shows where to put it."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
-        """The command that was probably meant."""
+        """Returns the command that was probably meant."""
         del param
         source = ctx.params.get("source") if ctx else None
         return f"Give a folder, as in: fetchmill get {escape(shlex.quote(source))} out/" if source else None
@@ -100,7 +100,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """The body of the command; gives the exit code."""
+    """Runs the command. Returns the exit code."""
     if options["transform"]:
         import_from_working_folder()
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
@@ -150,7 +150,7 @@ command = TableCommand(
 
 
 class _Sharing(NamedTuple):
-    """Which processes fetch."""
+    """Options for running a job in several processes."""
 
     shared: bool
     lease: float | None
@@ -159,7 +159,7 @@ class _Sharing(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether there may be several."""
+        """Whether several processes may fetch."""
         is_shared = self.shared or self.on is not None
         if self.lease is not None and not is_shared:
             raise click.UsageError("--lease needs --shared")
@@ -190,7 +190,7 @@ def _refuse_misplaced(options: GetOptions) -> None:
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
-    """Creates a shared job or joins it; gives the exit code."""
+    """Creates or joins a shared job, and works on it. Returns the exit code."""
     if log_file:
         raise click.UsageError("--log-file cannot be used with a shared job; workers write logs into the job directory")
     from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, own_values
@@ -209,7 +209,7 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
 
 
 def _show_targets(options: GetOptions) -> int:
-    """What a list would fetch: the URL and, when it is another, the name. The counts go to standard error."""
+    """Writes the targets of a list: the URL, and the name if it differs. The counts go to standard error."""
     from fetchmill._native import ListTargets
 
     shown = skipped = bad = 0
@@ -229,7 +229,7 @@ def _show_targets(options: GetOptions) -> int:
 
 
 def _target_line(url: str | None, name: str) -> str:
-    """A target as a dry run shows it."""
+    """Returns the line of a target in a dry run."""
     if url is None:
         return f"{escape(name)} is not a URL"
     return url if url == name else f"{url}\t{escape(name)}"

@@ -1,4 +1,4 @@
-"""`fetchmill help`: pages of the documentation, which the package has with it."""
+"""`fetchmill help`: shows pages of the documentation, which the package contains."""
 
 import sys
 from importlib.resources import files
@@ -36,16 +36,16 @@ def command(context: click.Context, topic: str | None) -> None:
 
 
 def _title(page: Traversable) -> str:
-    """The first heading."""
+    """Returns the first heading of a page."""
     lines = page.read_text().splitlines()
     return next((line.lstrip("#").strip() for line in lines if line.startswith("#")), "")
 
 
 def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traversable]) -> str:
-    """The help of a command with this name.
+    """Returns the help of the command with this name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such command.
     """
     group = context.parent
     if group is None or not isinstance(group.command, click.Group):
@@ -63,7 +63,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
 
 
 def _show(text: str) -> None:
-    """Shows a page: on a terminal with a pager, else as it is."""
+    """Shows a page: with a pager on a terminal, otherwise unchanged."""
     if not sys.stdout.isatty():
         write_line(sys.stdout, text.rstrip("\n"))
         return

@@ -1,4 +1,4 @@
-"""Help of commands: `--help` has all options in sections, `-h` the ones that matter on a screen."""
+"""Help of commands: `--help` shows all options in sections, `-h` shows the most important ones on one screen."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -9,12 +9,12 @@ import click
 
 from fetchmill.cli.streams import write_line
 
-# Of a line, at any width of a terminal that is not narrower.
+# Maximum width of a line, also on wider terminals.
 WIDTH = 80
-# Stands for a hyphen until lines are wrapped: a name of an option or page is not broken.
+# Replaces hyphens until lines are wrapped, so that names of options and pages are not broken.
 _KEPT_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SETTINGS = {"help_option_names": ["--help"], "max_content_width": WIDTH}
-# Commands with fewer options have no sections.
+# Commands with at most this number of options have no sections.
 _OPTIONS_WITHOUT_SECTIONS_MAX = 24
 _EXAMPLES_IN_BRIEF = 5
 # The longest metavar that `-h` shows, such as HEADER.
@@ -22,34 +22,34 @@ _METAVAR_MAX = 9
 
 
 class Formatter(click.HelpFormatter):
-    """Text of help whose lines end between words."""
+    """Formats help so that lines break only between words."""
 
     def write_text(self, text: str) -> None:
         """Writes paragraphs."""
         super().write_text(text.replace("-", _KEPT_HYPHEN))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Writes names and what they are."""
+        """Writes names with their descriptions."""
         kept = [(name, text.replace("-", _KEPT_HYPHEN)) for name, text in rows]
         super().write_dl(kept, col_max, col_spacing)
 
     def getvalue(self) -> str:
-        """All that was written."""
+        """Returns everything that was written."""
         return super().getvalue().replace(_KEPT_HYPHEN, "-")
 
 
 class Context(click.Context):
-    """The context of a command of ours."""
+    """The context of fetchmill's commands."""
 
     formatter_class = Formatter
 
 
 class CliCommand(click.Command):
-    """A command with two helps.
+    """A command with a full and a brief help.
 
     Args:
-        examples: commands to type, one a line; what continues one begins with a space.
-        matters: the names of the options that `-h` shows, in its order; all if not given.
+        examples: commands to type, one per line. A continuation line begins with a space.
+        matters: the names of the options that `-h` shows, in this order. All options if not given.
     """
 
     context_class = Context
@@ -61,19 +61,19 @@ class CliCommand(click.Command):
         self._matters = matters
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Those of the command, `-h`, and `--help`."""
+        """Returns the parameters of the command, with `-h` before `--help`."""
         *own, of_help = super().get_params(ctx)
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """The option `--help`, by this name in the table of sections."""
+        """Returns the option `--help`, under the name that the table of sections uses."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
         return option
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples come first, and the options before the exit codes."""
+        """Writes examples first, and the options before the exit codes."""
         summary, _, details = cleandoc(self.help or "").partition("\n\n")
         self.format_usage(ctx, formatter)
         _write_text(formatter, summary)
@@ -83,7 +83,7 @@ class CliCommand(click.Command):
         _write_text(formatter, self.epilog or "", indent=0)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options in the sections of the table; of a few options in one."""
+        """Writes options in the sections of the table, or in one section if they are few."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
         for heading, of_section in in_sections(options).items():
             records = (option.get_help_record(ctx) for option in of_section)
@@ -91,7 +91,7 @@ class CliCommand(click.Command):
                 formatter.write_dl([record for record in records if record])
 
     def get_brief(self, ctx: click.Context) -> str:
-        """What `-h` shows."""
+        """Returns the text that `-h` shows."""
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
         _write_text(formatter, cleandoc(self.help or "").partition("\n\n")[0])
@@ -104,10 +104,10 @@ class CliCommand(click.Command):
 
 
 def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
-    """The option `-h`.
+    """Returns the option `-h`.
 
     Args:
-        get_brief: makes the text that it shows.
+        get_brief: returns the text that `-h` shows.
     """
 
     def show(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -128,7 +128,7 @@ def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
 
 
 def write_examples(formatter: click.HelpFormatter, lines: Sequence[str]) -> None:
-    """Writes a section with lines as they are."""
+    """Writes a section with these lines unchanged."""
     if lines:
         with formatter.section("Examples"):
             for line in lines:
@@ -136,12 +136,12 @@ def write_examples(formatter: click.HelpFormatter, lines: Sequence[str]) -> None
 
 
 def first_clause(help: str) -> str:
-    """An option's help in one line."""
+    """Returns the first clause of an option's help."""
     return re.split(r"; |\. |  \[", help)[0].rstrip(".")
 
 
 def _first_examples(lines: Sequence[str]) -> list[str]:
-    """Whole examples."""
+    """Returns the lines of the first examples."""
     starts = [number for number, line in enumerate(lines) if not line.startswith(" ")]
     end = starts[_EXAMPLES_IN_BRIEF] if len(starts) > _EXAMPLES_IN_BRIEF else len(lines)
     return list(lines[:end])
@@ -157,10 +157,10 @@ def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -
 
 
 def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
-    """The options by the headings of their sections, both in the order of the table."""
+    """Returns the options by the headings of their sections, both in the order of the table."""
     if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
         return {"Options": list(options)}
-    # Loaded late: only help needs it.
+    # Imported late, because only help needs it.
     from fetchmill._options.table import SECTIONS
 
     by_name = {option.name: option for option in options}
@@ -171,7 +171,7 @@ def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]
 
 
 def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
-    """An option and what it is, in one line."""
+    """Returns an option and a brief description, for one line."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")][:1]
     metavar = "" if option.is_flag else option.make_metavar(ctx).split("|")[0].strip("[]")
@@ -183,7 +183,7 @@ def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
 
 
 def _brief_help(option: click.Option, help: str) -> str:
-    """What an option is, in one clause, with the values that it has to choose from and its default."""
+    """Returns a description of an option in one clause, with its choices and its default."""
     clause = first_clause(option.help or "")
     if isinstance(option.type, click.Choice):
         clause += f": {', '.join(option.type.choices)}"

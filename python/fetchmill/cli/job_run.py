@@ -1,4 +1,4 @@
-"""The run of a job on the command line: it is shown, and its end becomes an exit code."""
+"""Runs a job for the command line: shows its progress, and converts the result to an exit code."""
 
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ FINISHED_WITH_FAILURES = 3
 def run_job(
     checked: GetOptions, *, as_json: bool, quiet: bool, log_file: str | None = None, log_format: str | None = None
 ) -> int:
-    """Runs a job, shows it, and gives the exit code."""
+    """Runs a job and shows its progress. Returns the exit code."""
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -59,7 +59,7 @@ def run_job(
 
 
 def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":
-    """The job, reachable for signals, and what its engine has to say; a signal that came before is passed on."""
+    """Starts the job and lets signals stop it, including an earlier one. Returns the job and notices of its engine."""
     from fetchmill._job.stored_command import job_json
     from fetchmill._native import Job
 
@@ -79,18 +79,18 @@ def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tup
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display, log: LogFile) -> None:
-    """The summary, which stays; a machine has it in the event `report`."""
+    """Shows the summary, which stays. With --json, the event `report` has it instead."""
     summary = _summary(report, settled_before, None if options.state is None else str(options.state))
     log.conclude([*report.notices, *summary], report.to_dict())
     for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
         if isinstance(display, LiveDisplay):
-            say(line)  # the block is gone
+            say(line)  # the block was removed
         else:
             display.notice(line)
 
 
 def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
-    """What happened, the ledger, and how to go on."""
+    """Returns lines with the result, the ledger, and how to continue."""
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
     lines = [
         *done,

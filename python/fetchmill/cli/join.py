@@ -1,4 +1,4 @@
-"""`fetchmill join`: works at a shared job that another process has created."""
+"""`fetchmill join`: works on a shared job that another process has created."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`fetchmill list`: what a source would hand over, as a manifest or on standard output, without fetching it."""
+"""`fetchmill list`: lists the targets of a source in a manifest or on standard output, without fetching them."""
 
 import json
 import sys
@@ -57,9 +57,9 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """The body of the command; gives the exit code."""
+    """Runs the command. Returns the exit code."""
     listed = ListOptions(source=source, manifest=manifest, **gathered(options))
-    # Imported late: help needs nothing of it.
+    # Imported late, because help does not need it.
     from fetchmill._job.list import ListReport, RowJob, state_folder
     from fetchmill._job.with_dashboard import JobDashboard
     from fetchmill._native import Job
@@ -123,16 +123,16 @@ command = TableCommand(
 
 
 def _display(as_json: bool, quiet: bool, *, is_given: bool) -> Display:
-    """Progress, but none between names on a terminal."""
+    """Returns the display for progress. It shows nothing if names are written to a terminal."""
     if is_given and not as_json and sys.stdout.isatty():
         return QuietDisplay()
     return choose_display(as_json, quiet)
 
 
 def _printer(as_json: bool) -> "Callable[[Sequence[ListedTarget]], None]":
-    """Writes targets to standard output, as many at once as come.
+    """Returns a function that writes a batch of targets to standard output.
 
-    The function that it gives raises BrokenPipeError when nobody reads them any more.
+    The function raises BrokenPipeError if nobody reads standard output any more.
     """
 
     def write(targets: "Sequence[ListedTarget]") -> None:
@@ -144,19 +144,19 @@ def _printer(as_json: bool) -> "Callable[[Sequence[ListedTarget]], None]":
 
 
 def _name(target: "ListedTarget") -> str:
-    """What its object is called."""
+    """Returns the name of a target's object, or else its URL."""
     return escape(target.name or target.url or "")
 
 
 def _event(target: "ListedTarget") -> str:
-    """All that is known of it."""
+    """Returns the event for a target, with all its facts."""
     time = target.last_modified
     known = target._asdict() | {"last_modified": time and time.isoformat().replace("+00:00", "Z")}
     return json.dumps({"event": "target", **known})
 
 
 def _conclude(report: "ListReport", display: Display, *, as_json: bool, quiet: bool) -> None:
-    """The summary is talk: names are what was asked for. A machine has it in the event `report`."""
+    """Writes the summary to standard error, because names are the result. With --json, writes the event `report`."""
     if as_json:
         for notice in report.notices:
             display.notice(notice)

@@ -1,7 +1,7 @@
-"""Progress and notices in a file, beside what a terminal or a machine is shown.
+"""Writes progress and notices to a file, in addition to the display for people or machines.
 
-A line is appended with one write and has its time in UTC, so that several jobs may share a file. Rotating it is up to
-whoever keeps logs, by copying and truncating: it stays open as long as its job runs.
+Each line is appended with one write and has a time in UTC, so several jobs may share a file. The file stays open while
+the job runs, so a program that rotates it must copy and truncate it.
 """
 
 import json
@@ -26,7 +26,7 @@ PROGRESS_SECONDS = 10.0
 
 
 def log_options() -> list[click.Parameter]:
-    """The options of commands that can write a log."""
+    """Returns the options of commands that can write a log."""
     return [
         click.Option(
             ["--log-file"],
@@ -43,17 +43,17 @@ def log_options() -> list[click.Parameter]:
 
 
 class LogFile(Display):
-    """A file that lines are appended to; without a path nothing is written.
+    """A file to which lines are appended. Without a path, nothing is written.
 
-    A file that cannot be written any more does not end the job: that is said once, and the job goes on without it.
+    If the file can no longer be written, the error is reported once, and the job continues without the file.
 
     Args:
-        path: the file, made if it is missing.
-        format: `text`, if not given, or `json`.
+        path: the file, which is created if it is missing.
+        format: `text` (the default) or `json`.
 
     Raises:
         StorageError: the file cannot be opened.
-        UsageError: a format without a file.
+        UsageError: a format is given without a file.
     """
 
     def __init__(self, path: str | None, format: str | None) -> None:
@@ -66,7 +66,7 @@ class LogFile(Display):
         self._descriptor = None if path is None else _open(path)
 
     def update(self, snapshot: "Snapshot") -> None:
-        """A line when it is time."""
+        """Writes a line if one is due."""
         if self._descriptor is None:
             return
         if self._events is not None:
@@ -78,14 +78,14 @@ class LogFile(Display):
             self._write_text("; ".join(describe(snapshot, rates)))
 
     def notice(self, text: str) -> None:
-        """A line."""
+        """Writes a line."""
         if self._events is not None:
             self._events.notice(text)
         else:
             self._write_text(text)
 
     def conclude(self, lines: Sequence[str], report: Mapping[str, Any]) -> None:
-        """The summary: lines for people, the report for machines."""
+        """Writes the summary: lines for people, or the report for machines."""
         if self._events is not None:
             self._write_event("report", report)
         else:
@@ -102,7 +102,7 @@ class LogFile(Display):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and not isinstance(error, SystemExit):  # that is how a run ends that was stopped
+        if error is not None and not isinstance(error, SystemExit):  # a stopped run ends with SystemExit
             message = " ".join((str(error) or type(error).__name__).split())
             if self._events is not None:
                 self._write_event("error", {"message": message})
@@ -127,18 +127,18 @@ class LogFile(Display):
 
 
 class BothDisplays(Display):
-    """Shows everything in two places."""
+    """Passes everything to two displays."""
 
     def __init__(self, first: Display, second: Display) -> None:
         self._both = (first, second)
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Hands a snapshot on."""
+        """Passes a snapshot on."""
         for display in self._both:
             display.update(snapshot)
 
     def notice(self, text: str) -> None:
-        """Hands a line on."""
+        """Passes a line on."""
         for display in self._both:
             display.notice(text)
 
@@ -152,12 +152,12 @@ def _open(path: str) -> int:
 
 
 def _now() -> str:
-    """As 2026-11-23T08:30:00.123Z."""
+    """Returns the current time, such as 2026-11-23T08:30:00.123Z."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _hidden(value: Any) -> Any:  # noqa: ANN401 - what JSON has
-    """A value of JSON without what URLs have in them that is secret."""
+    """Returns a JSON value without the secrets that URLs in it contain."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""`fetchmill ls`: the names of a destination, out of whatever holds them."""
+"""`fetchmill ls`: lists the names in a destination, which may have any format."""
 
 import fnmatch
 import json
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fetchmill._destination.objects import Object, Objects
 
 MISSING = 3
-# Lines that are written at once.
+# Number of lines per write.
 _LINES = 5000
-# Formats whose records say more than the manifest does.
+# Formats whose records have more facts than the manifest.
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
 
 _EXAMPLES = """
@@ -71,10 +71,10 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
 
 
 def _opened(dest: str, state: str | None) -> "Objects":
-    """The objects of a destination.
+    """Opens the objects of a destination.
 
     Raises:
-        UsageError: there is no job; if DEST is a source instead, the hint says how it is listed.
+        UsageError: there is no job. If DEST is a source instead, the hint says how to list a source.
     """
     from fetchmill._destination import objects as destination
 
@@ -88,7 +88,7 @@ def _opened(dest: str, state: str | None) -> "Objects":
 
 
 class _NameListing:
-    """The names that some patterns match, each once; afterwards, the patterns that matched none."""
+    """The names that some patterns match, each once. Afterwards, `unmatched` has the patterns without a match."""
 
     def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
         self._objects = objects
@@ -96,7 +96,7 @@ class _NameListing:
         self.unmatched = list(patterns)
 
     def names(self, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
-        """Names, and their lengths if they are asked for."""
+        """Returns names, and their lengths if requested."""
         find = self._objects.lengths if with_lengths else _names_alone(self._objects)
         if not self._patterns:
             return iter(find(None))
@@ -105,7 +105,7 @@ class _NameListing:
     def _of(
         self, number: int, find: Callable[[str], Iterable[tuple[str, int | None]]]
     ) -> Iterator[tuple[str, int | None]]:
-        """What one pattern matches and no earlier one did."""
+        """Yields the names that one pattern matches and no earlier pattern matched."""
         pattern = self._patterns[number]
         earlier = [_matcher(other) for other in self._patterns[:number]]
         for pair in find(pattern):
@@ -115,7 +115,7 @@ class _NameListing:
                 yield pair
 
     def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
-        """The same with what is known of each object; of formats that keep more, the shards are read for it."""
+        """Yields names with all facts of each object. Reads the shards if the format stores more than the manifest."""
         if self._objects.format not in _WITH_FACTS:
             yield from self.names(with_lengths=True)
             return
@@ -167,7 +167,7 @@ def _json_line(found: "tuple[str, int | None] | Object") -> bytes:
             value = getattr(found, field)
             if value is not None:
                 values[field] = _time_text(value) if isinstance(value, datetime) else value
-        # Of a list.
+        # Only objects of a list have these.
         values |= {field: value for field in ("url", "columns") if (value := getattr(found, field))}
     return (json.dumps(values) + "\n").encode()
 

@@ -1,4 +1,4 @@
-"""The command `fetchmill`: finds the subcommand, and is the one place where errors become exit codes."""
+"""The command `fetchmill`: finds the subcommand, and converts all errors to exit codes."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from fetchmill.cli.help_texts import SETTINGS, WIDTH, Context, brief_option, wri
 from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
-# Loaded when they are asked for: `fetchmill --version` needs none of them.
+# Commands are imported when they are needed: `fetchmill --version` needs none of them.
 GROUPS = {
     "Fetch": ("get", "resume", "retry", "sync", "check", "list", "plan"),
     "Inspect": ("status", "report", "verify", "diff"),
@@ -23,7 +23,7 @@ GROUPS = {
     "More": ("help", "completion", "bench", "torture"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
-# Groups whose commands `-h` only names.
+# Groups whose commands `-h` names without a description.
 _NAMED_IN_BRIEF = ("Shared jobs", "More")
 _EXAMPLES = (
     "fetchmill get https://example.org/data/ out/      fetch what a server lists",
@@ -32,21 +32,21 @@ _EXAMPLES = (
     "fetchmill check urls.txt results.csv              report what URLs answer",
     "fetchmill status out/                             show how far a job is",
 )
-# The exit code of a command that did all it could, with something to tell.
+# Exit code of a command that finished, with failures or differences to report.
 _FINISHED_WITH_DIFFERENCES = 3
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are modules next to this one, each with its command as `command`."""
+    """A group of commands. Each command is the attribute `command` of a module next to this one."""
 
     context_class = Context
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Those of the group, and `-h`."""
+        """Returns the parameters of the group, and `-h`."""
         return [*super().get_params(ctx), brief_option(self.get_brief)]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples come first, and commands by what one does with them."""
+        """Writes examples first, and commands grouped by task."""
         self._format_beginning(ctx, formatter)
         for heading, names in GROUPS.items():
             with formatter.section(heading):
@@ -55,7 +55,7 @@ class _LazyGroup(click.Group):
         self.format_epilog(ctx, formatter)
 
     def get_brief(self, ctx: click.Context) -> str:
-        """What `-h` shows."""
+        """Returns the text that `-h` shows."""
         formatter = ctx.make_formatter()
         self._format_beginning(ctx, formatter)
         formatter.write_paragraph()
@@ -74,13 +74,13 @@ class _LazyGroup(click.Group):
         write_examples(formatter, _EXAMPLES)
 
     def _records(self, ctx: click.Context, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Commands and what they do; the names have one width in all groups."""
+        """Returns commands and their descriptions. Names are padded to the same width in all groups."""
         width = max(map(len, COMMANDS))
         found = ((name, self.get_command(ctx, name)) for name in names)
         return [(name.ljust(width), each.get_short_help_str(WIDTH)) for name, each in found if each]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options alone: commands have groups."""
+        """Writes only the options, because `format_help` writes the commands."""
         click.Command.format_options(self, ctx, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -99,7 +99,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is to run; who has started the program is told."""
+        """Returns the command to run, and reports its name to the caller of the program."""
         found = super().resolve_command(ctx, args)
         if ctx.obj is not None and found[0] is not None:
             ctx.obj(found[0])
@@ -156,20 +156,20 @@ def main(
     """Runs the command line and exits.
 
     Args:
-        arguments: without the program's name; those of the process if not given.
-        on_command: called with the name of the command, when that is loaded and about to run.
+        arguments: arguments without the program's name. The arguments of the process if not given.
+        on_command: called with the name of the command when the command is loaded and about to run.
     """
     open_missing()
     code = _run(arguments, on_command)
     if (reason := output_error()) is not None:
         say(f"fetchmill: error: {reason}")
-        # What the command says of its job stays, unless that would pass for a success.
+        # Keep the exit code of the command, unless it would look like a success.
         code = StorageError.exit_code if code in (0, _FINISHED_WITH_DIFFERENCES) else code
     sys.exit(code)
 
 
 def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None) -> int:
-    """The exit code."""
+    """Runs the command line. Returns the exit code."""
     found: list[str] = []
 
     def note(name: str) -> None:
@@ -188,7 +188,7 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 
         if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
             return _fail(error, found)
-        # A help text: click writes that itself.
+        # The output is a help text, which click writes itself.
         give_up(sys.stdout, error)
         return 0
     except BaseException as error:  # noqa: BLE001 - a panic of the native module is no Exception
@@ -196,13 +196,13 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 
 
 def _fail(error: BaseException, found: list[str]) -> int:
-    """One line for people and perhaps a hint, and one for machines where they asked for it; gives the exit code."""
+    """Shows an error as one line, perhaps with a hint. With --json, also writes an event. Returns the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(command.get_brief(error.ctx))
         return error.exit_code
     hint: str | None = None
     if isinstance(error, click.UsageError):
-        # What cannot be taken apart has no context: the command is known all the same.
+        # If the arguments cannot be parsed, the error has no context. `found` still names the command.
         where = error.ctx.command_path if error.ctx else " ".join(["fetchmill", *found])
         message, hint = _explain_usage(error)
         code, message = error.exit_code, message if hint else f"{message} (see {where} --help)"
@@ -224,7 +224,7 @@ def _fail(error: BaseException, found: list[str]) -> int:
 
 
 def _with_own_names(error: FetchmillError) -> str:
-    """The text of an error, with the command line's names of options in place of Python's."""
+    """Returns the text of an error, with the command line's names of options instead of Python's."""
     from fetchmill.cli.option_names import written
 
     text = str(error)
@@ -234,7 +234,7 @@ def _with_own_names(error: FetchmillError) -> str:
 
 
 def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
-    """What is wrong with a command, and what was probably meant."""
+    """Returns an error in the usage of a command, and a hint at what was probably meant."""
     from fetchmill.cli.parameter_types import HINT
     from fetchmill.cli.suggestions import suggest_command, suggest_option
 

@@ -1,6 +1,6 @@
-"""How the command line writes the names that options have in Python."""
+"""Converts names of options in Python to names on the command line."""
 
 
 def written(name: str) -> str:
-    """`--rate-per-host` for `rate_per_host`; the fields of a request are given one by one."""
+    """Returns the option for a Python name: `--rate-per-host` for `rate_per_host`, `--header` for `headers`."""
     return f"--{'header' if name == 'headers' else name.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""Tables of options as options of a command: what `get` and `check` have in common."""
+"""Converts tables of options to options of commands such as `get` and `check`."""
 
 from dataclasses import Field, fields
 from typing import Any
@@ -55,11 +55,11 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "address": ADDRESS,
     "token": TOKEN,
 }
-# Options whose value may be left out: `any` is meant then.
+# Options whose value may be left out. It is then `any`.
 _MAY_STAND_ALONE = ("retry-failed",)
-# Other names that the command line has, too. `--limit` is refused: it has two meanings.
+# Aliases that the command line has, too. `--limit` is refused, because it has two meanings.
 _WRITTEN_ALIASES = ("timeout",)
-# Options that may be repeated; they are named after one of what Python takes all at once.
+# Kinds of options that may be repeated. Each use gives one value of the sequence or mapping that Python takes.
 _REPEATED = ("headers", "patterns", "statuses")
 
 
@@ -67,8 +67,8 @@ class TableOption(click.Option):
     """An option of a table.
 
     Args:
-        metadata: its row.
-        alias: its other name in Python and in files of options.
+        metadata: the row of the option.
+        alias: another name of the option in Python and in files of options.
     """
 
     def __init__(self, *arguments: Any, metadata: Any, alias: str | None, **settings: Any) -> None:  # noqa: ANN401 - those of click
@@ -77,12 +77,12 @@ class TableOption(click.Option):
         self.alias = alias
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """What a variable holds is the token itself, where an option names a file with it."""
+        """Returns the value of the environment variable. For a token, it is the token itself, not a path."""
         value = super().resolve_envvar_value(ctx)
         return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """A value that may be left out stands in brackets."""
+        """Returns the option for help. A value that may be left out is in brackets."""
         record = super().get_help_record(ctx)
         if record is None or self.metadata["kind"] != "answers":
             return record
@@ -93,7 +93,7 @@ class TableCommand(CliCommand):
     """A command with options of a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """An option that may stand alone takes a value only behind `=`: what follows it is an argument."""
+        """Parses arguments. An option whose value may be left out takes a value only after `=`."""
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
@@ -106,7 +106,7 @@ class TableCommand(CliCommand):
 
 
 def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None:
-    """What to write if a value follows an option that takes it after `=` only."""
+    """Returns a hint if a value follows an option that takes a value only after `=`."""
     for name in _MAY_STAND_ALONE:
         at = args.index(f"--{name}=any") + 1 if f"--{name}=any" in args else len(args)
         if at < len(args) and f"({args[at]})" in error.format_message():
@@ -115,7 +115,7 @@ def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None
 
 
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
-    """The fields of a table that are options, in their order."""
+    """Returns the fields of a table that are options, in order."""
     options: list[click.Parameter] = []
     aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
     for field in fields(table):
@@ -147,7 +147,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
-    """How an option is written, and the field that it sets; a flag that is on, or may be, can be taken back."""
+    """Returns the field that an option sets, and the names of the option. A flag that may be on gets a `--no-` name."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     option = written(field.name)
     names = [f"{option}/--no-{option.removeprefix('--')}" if may_be_on else option]
@@ -157,7 +157,7 @@ def _declarations(field: Field[Any], alias: str | None) -> list[str]:
 
 
 def import_from_working_folder() -> None:
-    """Lets modules of the working folder be imported, as with `python -m`."""
+    """Allows modules in the working folder to be imported, as with `python -m`."""
     import sys
     from pathlib import Path
 
@@ -165,7 +165,7 @@ def import_from_working_folder() -> None:
 
 
 def gathered(options: dict[str, Any]) -> dict[str, Any]:
-    """Options that were repeated, as the values that the tables take."""
+    """Converts repeated options to the values that the tables take."""
     for name, values in options.items():
         if isinstance(values, tuple):
             options[name] = (dict(values) if name == "headers" else list(values)) if values else None

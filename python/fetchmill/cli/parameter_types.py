@@ -1,4 +1,4 @@
-"""Values on the command line: numbers with units, as click types."""
+"""Click types for values on the command line, such as numbers with units."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,19 +8,19 @@ import click
 from fetchmill._options.dates import parse_date
 from fetchmill._options.units import parse_bytes, parse_count, parse_range, parse_seconds
 
-# Where a context has a hint at what was probably meant.
+# Key in a context's `meta` for a hint at what was probably meant.
 HINT = "fetchmill.hint"
 
 
 class Quantity(click.ParamType[Any]):
-    """Text that a reader understands, such as one of `fetchmill._options.units`: it raises ValueError otherwise."""
+    """Text that a function parses, such as those in `fetchmill._options.units`. It raises ValueError for other text."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """The value; a default is one already."""
+        """Returns the parsed value. A default is already a value."""
         if not isinstance(value, str):
             return value
         try:
@@ -30,10 +30,10 @@ class Quantity(click.ParamType[Any]):
 
 
 class Choice(click.Choice[str]):
-    """One of some words. A word of another tool has a hint."""
+    """One of some words. For words that other tools use, errors have a hint."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ANN401
-        """Also leaves the hint in the context."""
+        """Returns the error message, and stores the hint in the context."""
         from fetchmill.cli.suggestions import suggest_value
 
         hint = suggest_value(str(value), self.choices)
@@ -43,7 +43,7 @@ class Choice(click.Choice[str]):
 
 
 def _parse_columns(text: str) -> list[str]:
-    """Names or numbers with commas between them; in double quotes a name may have a comma."""
+    """Parses names or numbers that are separated by commas. A name in double quotes may contain a comma."""
     import csv
 
     return next(csv.reader([text], skipinitialspace=True))
@@ -68,7 +68,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 
 
 def _parse_answers(text: str) -> bool | list[str]:
-    """Answers with commas between them; `any` is all that failed."""
+    """Parses answers that are separated by commas. Returns True for `any`, which means all failures."""
     answers = [answer.strip() for answer in text.split(",")]
     return answers == ["any"] or answers
 
@@ -80,25 +80,25 @@ def _parse_status(text: str) -> int:
 
 
 class Word(click.types.StringParamType):
-    """Text that help calls by a name of its own."""
+    """Text that has its own name in help."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class GivenToken(str):
-    """A token itself, not the name of a file with it."""
+    """A token itself, not the path of a token file."""
 
     __slots__ = ()
 
 
 class TokenFile(click.ParamType[str]):
-    """A file with a token: an argument would stand in the list of processes."""
+    """A file that contains a token. As an argument, the token would appear in the list of processes."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
-        """The token. No message shows the value: somebody may have given the token in place of its file."""
+        """Returns the token. No message shows the value, because it may be the token instead of the path."""
         if isinstance(value, GivenToken):
             return str(value)
         from pathlib import Path

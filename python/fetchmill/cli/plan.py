@@ -1,4 +1,4 @@
-"""`fetchmill plan`: what a job would take, from a probe of some seconds."""
+"""`fetchmill plan`: estimates the time, space and cost of a job, from a probe of some seconds."""
 
 import shlex
 import signal
@@ -54,14 +54,14 @@ _FROM = {
     "assumed": "assumed, since the source does not say how many; give --objects N",
 }
 _FITS = {"yes": "fits", "perhaps": "may not fit", "no": "does not fit"}
-# Digits of a figure that is not certain.
+# Number of significant digits of an uncertain figure.
 _DIGITS = 3
 
 
 def _run(source: str, dest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
-    """The body of the command; gives the exit code."""
+    """Runs the command. Returns the exit code."""
     checked = PlanOptions(source=source, dest=dest, **gathered(options))
-    # Imported late: help needs nothing of it.
+    # Imported late, because help does not need it.
     from fetchmill._plan.plan import make_plan
 
     _end_at_signals()
@@ -111,7 +111,7 @@ command = TableCommand(
 
 
 def _end_at_signals() -> None:
-    """The first signal ends the probe, and the temporary folder is removed; those that follow must not disturb that."""
+    """Lets the first signal end the probe. Later signals are ignored while the temporary folder is removed."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -123,7 +123,7 @@ def _end_at_signals() -> None:
 
 
 class _ProbeProgress:
-    """A line on a terminal that is written over and over; a log gets one when the probe begins."""
+    """Progress of the probe: a line on a terminal that is rewritten, or a single line at the start for a log."""
 
     def __init__(self, options: PlanOptions, *, is_shown: bool) -> None:
         self._seconds = options.probe_seconds
@@ -132,7 +132,7 @@ class _ProbeProgress:
             say(f"probing {options.source} for {format_seconds(self._seconds)}; nothing is stored")
 
     def update(self, phase: str, seconds: float, snapshot: "Snapshot | None") -> None:
-        """Shows how it stands."""
+        """Shows the progress."""
         if not self._is_live:
             return
         line = f"probing: {phase}, {min(seconds, self._seconds):.0f} of {self._seconds:.0f} s"
@@ -141,7 +141,7 @@ class _ProbeProgress:
         self._write(f"\r\x1b[K{line}")
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         if self._is_live:
             self._write("\r\x1b[K")
 
@@ -154,7 +154,7 @@ class _ProbeProgress:
 
 
 def _conclude(plan: "Plan") -> int:
-    """The exit code, with an error or a warning when there is no room."""
+    """Returns the exit code. Warns or raises StorageError if space may be insufficient."""
     if plan.room is None or plan.dest is None:
         return 0
     asked = plan.of_format(plan.format)
@@ -171,8 +171,8 @@ def _conclude(plan: "Plan") -> int:
 
 
 def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
-    """What is needed and what is free, of that which there is too little of."""
-    assert plan.room is not None  # noqa: S101 - the caller has looked
+    """Returns the needed and the free amount of inodes or bytes, whichever is insufficient."""
+    assert plan.room is not None  # noqa: S101 - the caller has checked it
     free = plan.room.free_inodes
     is_for_certain = asked.fits == "no"
     inodes = asked.inodes.low if is_for_certain else asked.inodes.high
@@ -182,7 +182,7 @@ def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
 
 
 def _lines(plan: "Plan") -> list[str]:
-    """For people."""
+    """Returns the plan as lines for people."""
     rate = _range(plan.objects_per_second, _rounded)
     rows = [
         ("objects", f"{format_count(plan.objects)} ({_FROM[plan.objects_from]})"),
@@ -205,7 +205,7 @@ def _lines(plan: "Plan") -> list[str]:
 
 
 def _requests_text(plan: "Plan") -> str:
-    """For objects and for the listing."""
+    """Returns the number of requests for objects and for the listing."""
     text = f"{_range(plan.object_requests, _rounded)} for objects"
     if plan.listing_requests.value:
         text += f", {_range(plan.listing_requests, _rounded)} for the listing"
@@ -213,7 +213,7 @@ def _requests_text(plan: "Plan") -> str:
 
 
 def _format_lines(plan: "Plan") -> list[str]:
-    """A row for each format."""
+    """Returns a table with a row for each format."""
     rows = [("format", "disk", "inodes", "time", "")]
     rows += [
         (
@@ -230,7 +230,7 @@ def _format_lines(plan: "Plan") -> list[str]:
 
 
 def _room_lines(plan: "Plan") -> list[str]:
-    """What is free."""
+    """Returns the free space and inodes, as lines."""
     if plan.room is None:
         return []
     free = plan.room.free_inodes
@@ -240,17 +240,17 @@ def _room_lines(plan: "Plan") -> list[str]:
 
 
 def _range(estimate: "Estimate", shown: Callable[[float], str]) -> str:
-    """`1 min 42 s (1 min 30 s to 1 min 55 s)`; the value alone when the ends look the same."""
+    """Formats an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. Shows only the value if both ends look equal."""
     value, low, high = (shown(each) for each in (estimate.value, estimate.low, estimate.high))
     return value if low == high else f"{value} ({low} to {high})"
 
 
 def _price_text(price: float) -> str:
-    """With cents, or with two digits when it is less than one."""
+    """Formats a price with cents, or with two digits if it is less than one."""
     return f"{price:,.2f}" if price >= 1 else f"{price:.2g}"
 
 
 def _rounded(value: float) -> str:
-    """A figure with the digits that are worth showing; small ones whole."""
+    """Formats a figure with its significant digits. Small figures are shown as whole numbers."""
     digits = len(str(int(value))) - _DIGITS
     return format_count(round(value, -digits) if digits > 0 else value)

@@ -1,7 +1,7 @@
-"""What a person or a machine sees while a job runs.
+"""Displays for people and machines while a job runs.
 
-The command takes a snapshot a few times a second and shows it to a display: a live block on a terminal, plain lines
-otherwise, JSON lines for machines, nothing when quiet.
+The command takes a snapshot several times per second and passes it to a display. Displays show a live block on a
+terminal, plain lines otherwise, JSON lines for machines, or nothing with --quiet.
 """
 
 from datetime import UTC, datetime
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 10.0
 JSON_SECONDS = 1.0
-# Of the bar, in columns; on a narrower terminal it is as wide as that.
+# Maximum width of the bar in columns. On a narrower terminal, the bar has the width of the terminal.
 BAR_WIDTH = 40
 
 
 class Display:
-    """Where snapshots are shown; this one shows nothing. One thread calls it; a closed stream raises nothing."""
+    """The base of displays, which shows nothing. Only one thread calls a display. A closed stream raises no error."""
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Shows a snapshot, or leaves it out when it is too early for the next."""
+        """Shows a snapshot, unless it is too early for the next one."""
 
     def notice(self, text: str) -> None:
         """Shows a line that stays."""
 
     def close(self) -> None:
-        """Takes away what does not stay."""
+        """Removes output that must not stay."""
 
 
 class QuietDisplay(Display):
@@ -45,7 +45,7 @@ def _now() -> str:
 
 
 class PlainDisplay(Display):
-    """A line every ten seconds, for logs: with the time, UTC."""
+    """Shows a line every ten seconds with the time in UTC, for logs."""
 
     def __init__(self, write_line: "Callable[[str], object]", now: "Callable[[], str]" = _now) -> None:
         self._write_line = write_line
@@ -54,19 +54,19 @@ class PlainDisplay(Display):
         self._next = PLAIN_SECONDS
 
     def update(self, snapshot: "Snapshot") -> None:
-        """A line when it is time."""
+        """Writes a line if one is due."""
         rates = self._meter.add(snapshot)
         if snapshot.seconds >= self._next:
             self._next = snapshot.seconds + PLAIN_SECONDS
             self._write_line(f"{self._now()} " + "; ".join(describe(snapshot, rates)))
 
     def notice(self, text: str) -> None:
-        """A line."""
+        """Writes a line."""
         self._write_line(text)
 
 
 class JsonDisplay(Display):
-    """An object a line, for machines: an event `progress` each second, or less often, and an event `notice`."""
+    """Writes events as JSON lines for machines: `progress` each second or less often, and `notice`."""
 
     def __init__(self, write_event: "Callable[[str, dict[str, Any]], object]", seconds: float = JSON_SECONDS) -> None:
         self._write_event = write_event
@@ -75,67 +75,67 @@ class JsonDisplay(Display):
         self._next = 0.0
 
     def update(self, snapshot: "Snapshot") -> None:
-        """An event when it is time."""
+        """Writes an event if one is due."""
         rates = self._meter.add(snapshot)
         if snapshot.seconds >= self._next:
             self._next = snapshot.seconds + self._seconds
             self._write_event("progress", progress_event(snapshot, rates))
 
     def notice(self, text: str) -> None:
-        """An event."""
+        """Writes an event."""
         self._write_event("notice", {"message": text})
 
 
 def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
-    """How much is done; none while nobody knows how much there is."""
+    """Returns a progress bar; nothing while the total is unknown."""
     from rich.padding import Padding
     from rich.progress_bar import ProgressBar
 
     if snapshot.expected is None:
         return []
-    # A bar does not end its line itself.
+    # A bar does not end its line itself, but `Padding` does.
     return [Padding(ProgressBar(total=snapshot.expected, completed=snapshot.settled, width=BAR_WIDTH))]
 
 
 def _lines(lines: list[str]) -> "RenderableType":
-    """Cut where the terminal ends: a line that wraps would move the block."""
+    """Returns lines that are cut at the width of the terminal, because a line that wraps would move the block."""
     from rich.text import Text
 
     return Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
 
 
 class LiveDisplay(Display):
-    """One block on a terminal that is written over and over."""
+    """Shows a block on a terminal that is rewritten with each snapshot."""
 
     def __init__(self, stream: TextIO) -> None:
-        # Imported late: rich takes as long as everything else at start.
+        # Imported late, because importing rich takes as long as all else at the start.
         from rich.console import Console
         from rich.live import Live
 
         self._meter = Meter()
         self._console = Console(file=stream, highlight=False)
-        # No thread of its own, and nothing left behind.
+        # The display has no thread of its own, and leaves nothing on the terminal.
         self._live: Live | None = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Writes the block again."""
+        """Rewrites the block."""
         from rich.console import Group
 
         parts = [*_bar(snapshot), _lines(describe(snapshot, self._meter.add(snapshot)))]
         self._update_live(lambda live: live.update(Group(*parts), refresh=True))
 
     def notice(self, text: str) -> None:
-        """A line above the block."""
+        """Writes a line above the block."""
         self._update_live(lambda live: live.console.print(text, markup=False, soft_wrap=True))
 
     def close(self) -> None:
-        """Takes the block away."""
+        """Removes the block."""
         self._update_live(lambda live: live.stop())
         self._live = None
 
     def _update_live(self, act: "Callable[[Live], None]") -> None:
-        """A terminal that has gone must not end the job; rich answers a closed pipe with SystemExit."""
+        """Updates the block. A closed terminal does not end the job, though rich raises SystemExit for it."""
         if self._live is None:
             return
         try:

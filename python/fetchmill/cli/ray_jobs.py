@@ -1,4 +1,4 @@
-"""`--on ray` of the commands that work at a shared job: its options, what is shown meanwhile, and the exit code."""
+"""`--on ray` of the commands that work on a shared job: the options, the display, and the exit code."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ _WORKERS_HELP = "Number of workers, with --on ray; one for each node if not give
 
 
 def ray_options() -> list[click.Parameter]:
-    """`--on` and `--workers`."""
+    """Returns the options `--on` and `--workers`."""
     return [
         click.Option(["--on"], type=Choice(["ray"]), help=_ON_HELP),
         click.Option(["--workers"], type=COUNT, help=_WORKERS_HELP),
@@ -34,10 +34,10 @@ def ray_options() -> list[click.Parameter]:
 
 
 def check_workers(on: str | None, workers: int | None) -> None:
-    """Refuses a number of workers that nobody starts.
+    """Refuses a number of workers if Ray does not start them.
 
     Raises:
-        UsageError: `--workers` without `--on`.
+        UsageError: `--workers` is given without `--on`.
     """
     if workers is not None and on is None:
         raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
@@ -54,17 +54,17 @@ def run_shared(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Works at a shared job, in this process or in Ray; gives the exit code.
+    """Works on a shared job, in this process or in Ray. Returns the exit code.
 
     Args:
         job: the job directory.
-        make: makes a worker, of what takes its lines.
+        make: makes a worker. Its argument is the function that shows the worker's messages.
         own: options of each worker that the job directory does not have.
         on: `ray`, or None for this process.
         workers: number of workers in Ray; one for each node if None.
-        as_json: whether the end, and with Ray the progress, are events in JSON.
-        quiet: whether nothing is shown.
-        tells_failures: whether the exit code of a worker says that objects failed. With Ray it always does.
+        as_json: whether to write the final status, and with Ray the progress, as JSON events.
+        quiet: whether to show nothing.
+        tells_failures: whether the exit code of a worker reports failed objects. With Ray, it always does.
     """
     from fetchmill.cli.shared_jobs import FINISHED_WITH_FAILURES, run_worker
 
@@ -92,7 +92,7 @@ def run_shared(
 
 
 class _RayDisplay:
-    """A line at a time: on a terminal one that is written over, elsewhere one every ten seconds."""
+    """Shows progress: a line that is rewritten on a terminal, otherwise a line every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -110,7 +110,7 @@ class _RayDisplay:
             say(escape(line))
 
     def show(self, status: "SharedStatus") -> None:
-        """Shows how far the job is."""
+        """Shows the progress of the job."""
         if self._as_json:
             write_event("progress", status.to_dict())
         elif self._is_live:
@@ -140,7 +140,7 @@ class _RayDisplay:
 
 
 def _progress(status: "SharedStatus") -> str:
-    """A shared job as one line."""
+    """Returns the progress of a shared job as one line."""
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
     counts = {name: status.ledger[name] + status.in_progress[name] for name in ("fetched", "absent", "failed")}
     parts = [

@@ -1,4 +1,4 @@
-"""`fetchmill report`: what a job did over time, as lines, as JSON, or as a page in one file."""
+"""`fetchmill report`: shows what a job did over time, as lines, as JSON, or as a page in one file."""
 
 import json
 import sys
@@ -50,7 +50,7 @@ def command(dest: str, file: str | None, state: str | None, as_json: bool) -> in
 
 
 def _history_lines(found: "JobHistory") -> list[str]:
-    """How long it ran, how fast it was, and what limited it."""
+    """Returns lines with the duration and speed of a job, and what limited it."""
     from fetchmill._destination.history import describe_limits
 
     if not found.samples:

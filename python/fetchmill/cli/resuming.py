@@ -1,4 +1,4 @@
-"""What `resume` and `retry` have in common: a run of a job that is there."""
+"""Shared by `resume` and `retry`: runs an existing job."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
-    """Whether a destination is the directory of a shared job."""
+    """Returns whether a destination is the directory of a shared job."""
     from fetchmill._shared.creation import reach_of
     from fetchmill._shared.job_directory import JobDirectory
 
@@ -20,17 +20,17 @@ def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
 
 
 def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: bool) -> int:
-    """Resumes the job of one process; gives the exit code.
+    """Resumes the job of one process. Returns the exit code.
 
     Args:
         dest: the destination.
-        own: options of this run, in place of the stored ones.
-        as_json: whether events are written as JSON.
-        quiet: whether nothing but errors is shown.
+        own: options of this run, which replace the stored ones.
+        as_json: whether to write events as JSON.
+        quiet: whether to show only errors.
     """
     if own.get("transform"):
         import_from_working_folder()
-    # Imported late: help needs neither.
+    # Imported late, because help does not need them.
     from fetchmill._job.stored_command import read_command
     from fetchmill.cli.job_run import run_job
 
@@ -39,12 +39,12 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
 
 
 def run_options(*left_out: str) -> list[click.Parameter]:
-    """The options of a run of a job that is there: those of `get`, since most may change."""
+    """Returns the options of a run of an existing job. They are those of `get`, because most options may change."""
     return [option for option in options_of(GetOptions) if option.name not in left_out]
 
 
 def output_options() -> list[click.Parameter]:
-    """`--json` and `--quiet`."""
+    """Returns the options `--json` and `--quiet`."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),

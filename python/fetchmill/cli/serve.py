@@ -17,7 +17,7 @@ from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
 from fetchmill.errors import UsageError
 
-# A stalled reply stays so for longer than any client waits.
+# Duration of a stall. It is longer than any client waits.
 _STALL_SECONDS = 3600.0
 _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "stray")
 
@@ -129,7 +129,7 @@ def _start(options: ServeOptions) -> Server:
 
 
 def _options(flags: dict[str, Any]) -> ServeOptions:
-    """The flags as options; the fault flags become faults."""
+    """Converts the flags to options, and the fault flags to faults."""
     if (flags["folder"] is None) == (flags["synthetic"] is None):
         raise click.UsageError("Give either FOLDER or --synthetic N.")
     faults = _faults(flags)

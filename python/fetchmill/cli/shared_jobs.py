@@ -1,4 +1,4 @@
-"""What the commands of shared jobs have in common: a worker that is shown, and the end of a job as lines."""
+"""Shared by the commands of shared jobs: runs a worker and shows the status of the job."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from fetchmill._shared.worker import RangeWorker
 
 FINISHED_WITH_FAILURES = 3
-# Options that a process has for itself.
+# Options that each process has for itself.
 OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
     *BUCKET_REACH,
 )
-# Of these, what the commands need that only look at a job or change it.
+# Those of `OWN` that a command needs if it only reads or changes a job.
 REACH = ("endpoint_url", "region", "profile")
 
 
@@ -37,15 +37,15 @@ def run_worker(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Works at a shared job; gives the exit code.
+    """Works on a shared job. Returns the exit code.
 
     Args:
         job: the job directory.
-        make: makes the worker, of what takes its lines.
-        as_json: whether the end is an event in JSON.
-        quiet: whether nothing is shown.
-        tells_failures: whether the exit code says that objects failed. That of a worker does not: a scheduler would
-            start it again.
+        make: makes the worker. Its argument is the function that shows the worker's messages.
+        as_json: whether to write the final status as a JSON event.
+        quiet: whether to show nothing.
+        tells_failures: whether the exit code reports failed objects. It must not if a scheduler would start the worker
+            again.
     """
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
@@ -73,14 +73,14 @@ _REASONS = {"finished": "the job is finished", "stopped": "the job was stopped",
 
 
 class _Log:
-    """Lines to standard error and to a file of this process in the job directory."""
+    """Writes lines to standard error, and to this process's log file in the job directory."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._log = WorkerLog()
         self._quiet = quiet
 
     def keep_in(self, store: "Store") -> None:
-        """Keeps the lines that follow in the job directory."""
+        """Writes all later lines to the job directory, too."""
         self._log.keep_in(store)
 
     def say(self, line: str) -> None:
@@ -91,7 +91,7 @@ class _Log:
 
 
 def status_lines(status: "SharedStatus") -> list[str]:
-    """A shared job as a small table."""
+    """Returns the status of a shared job as a small table."""
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
     rows = [
         ("source", escape(status.source)),
@@ -155,7 +155,7 @@ def worker_command(
     short_help: str,
     more: "list[click.Parameter]",
 ) -> TableCommand:
-    """A command that works at a job that is there."""
+    """Returns a command that works on an existing job."""
     return TableCommand(
         name,
         callback=callback,
@@ -175,18 +175,18 @@ def worker_command(
 
 
 def given(own: dict[str, Any]) -> dict[str, Any]:
-    """The options that differ from their defaults."""
+    """Returns the options that differ from their defaults."""
     defaults = {name: field.default for name, field in GetOptions.__dataclass_fields__.items()}
     return {name: value for name, value in gathered(own).items() if value != defaults[name]}
 
 
 def own_options() -> list[click.Parameter]:
-    """The options that a process has for itself."""
+    """Returns the options that each process has for itself."""
     return _options(OWN)
 
 
 def reach_options() -> list[click.Parameter]:
-    """The options of commands that only look at a job or change it: how its bucket is reached."""
+    """Returns the options of commands that only read or change a job: those for reaching the job's bucket."""
     return _options(REACH)
 
 

@@ -1,4 +1,4 @@
-"""`fetchmill status`: the ledger of a destination, and its failures."""
+"""`fetchmill status`: shows the ledger and the failures of a destination."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fetchmill._job.report import Skipped
     from fetchmill._sync.status import SyncStatus
 
-# How often a status that is watched is shown: a job writes down as often how it stands.
+# Interval at which --watch shows the status. A job stores its progress at the same interval.
 WATCH_SECONDS = 1.0
 
 _EXAMPLES = """
@@ -79,7 +79,7 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
 
 
 def _show(dest: str, state: str | None, as_json: bool) -> bool:
-    """Whether the job runs, and somebody reads."""
+    """Shows the status. Returns whether the job is running and the output is still read."""
     if state is None and _is_shared(dest):
         return _show_shared(dest, as_json)
     if state is None and _is_synced(dest):
@@ -98,7 +98,7 @@ def _is_shared(dest: str) -> bool:
 
 
 def _show_shared(dest: str, as_json: bool) -> bool:
-    """The same of a shared job."""
+    """Like `_show`, for a shared job."""
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
     from fetchmill.cli.shared_jobs import status_lines
@@ -115,7 +115,7 @@ def _is_synced(dest: str) -> bool:
 
 
 def _show_sync(dest: str, as_json: bool) -> bool:
-    """The same of a folder that a sync keeps."""
+    """Like `_show`, for a synced folder."""
     from fetchmill._sync.status import sync_status
 
     found = sync_status(dest)
@@ -124,7 +124,7 @@ def _show_sync(dest: str, as_json: bool) -> bool:
 
 
 def _sync_lines(status: "SyncStatus") -> list[str]:
-    """The last pass as a small table."""
+    """Returns the last pass as a small table."""
     if status.phase is None:
         condition = f"pass {status.number} is finished"
     else:
@@ -146,7 +146,7 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
 
 
 def _watch(dest: str, state: str | None, as_json: bool) -> None:
-    """Again each second. On a terminal the screen is cleared, so that the table stays where it is."""
+    """Shows the status each second. Clears the screen of a terminal, so that the table stays in place."""
     clears = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         if clears:
@@ -159,7 +159,7 @@ def _watch(dest: str, state: str | None, as_json: bool) -> None:
 
 
 def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
-    """One line each, as they are read; ends early, and well, when nobody reads any more."""
+    """Writes a line for each failure as it is read. Ends early, without an error, if nobody reads the output."""
     if state is None and _is_synced(dest):
         _write_sync_failures(dest, as_json)
         return
@@ -174,7 +174,7 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
 
 
 def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
-    """A line for each name that is known, and one for a reason without names."""
+    """Writes a line for each known name, and one line for a reason without names."""
     if state is None and _is_synced(dest):
         raise click.UsageError(f"{dest} is a folder of `fetchmill sync`, which does not record skipped targets")
     from fetchmill._destination.status import skipped
@@ -192,7 +192,7 @@ def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
 
 
 def _opt_out_lines(found: "Skipped", as_json: bool) -> "Iterator[str]":
-    """A line for each rule by which targets opted out, and for the hosts whose robots.txt forbids most."""
+    """Yields lines for the rules by which targets opted out, and for the hosts whose robots.txt forbids most."""
     for kind, counts in (("rule", found.rules), ("host", found.hosts)):
         for text, count in counts.items():
             told = {"reason": found.reason, "count": count, kind: text}
@@ -200,7 +200,7 @@ def _opt_out_lines(found: "Skipped", as_json: bool) -> "Iterator[str]":
 
 
 def _write_sync_failures(dest: str, as_json: bool) -> None:
-    """The same of the last pass of a sync."""
+    """Like `_write_failures`, for the last pass of a sync."""
     from fetchmill._sync.status import sync_failures
 
     for raw, outcome, kind, detail in sync_failures(dest):

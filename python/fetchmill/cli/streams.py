@@ -1,8 +1,8 @@
-"""Standard streams that may go away: `fetchmill ... | head` must not end a job.
+"""Output to standard streams that may be closed: `fetchmill ... | head` must not end a job.
 
-A stream that cannot be written to is pointed at /dev/null, so that neither this process nor the interpreter's own flush
-at exit trips over it. That nobody reads any more is no error. Anything else, such as a full disk, has cut the output:
-`output_error` tells it when the command is done.
+A stream that cannot be written is redirected to /dev/null. Later writes and the interpreter's own flush at exit then
+succeed. It is not an error if nobody reads any more. After any other error, such as a full disk, the output is
+incomplete, and `output_error` returns the reason at the end of the command.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, TextIO
 
 
 def open_missing() -> None:
-    """Opens descriptors 0 to 2 on /dev/null where a parent left them closed.
+    """Opens descriptors 0 to 2 on /dev/null if the parent left them closed.
 
-    Otherwise the next file that is opened, such as the journal, would be standard error.
+    Otherwise the next opened file, such as the journal, would become standard error.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -29,7 +29,7 @@ def open_missing() -> None:
 
 
 def write_line(stream: TextIO, text: str) -> bool:
-    """Writes a line and flushes it; False when nobody reads any more, or it cannot be written."""
+    """Writes a line and flushes it. Returns False if it cannot be written, for example because nobody reads it."""
     line = text + "\n"
     try:
         data = line.encode(stream.encoding or "utf-8", stream.errors or "strict")
@@ -39,7 +39,7 @@ def write_line(stream: TextIO, text: str) -> bool:
 
 
 def write_bytes(stream: TextIO, data: bytes) -> bool:
-    """Writes bytes as they are; False when nobody reads any more, or they cannot be written."""
+    """Writes bytes unchanged. Returns False if they cannot be written, for example because nobody reads them."""
     try:
         stream.flush()
         _write_all(stream.buffer, memoryview(data))
@@ -50,7 +50,7 @@ def write_bytes(stream: TextIO, data: bytes) -> bool:
 
 
 def _write_all(stream: BinaryIO, rest: memoryview) -> None:
-    """All of it: without a buffer (PYTHONUNBUFFERED) a write may take a part, a pipe that does not block nothing."""
+    """Writes all bytes. Without a buffer (PYTHONUNBUFFERED), a write may take a part; a non-blocking pipe, nothing."""
     while rest:
         try:
             written = stream.write(rest)
@@ -69,7 +69,7 @@ def _write_all(stream: BinaryIO, rest: memoryview) -> None:
 
 
 def escape(text: str) -> str:
-    """Text without tabs, line ends and terminal sequences."""
+    """Escapes tabs, line ends and terminal sequences in a text."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(
@@ -78,7 +78,7 @@ def escape(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """A text for people: signatures, tokens and passwords that URLs have in it are hidden."""
+    """Hides signatures, tokens and passwords of the URLs in a text for people."""
     if "=" not in text and "@" not in text:
         return text
     from fetchmill._destination.status import without_secrets as hide
@@ -87,24 +87,24 @@ def without_secrets(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Talk: a line on standard error."""
+    """Writes a line for people to standard error."""
     write_line(sys.stderr, without_secrets(text))
 
 
 def json_line(values: dict[str, Any]) -> str:
-    """A JSON object in one line."""
+    """Returns a JSON object in one line."""
     import json
 
     return json.dumps(values)
 
 
 def write_event(event: str, values: dict[str, Any]) -> bool:
-    """Data: a JSON object on a line of standard output."""
+    """Writes an event to standard output, as a JSON object in one line."""
     return write_line(sys.stdout, json_line({"event": event, **values}))
 
 
 def flush_or_silence() -> None:
-    """Before the interpreter's own flush, which would complain."""
+    """Flushes the standard streams before the interpreter does, which would report errors."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -113,10 +113,10 @@ def flush_or_silence() -> None:
 
 
 def output_error() -> str | None:
-    """Why standard output is cut short, in one line; None when all of it was written, or nobody read it any more."""
+    """Returns why standard output is incomplete, in one line. None if it is complete, or nobody read it any more."""
     flush_or_silence()
     try:
-        # Some file systems tell only then that what they took is lost.
+        # Some file systems only report lost data when a descriptor is closed.
         os.close(os.dup(sys.stdout.fileno()))
     except (OSError, ValueError) as error:
         give_up(sys.stdout, error)
@@ -126,12 +126,12 @@ def output_error() -> str | None:
     return f"standard output: cut short ({reason}); free disk space or write elsewhere, and run the command again"
 
 
-# What has cut standard output short; the first one is told.
+# Errors that made standard output incomplete. Only the first one is reported.
 _failures: list[OSError] = []
 
 
 def give_up(stream: TextIO, error: OSError | ValueError) -> None:
-    """Points a stream that cannot be written to at /dev/null, and remembers why."""
+    """Redirects a stream that cannot be written to /dev/null, and remembers the error."""
     if stream is sys.stdout and isinstance(error, OSError) and not isinstance(error, ConnectionError):
         _failures.append(error)
     with contextlib.suppress(OSError, ValueError):

@@ -1,9 +1,9 @@
-"""The command or option that a user probably meant by a name that does not exist."""
+"""Suggests the command or option that a user probably meant by an unknown name."""
 
 import difflib
 from collections.abc import Collection
 
-# Names that other programs have, and ours.
+# Commands of other programs, and the matching commands of fetchmill.
 _COMMANDS = {
     **dict.fromkeys(("download", "fetch", "mirror", "crawl", "wget", "curl", "cp", "copy", "pull", "run"), "get"),
     **dict.fromkeys(("rsync", "update"), "sync"),
@@ -44,7 +44,7 @@ _OPTIONS = {
 _DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
 _RESUME = ("retry-failed", "run the same command again to resume a job, or: fetchmill resume DEST")
 _VERBOSE = ("log-file", "progress is shown by default; --log-file FILE writes a log")
-# Options that have to be explained: one of ours that the command must have, and the hint.
+# Options that need an explanation: an option that the command must have, and the hint.
 _EXPLAINED = {
     **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),
     **dict.fromkeys(("resume", "continue", "c"), _RESUME),
@@ -57,7 +57,7 @@ _EXPLAINED = {
 }
 
 
-# Values by other names.
+# Other names for values.
 _VALUES = {
     **dict.fromkeys(("webdataset", "wds"), "tar"),
     **dict.fromkeys(("json", "ndjson", "jsonlines"), "jsonl"),
@@ -68,22 +68,22 @@ _VALUES = {
 
 
 def suggest_value(value: str, choices: Collection[str]) -> str | None:
-    """A hint at the value that was probably meant."""
+    """Returns a hint at the value that was probably meant."""
     meant = _suggest(value, choices, _VALUES)
     return f"did you mean {meant}?" if meant else None
 
 
 def suggest_command(name: str, known: Collection[str]) -> str | None:
-    """The command that was probably meant."""
+    """Returns the command that was probably meant."""
     return _suggest(name, known, _COMMANDS)
 
 
 def suggest_option(name: str, known: Collection[str]) -> str | None:
-    """A hint at the option that was probably meant.
+    """Returns a hint at the option that was probably meant.
 
     Args:
-        name: as it was written, without the dashes.
-        known: those of the command, without the dashes.
+        name: the option as the user wrote it, without the dashes.
+        known: the options of the command, without the dashes.
     """
     if name in _EXPLAINED and _EXPLAINED[name][0] in known:
         return _EXPLAINED[name][1]
@@ -92,13 +92,13 @@ def suggest_option(name: str, known: Collection[str]) -> str | None:
 
 
 def suggest(name: str, known: Collection[str]) -> str | None:
-    """The name that is spelt most alike."""
+    """Returns the known name with the most similar spelling."""
     close = difflib.get_close_matches(name, known, n=1)
     return close[0] if close else None
 
 
 def _suggest(name: str, known: Collection[str], meanings: dict[str, str]) -> str | None:
-    """By meaning, then by spelling, also that of a name with a meaning."""
+    """Returns a known name by meaning, or else by spelling. The spelling of a name in `meanings` counts, too."""
     if (meant := meanings.get(name)) in known:
         return meant
     close = suggest(name, [*known, *(word for word, meant in meanings.items() if meant in known)])

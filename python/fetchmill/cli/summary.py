@@ -1,4 +1,4 @@
-"""The ledger as lines for people, at the end of `get` and in `status`."""
+"""Lines for people at the end of `get` and in `status`: the ledger, failures and advice."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fetchmill._sync.report import SyncReport
 
 _OF_PRIVATE = "private addresses are refused for a list; --allow-private allows them"
-# Why a retry as it is would fail again, and the option with which it would not: by failure kind.
+# By failure kind: why a retry with the same options would fail again, and an option that helps.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
     "body-too-large": ("above --max-size", "--max-size BYTES"),
@@ -29,20 +29,20 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "name": ("these names cannot be file names; use --format parquet or tar, and another destination", ""),
     "name-taken": ("another object has the same file name; use --format parquet or tar, and another destination", ""),
 }
-# Statuses that are a failure kind of their own.
+# Statuses that have their own failure kind.
 _THROTTLED = (429, 503)
 _TRANSIENT = (408, 425)
-# A run that took at least this says at its end what held it back.
+# Minimum duration of a run for which the summary says what limited it.
 LIMIT_SHOWN_SECONDS = 5.0
-# Rules that belong to a host, and the hosts that a line has room for.
+# Rules that belong to a host, and the maximum number of hosts in a line.
 _RULES_OF_HOSTS = ("robots.txt", "robots.txt error")
 _FORBIDDING_HOSTS_SHOWN = 3
-# Names that a line has room for.
+# Maximum number of names in a line.
 DOUBTFUL_SHOWN = 5
 
 
 def ledger_line(report: Report) -> str:
-    """The balance: listed = fetched + absent + failed + skipped, and what is pending."""
+    """Returns the balance: listed = fetched + absent + failed + skipped, plus pending targets."""
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
@@ -50,7 +50,7 @@ def ledger_line(report: Report) -> str:
 
 
 def skipped_lines(report: Report, state: str | None) -> list[str]:
-    """Why targets were skipped, and the command that lists them."""
+    """Returns lines with the reasons for skipping, and the command that lists the skipped targets."""
     if not report.skipped_by:
         return []
     reasons = describe_failures(report.skipped_by, None)
@@ -59,7 +59,7 @@ def skipped_lines(report: Report, state: str | None) -> list[str]:
 
 
 def opt_out_lines(report: Mapping[str, Any]) -> list[str]:
-    """How many targets opted out by which rule, and whose robots.txt forbids most. Takes a report as a dict."""
+    """Returns lines with opt-outs by rule, and the hosts whose robots.txt forbids most. Takes a report as a dict."""
     count, rules = report["skipped_by"].get(OPTED_OUT, 0), dict(report["opted_out_by"])
     if not count:
         return []
@@ -83,7 +83,7 @@ def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
 
 
 def failure_lines(report: Report, state: str | None) -> list[str]:
-    """What went wrong, and the commands that go on from there."""
+    """Returns lines with the failures, and the commands that list and retry them."""
     if not report.failed and not report.absent:
         return []
     where = destination_arguments(report.dest, state)
@@ -105,25 +105,25 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
 
 
 def _retry(report: Report, where: str, answers: str) -> str:
-    """The command that tries targets again; what standard input had is not stored."""
+    """Returns the command that retries targets. A list from standard input is not stored, so it must be given again."""
     if report.source == "standard input":
         return f"the same command with --retry-failed{'=' if answers else ''}{answers}"
     return f"fetchmill retry {where} {answers}".rstrip()
 
 
 def failed_lines(report: "Report | SyncReport") -> list[str]:
-    """How many failed, by status and kind, and whether requests that were refused had credentials."""
+    """Returns lines with failures by status and kind, and whether refused requests had credentials."""
     if not report.failures:
         return []
     return [f"failed: {describe_failures(_by_status(report), None)}", *_credential_lines(report)]
 
 
 def _by_status(report: "Report | SyncReport") -> dict[str, int]:
-    """Failures by kind, and by status those that failed because of it: `{"401 Unauthorized": 3, "dns": 1}`."""
+    """Returns failures by kind, or by status if the status was the reason: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
         kind = _kind_of(int(text.removeprefix("status ")[:3]))
-        # An older release may have taken targets back whose statuses it does not count.
+        # An older release may have retried targets without correcting the counts of their statuses.
         if count <= found.get(kind, 0):
             found[kind] -= count
             found[text] = count
@@ -131,7 +131,7 @@ def _by_status(report: "Report | SyncReport") -> dict[str, int]:
 
 
 def _kind_of(status: int) -> str:
-    """The failure kind of a complete reply."""
+    """Returns the failure kind of a complete reply."""
     if status in _THROTTLED:
         return "throttled"
     if status in _TRANSIENT or status // 100 == 5:  # noqa: PLR2004 - the class of statuses
@@ -140,7 +140,7 @@ def _kind_of(status: int) -> str:
 
 
 def _credential_lines(report: "Report | SyncReport") -> list[str]:
-    """Whether requests that were refused had credentials."""
+    """Returns lines that say whether refused requests had credentials."""
     if report.credentials is None:
         return []
     why = "credentials were refused" if report.credentials else "no credentials were given, see --bearer"
@@ -149,7 +149,7 @@ def _credential_lines(report: "Report | SyncReport") -> list[str]:
 
 
 def doubtful_lines(report: Report, state: str | None) -> list[str]:
-    """Objects that may hold another one's bytes."""
+    """Returns lines for objects that may contain another object's bytes."""
     if not report.doubtful_count:
         return []
     where = destination_arguments(report.dest, state)
@@ -160,21 +160,28 @@ def doubtful_lines(report: Report, state: str | None) -> list[str]:
 
 
 def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str:
-    """What may be wrong with so many, of which the first have these names."""
+    """Returns a line for doubtful objects or rows.
+
+    Args:
+        names: names of the first ones.
+        count: number of them.
+        noun: `object` or `row`.
+        what: what they may be, after "may".
+    """
     shown = ", ".join(escape(name) for name in names[:DOUBTFUL_SHOWN]) + (", ..." if count > DOUBTFUL_SHOWN else "")
     many = f"1 {noun}" if count == 1 else f"{format_count(count)} {noun}s"
     return f"doubtful: {many} may {what}, because an unsolicited response arrived too late: {shown}"
 
 
 def private_address_lines(failures: Mapping[str, int]) -> list[str]:
-    """How targets at private addresses are allowed, when some were refused."""
+    """Returns a line that says how to allow private addresses, if some were refused."""
     if not failures.get("private-address"):
         return []
     return [f"private-address: {_OF_PRIVATE}"]
 
 
 def run_line(report: Report, settled_before: int) -> str:
-    """What this run did, and how fast."""
+    """Returns a line with the number of objects in this run, the duration and the speed."""
     objects = report.settled - settled_before
     line = f"{format_objects(objects)} in {format_seconds(report.seconds)}"
     if objects and report.fetched and report.seconds > 0:
@@ -185,7 +192,7 @@ def run_line(report: Report, settled_before: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """`15.2 us`, `6.7 ms`, `1.2 s`."""
+    """Formats a short duration as `15.2 us`, `6.7 ms` or `1.2 s`."""
     for unit, size in (("us", 1e-6), ("ms", 1e-3)):
         if seconds < 1000 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -193,14 +200,14 @@ def _duration(seconds: float) -> str:
 
 
 def limit_lines(report: Report) -> list[str]:
-    """What held a run back; of one that was over in a few seconds nobody asks."""
+    """Returns a line with what limited a run. Runs of a few seconds get no line."""
     if report.limited_by is None or report.seconds < LIMIT_SHOWN_SECONDS:
         return []
     return [describe_limit(report.limited_by)]
 
 
 def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
-    """Of a run that was stopped before the end: by what, and how it goes on."""
+    """Returns a line for a stopped run, with the reason and how to resume."""
     if not is_interrupted:
         return []
     if rule is None:
@@ -213,7 +220,7 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 
 
 def finished_lines(report: Report) -> list[str]:
-    """For a job that was finished before this run."""
+    """Returns lines for a job that was finished before this run."""
     lines = [
         f"all done already; the source was listed at {listed_at(report)}",
         "use a new destination to fetch objects added since then",
@@ -224,14 +231,14 @@ def finished_lines(report: Report) -> list[str]:
 
 
 def listed_at(report: Report) -> str:
-    """When the listing was completed."""
+    """Returns the time when the listing was completed."""
     if report.listed_at is None:
         return "an unknown time"
     return report.listed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def status_lines(status: Status, state: str | None) -> list[str]:
-    """A job as a small table."""
+    """Returns the status of a job as a small table."""
     if status.running:
         condition = "running"
         if status.progress and status.age is not None:
@@ -262,7 +269,7 @@ def status_lines(status: Status, state: str | None) -> list[str]:
 
 
 def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str]]:
-    """How fast a running job is."""
+    """Returns rows with the speed of a running job."""
     rate = f"{format_count(progress.objects_per_second)} objects/s, {format_bytes(progress.bytes_per_second)}/s"
     rows = [
         ("rate", rate),
@@ -278,7 +285,7 @@ def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str
 
 
 def _eta(status: Status, progress: JobProgress) -> str:
-    """A lower bound while more may be listed."""
+    """Returns the remaining time; a lower bound while the listing is not complete."""
     if status.remaining_seconds is not None:
         return format_seconds(status.remaining_seconds)
     if progress.objects_per_second <= 0:
@@ -287,7 +294,7 @@ def _eta(status: Status, progress: JobProgress) -> str:
 
 
 def destination_arguments(dest: str, state: str | None) -> str:
-    """DEST, and its --state, as one would type them."""
+    """Returns DEST and --state as arguments for a shell."""
     import shlex
 
     return shlex.quote(dest) + (f" --state {shlex.quote(state)}" if state else "")

@@ -1,4 +1,4 @@
-"""`fetchmill sync`: runs a pass, shows its jobs, and turns its end into an exit code."""
+"""`fetchmill sync`: runs a pass, shows the pass's jobs, and converts the result to an exit code."""
 
 import json
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INCOMPLETE = 3
-# Names that are written at once.
+# Number of names per write.
 _NAMES = 1000
 
 _EXAMPLES = """
@@ -71,9 +71,9 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """The body of the command; gives the exit code."""
+    """Runs the command. Returns the exit code."""
     checked = SyncOptions(source=lasting_source(source), dest=dest, **gathered(options))
-    # Imported late: help needs nothing of it.
+    # Imported late, because help does not need it.
     from fetchmill._sync.sync import run_pass
 
     signals = Signals()
@@ -132,14 +132,14 @@ command = TableCommand(
 
 
 class _ShownRunner:
-    """Shows the jobs of a pass one after the other, and lets signals end it.
+    """Shows the jobs of a pass one after the other, and lets signals end the pass.
 
     Args:
         signals: SIGINT and SIGTERM.
-        log: where lines go besides.
-        open_log: opens the same file for a job, whose progress begins at 0 again.
-        as_json: whether events are written.
-        quiet: whether nothing is shown.
+        log: a log file that gets the same lines.
+        open_log: opens the log file again for each job, because the progress of a job begins at 0.
+        as_json: whether to write events.
+        quiet: whether to show nothing.
     """
 
     def __init__(
@@ -155,18 +155,18 @@ class _ShownRunner:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has arrived."""
         return self._signals.number is not None
 
     def stop(self) -> None:
-        """A signal has come between two jobs: what is done now ends soon, or is given up."""
+        """Handles a first signal between two jobs: the current step must end soon, or the process ends."""
         self._deadline = time.monotonic() + DRAIN_SECONDS_MAX
 
     def abort(self) -> None:
-        """A second one has come: the process ends."""
+        """Handles a second signal. Does nothing, because the process ends."""
 
     def begin(self, phase: "Phase", plan: "SyncPlan | None") -> None:
-        """Says what comes next."""
+        """Shows the next phase."""
         line = _phase_line(phase, plan)
         self._log.notice(line)
         if self._as_json:
@@ -175,7 +175,7 @@ class _ShownRunner:
             say(line)
 
     def run(self, start: "Callable[[], RunningJob]") -> dict[str, Any]:
-        """Shows a job until it ends."""
+        """Runs a job and shows its progress. Returns the report of the job."""
         job = start()
         self._signals.attach(job)
         log, display = self._open_log(), choose_display(self._as_json, self._quiet)
@@ -188,13 +188,13 @@ class _ShownRunner:
         return job.report()
 
     def call(self, call: Callable[[], T]) -> T:
-        """Makes a call that may take long."""
+        """Makes a call that may take a long time."""
         from fetchmill._sync.sync import call_in_steps
 
         return call_in_steps(call, self._end_in_time)
 
     def _end_in_time(self) -> None:
-        """What is cut short here was not durable, and is done again."""
+        """Ends the process after the deadline. The interrupted step was not durable, so the next run repeats it."""
         code = self._signals.exit_code
         if code is not None and self._deadline is not None and time.monotonic() > self._deadline:
             say("stopped; run the same command again to continue")
@@ -203,7 +203,7 @@ class _ShownRunner:
 
 
 def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
-    """What a pass does now."""
+    """Describes the current phase of a pass."""
     if plan is None:
         return {"listing": "listing the source", "comparing": "comparing with the destination"}.get(phase, phase)
     if phase == "fetching":
@@ -215,7 +215,7 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
 
 
 def _write_names(store: "SyncStore", *, as_json: bool) -> None:
-    """What a dry run shows: an action and a name a line; until nobody reads any more."""
+    """Writes the output of a dry run: an action and a name per line. Ends early if nobody reads the output."""
     for action in ("fetch", "ask", "remove"):
         last: bytes | None = None
         while names := store.names(action, last, _NAMES):
@@ -230,7 +230,7 @@ def _name_line(action: str, name: bytes, as_json: bool) -> str:
 
 
 def _summary(report: "SyncReport") -> list[str]:
-    """The ledger in words, and what to do about it."""
+    """Returns lines with the ledger of a pass and advice."""
     if report.interrupted:
         return ["stopped after a checkpoint; run the same command again to continue"]
     if report.dry_run and report.plan is not None:

@@ -1,4 +1,4 @@
-"""SIGTERM for commands that have no job to drain: they end at once, and clean up."""
+"""SIGTERM for commands that have no job to drain. They end immediately and clean up."""
 
 import signal
 from types import FrameType

@@ -110,7 +110,7 @@ def _make_folder(folder: str | None) -> Path:
 
 
 def _tidy(folder: Path) -> None:
-    """Removes everything but faulty destinations."""
+    """Removes everything except faulty destinations."""
     for undisturbed in folder.glob("undisturbed-*"):
         shutil.rmtree(undisturbed, ignore_errors=True)
     with suppress(OSError):
@@ -132,7 +132,7 @@ def _readable(format: str | None) -> list[str]:
 
 
 def _again(ended: "Round", seed: int, source: str | None) -> str:
-    """The command that repeats a round. Options of `get` may be secrets, and are not shown."""
+    """Returns the command that repeats a round. Leaves out options of `get`, because they may be secrets."""
     how = ["--seed", str(seed), "--round", str(ended.number), "--format", ended.format]
     return shlex.join(["fetchmill", "torture", *how, *([] if source is None else [source])])
 

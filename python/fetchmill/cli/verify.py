@@ -1,4 +1,4 @@
-"""`fetchmill verify`: proves a destination, shows what is wrong with it, and repairs it on demand."""
+"""`fetchmill verify`: proves that a destination is complete, shows findings, and repairs them on request."""
 
 import os
 import sys
@@ -90,7 +90,7 @@ def _exit_code(report: "VerifyReport") -> int:
 
 
 class _Findings:
-    """One a line; the first ones only, unless all are asked for. A machine gets all."""
+    """Shows findings, one per line. Shows only the first ones, except with --all or --json."""
 
     def __init__(self, *, show_all: bool, as_json: bool) -> None:
         self._shown_max = None if show_all or as_json else FINDINGS_SHOWN
@@ -111,13 +111,13 @@ class _Findings:
         write_line(sys.stdout, "\t".join(escape(column) for column in columns))
 
     def conclude(self) -> None:
-        """Says that there are more."""
+        """Says how many findings were not shown."""
         if self._shown_max is not None and self._count > self._shown_max:
             say(f"... and {format_count(self._count - self._shown_max)} more: --all shows them")
 
 
 class _ProgressLine:
-    """Progress on standard error: a line that is written over on a terminal, else one every ten seconds."""
+    """Progress on standard error: a line that is rewritten on a terminal, otherwise a line every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -127,7 +127,7 @@ class _ProgressLine:
         self._next = 0.0 if self._is_live else PLAIN_SECONDS
 
     def show(self, progress: "Progress") -> None:
-        """Shows it when it is time."""
+        """Shows the progress if it is due."""
         seconds = time.monotonic() - self._started
         if self._is_quiet or seconds < self._next:
             return
@@ -147,14 +147,14 @@ class _ProgressLine:
             say(line)
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         if self._is_live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def _summary(report: "VerifyReport", state: str | None) -> list[str]:
-    """What was proved, what is wrong, and how to go on."""
+    """Returns lines with what was proved, what is wrong, and how to continue."""
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
@@ -177,7 +177,7 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
 
 
 def _conclusion(report: "VerifyReport") -> str:
-    """What was proved, or what was found in its place."""
+    """Returns what was proved, or the findings."""
     kinds = ("missing", "damaged", "doubled", "unknown")
     counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
     if report.differs or report.absent_now:
@@ -187,7 +187,7 @@ def _conclusion(report: "VerifyReport") -> str:
     whole = f"every target exactly once{checksums}"
     if not counts:
         return f"all is proved: {whole}"
-    # What is stored may be whole all the same.
+    # The stored objects may be complete although they differ from the origin.
     return f"found: {', '.join(counts)}" + ("" if report.findings else f"; the stored objects are complete: {whole}")
 
 

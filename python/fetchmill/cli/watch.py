@@ -1,4 +1,4 @@
-"""What `get` and `export` have in common: signals, progress, and waiting for the end."""
+"""Shared by commands that run a job, such as `get` and `export`: signals, progress, and waiting for the end."""
 
 import contextlib
 import os
@@ -15,34 +15,34 @@ from fetchmill.cli.streams import flush_or_silence, say, write_event
 if TYPE_CHECKING:
     from fetchmill._job.run import RunningJob
 
-# How often the job is looked at: a signal and its end are noticed within this, a terminal is redrawn each time.
+# Poll interval of the job. Signals and the end of the job are noticed within this time, and a terminal is redrawn.
 STEP_SECONDS = 0.1
-# As in `fetchmill.get`: the core drains for 3 s and then writes a last checkpoint.
+# Same limit as in `fetchmill.get`: the core drains for 3 s and then writes a last checkpoint.
 DRAIN_SECONDS_MAX = 5.0
-# What hangs in the operating system by then, a dead disk for one, is left behind.
+# Time limit for an aborted job to end. It may hang in the operating system, for example at a dead disk.
 ABORT_SECONDS_MAX = 5.0
 # The exit code of a run that --max-failed, --max-duration or --max-bytes has ended.
 STOPPED_BY_A_RULE = 8
 
 
 class Stoppable(Protocol):
-    """What a signal reaches: a job, an export, or a sync between two jobs."""
+    """Work that a signal can stop: a job, an export, or a sync between two jobs."""
 
     def stop(self) -> None:
-        """Asks for an end with a checkpoint."""
+        """Requests an end with a checkpoint."""
 
     def abort(self) -> None:
-        """Ends without one."""
+        """Ends without a checkpoint."""
 
 
 class Signals:
-    """SIGINT and SIGTERM: the first asks the job to stop, the second ends the process at once."""
+    """Handles SIGINT and SIGTERM: the first signal asks the job to stop, the second ends the process immediately."""
 
     def __init__(self) -> None:
         self.number: int | None = None
         self.job: Stoppable | None = None
         self._count = 0
-        # Two of a kind within a step are one call of the handler: the bytes say how many there were.
+        # Python calls the handler once for two equal signals in a short time. The bytes in the pipe count them.
         self._arrived, wakeup = os.pipe()
         os.set_blocking(self._arrived, False)
         os.set_blocking(wakeup, False)
@@ -52,7 +52,7 @@ class Signals:
 
     @property
     def exit_code(self) -> int | None:
-        """Of a command that a signal has ended; None while none has come."""
+        """Exit code of a command that a signal has ended; None if no signal has arrived."""
         return None if self.number is None else 128 + self.number
 
     def _count_arrived(self) -> int:
@@ -67,7 +67,7 @@ class Signals:
             self.number = number
             if self.job is not None:
                 self.job.stop()
-            else:  # it may never start: its list may be a pipe that nobody writes to
+            else:  # the job may never start: its list may be a pipe without a writer
                 signal.signal(signal.SIGALRM, self._give_up)
                 signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS_MAX)
             if count < 2:  # noqa: PLR2004 - the second
@@ -82,14 +82,14 @@ class Signals:
             os._exit(128 + self.number)
 
     def attach(self, job: Stoppable) -> None:
-        """Makes a job reachable; a signal that came before is passed on."""
+        """Lets signals stop a job. Passes on a signal that arrived before."""
         self.job = job
         if self.number is not None:
             job.stop()
 
 
 def choose_display(as_json: bool, quiet: bool) -> Display:
-    """Where progress is shown."""
+    """Returns the display for progress."""
     if as_json:
         return JsonDisplay(write_event)
     if quiet:
@@ -100,7 +100,7 @@ def choose_display(as_json: bool, quiet: bool) -> Display:
 
 
 def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display) -> None:
-    """Says where a job's dashboard is, before anything else is shown of the job."""
+    """Shows the URL of a job's dashboard, before any other output about the job."""
     if url is None:
         return
     log.notice(f"dashboard: {url}")
@@ -111,13 +111,13 @@ def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display
 
 
 def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable: bool = True) -> Snapshot:
-    """Shows the job until it ends; gives the first snapshot."""
+    """Shows the job until it ends. Returns the first snapshot."""
     again = "; run the same command again to resume" if is_resumable else ""
     first = Snapshot.from_native(job.snapshot())
     says_resuming = first.resumed and first.start_settled > 0
     deadline = None
     while not job.wait(STEP_SECONDS):
-        if says_resuming:  # not at once: a finished job has ended by now
+        if says_resuming:  # not before the first wait: a finished job has ended by now
             says_resuming = False
             many = "1 target is" if first.start_settled == 1 else f"{first.start_settled:,} targets are"
             display.notice(f"resuming: {many} already done")
@@ -126,7 +126,7 @@ def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable
         if code and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             why = "" if signals.exit_code else f" by --{snapshot.stopped_by}".replace("_", "-")
-            if why != f" by --{FIRST}":  # it was asked for, and nothing is in flight
+            if why != f" by --{FIRST}":  # the user asked for this end, and nothing is in flight
                 display.notice(f"stopping{why}; finishing requests in flight{again}")
         if code and deadline is not None and time.monotonic() > deadline:
             job.abort()

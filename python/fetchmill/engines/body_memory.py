@@ -2,7 +2,7 @@
 
 The size of a body is unknown before its head arrives, so each request in flight counts as the largest recent body. This
 is an estimate: if objects are sorted by size, hundreds may be in flight when the large ones begin. Therefore a body
-that arrives in pieces must be admitted before it is read. The rest waits at its server, and no timeout runs meanwhile.
+that arrives in pieces must be admitted before it is read. The rest waits at the server, and no timeout runs meanwhile.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> 
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
-        # What waits is bounded: of an origin that begins to refuse it is asked for without a pace.
+        # Limit the held answers. If the origin begins to refuse requests, waiting targets are requested without a pace.
         exchange(dispatcher, loop, _HELD_MAX)
     finally:
         loop.end()
@@ -61,18 +61,18 @@ class _EventLoop:
         self._state: Any = None
 
     def add_targets(self, batch: Sequence[Target]) -> None:
-        """From the dispatcher's thread."""
+        """Called by the dispatcher's thread."""
         self._call(self._append, batch)
 
     def resize(self, limit: int) -> None:
-        """From the dispatcher's thread."""
+        """Called by the dispatcher's thread."""
         may_start = limit > self.limit
         self.limit = limit
         if may_start:
             self._call(self._append, ())
 
     def running(self) -> tuple[int, int]:
-        """From the dispatcher's thread."""
+        """Called by the dispatcher's thread."""
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
@@ -80,20 +80,20 @@ class _EventLoop:
         self._call(self._release, bytes_of(answers))
 
     def hold(self, answer: "Answer") -> None:
-        """Called by the transport: an answer has arrived and is not certain yet."""
+        """Called by the transport when an answer has arrived that is not certain yet."""
         self.body_memory.note(answer)
         self.held += 1
         # Another target may be handed out.
         self._publish_soon()
 
     def give(self, answers: "list[Answer]") -> None:
-        """Called by the transport: these held answers are certain now."""
+        """Called by the transport when these held answers are certain."""
         self.held -= len(answers)
         self._done += answers
         self._publish_soon()
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """Called by the transport: the held answers of these targets will never be certain, so fetch them again."""
+        """Called by the transport if the held answers of these targets will never be certain. Fetches them again."""
         self.held -= len(targets)
         self._waiting.extendleft(reversed(targets))
         self._release(held_bytes)
@@ -178,8 +178,8 @@ class _EventLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
             return
-        # Tasks that end in the same round of the loop count each other: all may have ended where some had to. While
-        # one is left it goes on with what waits.
+        # Tasks that end in the same iteration of the loop still count each other, so all may have ended although only
+        # some had to. As long as one task is left, it continues with the waiting targets.
         if not self._tasks:
             self._start_tasks()
 

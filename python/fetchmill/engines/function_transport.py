@@ -112,15 +112,15 @@ class FunctionTransport(UserFunction):
     """A function that blocks, as a `BlockingTransport`."""
 
     def held(self) -> int:
-        """None."""
+        """Returns 0: no answer is held."""
         return 0
 
     def start(self) -> tuple[Any, ...]:
-        """What the function gets beside its target."""
+        """Returns the arguments of the function after the target."""
         return () if self.on_start is None else (self.on_start(),)
 
     def fetch(self, target: Target, state: tuple[Any, ...]) -> list[Answer]:
-        """One call."""
+        """Makes one call."""
         try:
             started = time.monotonic()
             return [self.timed_answer(target, self.function(target, *state), started)]
@@ -132,7 +132,7 @@ class FunctionTransport(UserFunction):
         return []
 
     def done(self, state: tuple[Any, ...]) -> None:
-        """The worker ends."""
+        """Called at the end of the worker."""
         if self.on_done is not None:
             self.on_done(*state or (None,))
 
@@ -141,11 +141,11 @@ class CoroutineTransport(UserFunction):
     """A coroutine function, as an `AsyncTransport`."""
 
     async def start(self, receiver: AnswerReceiver) -> tuple[Any, ...]:  # noqa: ARG002 - nothing is held
-        """What the function gets beside its target."""
+        """Returns the arguments of the function after the target."""
         return () if self.on_start is None else (await _await_if_needed(self.on_start()),)
 
     async def fetch(self, target: Target, state: tuple[Any, ...]) -> Answer:
-        """One call."""
+        """Makes one call."""
         try:
             started = time.monotonic()
             return self.timed_answer(target, await self.function(target, *state), started)
@@ -153,7 +153,7 @@ class CoroutineTransport(UserFunction):
             return self.failure(target, error)
 
     async def done(self, state: tuple[Any, ...]) -> None:
-        """The loop ends."""
+        """Called at the end of the loop."""
         if self.on_done is not None:
             await _await_if_needed(self.on_done(*state or (None,)))
 

@@ -149,7 +149,7 @@ def pickle_worker_main(worker_main: WorkerMain) -> bytes:
     """Pickles the work of a process.
 
     Raises:
-        UsageError: it cannot be pickled.
+        UsageError: the work cannot be pickled.
     """
     try:
         return bytes(ForkingPickler.dumps(portable(worker_main)))

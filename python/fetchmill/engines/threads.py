@@ -1,8 +1,8 @@
 """The engine `threads`: many threads with one request at a time each.
 
-Threads start on demand, if there are more targets than threads. The number that start together is limited to one more
-than are ready: a start may be slow (a client is made), and a hundred together would delay the ready threads. Threads do
-not end early. If fewer requests may be in flight, the other threads wait for a place.
+Threads start on demand, if there are more targets than threads. The number of threads that start together is at most
+one more than are ready. A start may be slow (a client is made), and a hundred together would delay the ready threads.
+Threads do not end early. If fewer requests may be in flight, the other threads wait for a place.
 """
 
 import threading

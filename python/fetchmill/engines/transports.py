@@ -133,11 +133,11 @@ class AsyncTransport(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """As of a `BlockingTransport`."""
+        """As for `BlockingTransport`."""
 
     @property
     def origin_replies(self) -> "OriginReplies":
-        """As of a `BlockingTransport`."""
+        """As for `BlockingTransport`."""
 
     async def start(self, receiver: AnswerReceiver) -> Any:  # noqa: ANN401
         """Called once by each loop, before its first target."""

@@ -128,7 +128,7 @@ def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> I
 def _copy(file: ListFile, range: Range, part: Path, *, is_jsonl: bool) -> None:
     """Copies lines of a list, after its header."""
     with file.open() as opened, part.open("wb") as written:
-        # The first line of a range of JSON lines may begin like an array of the whole list.
+        # The first line of a range of JSON lines may begin with `[`, and must not be read as an array.
         written.write(NO_ARRAY if is_jsonl and range.start else opened.read(file.header))
         opened.seek(range.start)
         left = range.end - range.start
@@ -150,7 +150,7 @@ def _urls(targets: ListTargets, bad: list[str]) -> Iterator[str]:
 
 
 def _bad_rows(lines: list[str], where: str) -> pa.Table:
-    """Rows for lines without a URL, which are counted from the start of their range; takes them from the list."""
+    """Returns rows for lines without a URL, and clears `lines`. Lines are counted from the start of their range."""
     columns: dict[str, list[Any]] = {name: [None] * len(lines) for name in SCHEMA.names}
     columns |= {"url": [f"{line} {where}" for line in lines], "error": ["url"] * len(lines)}
     lines.clear()

@@ -1,7 +1,7 @@
 //! Tokens that a command prints (`--bearer-command`). Requests to one origin carry the latest token. If the server
 //! refuses it with 401, the command runs again.
 //!
-//! Memory: one token, of at most [`limits::TOKEN_BYTES_MAX`], and a copy of it for each thread that makes requests.
+//! Memory: one token of at most [`limits::TOKEN_BYTES_MAX`], and a copy for each thread that makes requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,8 +21,8 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// The result of a run of the command. Tokens of two runs always count as different: only the server knows whether a
-/// token that is printed again is still valid.
+/// The result of a run of the command. The tokens of two runs always count as different, because only the server knows
+/// whether a token that is printed again is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     text: Arc<str>,
@@ -43,7 +43,7 @@ struct TokenCommand {
 }
 
 impl TokenCommand {
-    /// Runs the command until it has printed a token, a few times. A command that is too slow is not run again.
+    /// Runs the command, up to a few times, until it has printed a token. A command that is too slow is not run again.
     fn token(&self, is_over: &dyn Fn() -> bool) -> Result<Token> {
         let patience = limits::CREDENTIAL_PROCESS_TIMEOUT;
         let begun = Instant::now();
@@ -62,7 +62,7 @@ impl TokenCommand {
     }
 }
 
-/// Returns the token on the first line of the output. Errors never show other output, which may also be secret.
+/// Returns the token on the first line of the output. Errors never show other output, because it may also be secret.
 fn token_of(output: &[u8]) -> Result<Arc<str>> {
     let no_token = |why: &str| {
         Err(Error::Temporary(format!(
@@ -104,13 +104,13 @@ pub(crate) struct BearerTokens {
     token: Mutex<Option<Token>>,
     /// Increases with each new token.
     generation: AtomicU64,
-    /// Number of consecutive tokens with which no request succeeded.
+    /// Number of consecutive tokens with which no request has succeeded.
     refused: AtomicU32,
     refresher: Mutex<Option<Refresher<BearerTokens>>>,
 }
 
 impl BearerTokens {
-    /// Makes tokens for requests to an origin. The command has not been run.
+    /// Makes the tokens for requests to an origin. Does not run the command yet.
     pub(crate) fn new(origin: OriginKey) -> Arc<Self> {
         Arc::new(BearerTokens {
             origin,
@@ -141,8 +141,8 @@ impl BearerTokens {
         self.origin == *key
     }
 
-    /// Returns the generation of the token. Read it before a request, so that a newer token is never taken for the used
-    /// one.
+    /// Returns the generation of the token. Read it before a request, so that a newer token is never mistaken for the
+    /// used one.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -155,7 +155,7 @@ impl BearerTokens {
         }
     }
 
-    /// Returns whether there is a newer token, because the token of this generation was refused.
+    /// Requests a newer token, because the token of this generation was refused. Returns whether there is one.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         if self.generation() == generation
             && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
@@ -321,7 +321,7 @@ mod tests {
         }
         let last = tokens.generation();
         for _ in 1..limits::TOKENS_REFUSED_MAX {
-            // Replies to a token that is no longer used say nothing about the next one.
+            // A reply to a token that is no longer used says nothing about the current one.
             tokens.note_reply(200, last - 1);
             tokens.note_reply(503, tokens.generation());
             assert_eq!(renewed(&tokens), Renewal::Newer);

@@ -6,16 +6,16 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::Verdict;
 use fetchmill_net::rejection_of;
 
-/// The consequence of an attempt.
+/// The next step after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// The request has its answer, or waits.
+    /// The request has its answer, or must wait.
     Over,
-    /// Make another attempt immediately, on a fresh connection. This one does not count.
+    /// Make another attempt immediately, on a fresh connection. The attempt that has just ended does not count.
     Again,
-    /// A large body broke off. Request its rest on a fresh connection.
+    /// A large body broke off. Request the missing part on a fresh connection.
     BrokenOff,
-    /// As [`AttemptEnd::Again`], once there are newer credentials.
+    /// Like [`AttemptEnd::Again`], but wait for newer credentials first.
     Renewing,
     /// The request continues at another URL.
     Redirected,
@@ -23,7 +23,7 @@ pub(crate) enum AttemptEnd {
     Split,
 }
 
-/// Why an attempt failed, with a reason for people.
+/// Kind of an attempt's failure, with a text for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
@@ -35,7 +35,7 @@ impl Failure {
         Failure { kind, reason: reason.into() }
     }
 
-    /// No connection could be opened.
+    /// Returns the failure to open a connection.
     pub(crate) fn unconnected(kind: FailureKind) -> Self {
         Failure::new(kind, kind.meaning())
     }
@@ -49,12 +49,12 @@ impl Failure {
         self
     }
 
-    /// This machine has no descriptor or port left for a connection.
+    /// Returns the failure of a machine that has no descriptor or port left for a connection.
     pub(crate) fn exhausted() -> Self {
         Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
     }
 
-    /// Unsolicited bytes came, so the replies on the connection may belong to other requests.
+    /// Returns the failure after unsolicited bytes. The replies on the connection may belong to other requests.
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,
@@ -62,7 +62,7 @@ impl Failure {
         )
     }
 
-    /// The end of the reply is suspect, and it was not the first reply of its connection.
+    /// Returns the failure of a reply whose end is suspect and that was not the first reply on its connection.
     pub(crate) fn suspect() -> Self {
         let reason = "the end of the reply is suspect, and the reply was not the first on its connection";
         Failure::new(FailureKind::Framing, reason)

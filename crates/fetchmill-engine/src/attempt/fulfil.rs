@@ -15,8 +15,8 @@ use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
 
-/// Makes attempts until the request has its answer or waits. `came` is the end of the first attempt, if that was
-/// already made.
+/// Makes attempts until the request has its answer or must wait. `came` is the result of the first attempt if the
+/// caller has already made it.
 pub(crate) async fn fulfil<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -107,7 +107,7 @@ async fn attempt<R: Requester>(
     }
 }
 
-/// Handles an origin without a connection.
+/// Handles an origin to which no connection could be opened.
 fn unconnected<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -190,7 +190,7 @@ async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request,
     false
 }
 
-/// Takes a complete reply. Holds it unless it is certain whose it is.
+/// Takes a complete reply. Holds it unless it certainly belongs to this request.
 async fn take_reply<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -229,8 +229,9 @@ async fn take_reply<R: Requester>(
     end
 }
 
-/// Takes the wanted part of a reply. The connection is closed while the rest is on its way. So the reply is certain
-/// only if it is the first one, and the held replies will never be certain.
+/// Takes the wanted part of a reply. The connection is closed before the rest of the reply arrives. For this reason,
+/// the reply is certain only if it is the first on its connection. Replies that the connection holds are lost, because
+/// they can no longer become certain.
 fn take_part<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -249,8 +250,9 @@ fn take_part<R: Requester>(
     AttemptEnd::Again
 }
 
-/// Drops a reply with a suspect end on a used connection. Its apparent start may be the rest of another reply. The
-/// first reply of a fresh connection counts. The replies that the connection holds will never be certain.
+/// Drops a reply with a suspect end on a used connection, because its apparent start may be the rest of another reply.
+/// (The first reply of a fresh connection is not dropped.) Replies that the connection holds are lost, because they can
+/// no longer become certain.
 fn drop_suspect<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

@@ -14,8 +14,8 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::fields_in;
 use fetchmill_net::{AddressPolicy, OriginConnections, is_public};
 
-/// The redirects that a kind of request follows. All kinds keep TLS, and never go from a public address to one that is
-/// not public.
+/// Rules for the redirects of one kind of request. No redirect may leave TLS, or lead from a public address to one that
+/// is not public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectPolicy {
     /// Maximum number of consecutive redirects.
@@ -27,7 +27,7 @@ pub(crate) struct RedirectPolicy {
 /// The current URL of a request, and the redirects that led there.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Location {
-    /// The URL; may be empty while it follows from something else.
+    /// The URL. Empty while it is derived from something else, such as the name of a target.
     pub(crate) url: String,
     /// Addresses that the request may still go to, after the redirects so far.
     pub(crate) reach: AddressPolicy,
@@ -48,7 +48,7 @@ pub(crate) struct RedirectHead<'h> {
     pub(crate) now: Millis,
 }
 
-/// Why a redirect is not followed, with a reason for people.
+/// Kind of failure of a redirect that is not followed, with a text for the user.
 pub(crate) type RedirectRefusal = (FailureKind, String);
 
 impl Location {
@@ -57,7 +57,7 @@ impl Location {
         Location { url, ..Location::default() }
     }
 
-    /// Forgets the location and keeps the memory.
+    /// Forgets the location, but keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.url.clear();
         self.visited.clear();
@@ -128,9 +128,9 @@ impl Location {
     }
 }
 
-/// Returns how far a redirect may lead. A chain that comes from a public address never leads to a private one, however
-/// many hops later. Without an address, a proxy made the request and does not say where. This counts as public, unless
-/// the requested host is itself a private address.
+/// Returns how far a redirect may lead. After a public address, no later redirect of the chain may lead to a private
+/// one. Through a proxy, the server's address is unknown. It then counts as public, unless the requested host is itself
+/// a private address.
 fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
     let came_from_public = match address {
         Some(address) => is_public(address.ip()),
@@ -139,7 +139,8 @@ fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -
     if came_from_public { AddressPolicy::PublicOnly } else { reach }
 }
 
-/// Returns the destination of a redirect. It must not leave TLS or http, or name a user.
+/// Returns the destination of a redirect. It must be an http or https URL, must not leave TLS, and must not name a
+/// user.
 fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     let from = Url::parse(url).map_err(|_| "the redirecting target is not a URL")?;
     let mut to = from.join(location).map_err(|_| "it is not a URL")?;

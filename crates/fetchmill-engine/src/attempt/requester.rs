@@ -15,7 +15,7 @@ pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
 /// The reply that a requester receives, which can be resumed.
 pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
 
-/// The replies that are certain when they arrive. Any other is held until its connection has rested or has ended.
+/// Replies that are certain when they arrive. All other replies are held until their connection has rested or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CertainReplies {
     /// The first one of a connection.
@@ -56,8 +56,8 @@ pub(crate) trait Requester {
     /// Prepares `body` for the reply, unless it is about to be resumed.
     fn prepare(&self, request: &mut Self::Request, body: &mut BodyOf<Self>, origin: &OriginConnections);
 
-    /// Gives the task a connection to the origin. It is not open if a new one is needed. With `is_fresh`, a used
-    /// connection must not be taken.
+    /// Gives the task a connection to the origin. If none can be reused, the connection is not open yet. With
+    /// `is_fresh`, a used connection must not be taken.
     async fn bring(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -85,7 +85,7 @@ pub(crate) trait Requester {
         None
     }
 
-    /// Sends the request, or one for the rest of its body, and receives the reply.
+    /// Sends the request, or a request for the rest of its body, and receives the reply.
     async fn exchange(
         &self,
         connection: &mut Connection,
@@ -108,7 +108,7 @@ pub(crate) trait Requester {
         sent: MonotonicMicros,
     );
 
-    /// Returns whether to check the socket for more bytes after a reply, which is certain or not.
+    /// Returns whether to check the socket for more bytes after a reply.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool;
 
     /// Acts on a reply that is certain.

@@ -14,7 +14,7 @@ pub(crate) trait ResumableBody: BodySink {
     /// Forgets the received bytes.
     fn forget(&mut self);
 
-    /// Prepares for a reply with the whole object instead of the rest, or with nothing useful.
+    /// Prepares for a reply that does not have the requested rest, but the whole object or nothing useful.
     fn start_again(&mut self);
 
     /// Returns whether something went wrong on this machine.
@@ -23,7 +23,7 @@ pub(crate) trait ResumableBody: BodySink {
     }
 }
 
-/// A body and its progress. Bytes in `inner` are counted here.
+/// A body and its progress. Counts the bytes that `inner` receives.
 #[derive(Debug, Default)]
 pub(crate) struct Resumable<B> {
     pub(crate) inner: B,
@@ -80,8 +80,8 @@ impl<B> Resumable<B> {
         (self.phase, self.brought) = (BodyPhase::BrokenOff, 0);
     }
 
-    /// Returns whether the rest can be requested if the body breaks off, or has broken off, now. A body that came whole
-    /// in place of a rest cannot be resumed: its attempt is over.
+    /// Returns whether the rest can be requested if the body has broken off or breaks off now. If the whole object came
+    /// instead of the rest, it cannot be resumed, because its attempt is over.
     pub(crate) fn can_be_resumed(&self) -> bool {
         let may = matches!(self.phase, BodyPhase::First | BodyPhase::BrokenOff | BodyPhase::Rest);
         may && self.resumption.is_some()
@@ -92,7 +92,7 @@ impl<B> Resumable<B> {
         self.phase == BodyPhase::BrokenOff
     }
 
-    /// Returns whether the reply is useless as the rest.
+    /// Returns whether the last reply cannot be used as the rest.
     pub(crate) fn is_no_rest(&self) -> bool {
         self.phase == BodyPhase::Other
     }

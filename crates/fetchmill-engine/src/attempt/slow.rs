@@ -47,8 +47,9 @@ pub(super) fn note_patience<R: Requester>(
     }
 }
 
-/// Abandons a request that was sent at `sent` and is slower than others. It is repeated, and the abandoned request does
-/// not count as an attempt. The replies that its connection holds are not certain: one may answer another request.
+/// Abandons a request that was sent at `sent` and is slower than others. The request is repeated, and the abandoned try
+/// does not count as an attempt. The replies that its connection holds are not certain: each may answer another
+/// request.
 pub(super) fn abandon<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

@@ -1,4 +1,4 @@
-//! Sends a dispatcher's outcomes to its sink: the current block, and bodies that are too large for it.
+//! Sends a dispatcher's outcomes to its sink: the current block, and bodies that are too large for the block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,8 +11,8 @@ use fetchmill_model::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, FetchedBody, Properties, Stage};
 
-/// The sender of a dispatcher's blocks. An abort drops it, since the writer would otherwise wait for the engine
-/// forever.
+/// The sender of a dispatcher's blocks. When the job aborts, the sender is dropped, because the writer would otherwise
+/// wait for the engine forever.
 pub(crate) type SharedSender = Arc<Mutex<Option<Sender<Block>>>>;
 
 /// See the module.

@@ -1,17 +1,17 @@
 //! The memory budget for bodies on their way from a connection to the sink, for one worker with its writer.
 //!
-//! A holder of bodies reserves their bytes, and releases them when it has none any more: a connection while it
-//! receives, and a block from when it is full until its sink has stored it. No one waits for room here, since a waiting
-//! holder would keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New
-//! requests wait while blocks queue up.
+//! A holder of bodies reserves their bytes, and releases them when it no longer holds them. A connection holds bytes
+//! while it receives. A block holds them from when it is full until its sink has stored it. No holder waits for room
+//! here, because a waiting holder would keep its own bytes reserved. If the budget is used up, the next body goes to a
+//! staging file. New requests wait while blocks queue up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fetchmill_model::limits::BODIES_BYTES_MAX;
 
-/// See the module. A small body (`BODY_FREE_BYTES`) is not counted while a connection receives it, so that an object of
-/// usual size costs nothing here. A block counts all its bodies once.
+/// See the module. A small body (`BODY_FREE_BYTES`) is not counted while a connection receives it, so an object of
+/// usual size costs nothing here. A block counts all its bodies together.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     used: AtomicUsize,
@@ -33,7 +33,7 @@ impl BodyMemory {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Releases reserved bytes. Returns whether the budget was used up and no longer is.
+    /// Releases reserved bytes. Returns whether this gives the used-up budget room again.
     pub(crate) fn release(&self, bytes: usize) -> bool {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         before >= self.bytes_max && before.saturating_sub(bytes) < self.bytes_max

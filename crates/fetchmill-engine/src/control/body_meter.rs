@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::clock::Clock;
 use fetchmill_model::planner::pace::ByteRate;
 
-/// See the module. All threads of a job share it: each piece of a body costs two atomic additions.
+/// See the module. All threads of a job share the meter: each piece of a body costs two atomic additions.
 #[derive(Debug)]
 pub(crate) struct BodyMeter {
     clock: Clock,
@@ -28,7 +28,7 @@ impl BodyMeter {
         }
     }
 
-    /// Counts bytes that an engine in Python has received, which keeps the rate itself.
+    /// Counts bytes that an engine in Python has received. Such an engine applies the rate itself.
     pub(crate) fn count(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -38,7 +38,7 @@ impl BodyMeter {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Returns how long the rate delays the next read; `None` = no delay.
+    /// Returns how long the rate delays the next read. `None` means no delay.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.rate.as_ref()?.wait(self.clock.micros())
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 use fetchmill_model::object::Micros;
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since 1970 UTC, by the system clock at the start of the job and monotonic from there.
+/// Milliseconds since 1970 UTC. The start of the job is taken from the system clock, and the time from there is
+/// monotonic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     started: Instant,

@@ -3,15 +3,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of consecutive replies without the joined part that ends coalescing: one may be chance.
+/// Number of consecutive replies without the joined part that ends coalescing. A single one may be chance.
 const REFUSED_MAX: u32 = 2;
 
-/// See the module. Read once a request. Changed by refused requests, and by the first success after them.
+/// See the module. Read once a request, and changed by refused requests and by the first success after them.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
-    /// Maximum number of bytes between two parts; `None` = each part is requested alone.
+    /// Maximum number of bytes between two parts. `None` means that each part is requested alone.
     gap_max: Option<u64>,
-    /// Replies without the requested part since the last success. Stays at `REFUSED_MAX` once reached.
+    /// Replies without the requested part since the last success. Once it has reached `REFUSED_MAX`, it stays there.
     refused: AtomicU32,
 }
 
@@ -20,7 +20,7 @@ impl Coalescing {
         Coalescing { gap_max, refused: AtomicU32::new(0) }
     }
 
-    /// Returns how many bytes may be between parts that are requested together; `None` = parts are not joined.
+    /// Returns how many bytes may be between parts that are requested together. `None` means that parts are not joined.
     pub(crate) fn gap_max(&self) -> Option<u64> {
         self.gap_max.filter(|_| !self.has_ended())
     }
@@ -41,7 +41,7 @@ impl Coalescing {
         }
     }
 
-    /// Returns a notice for the user at the end; `None` if coalescing was not ended.
+    /// Returns a notice for the user at the end. `None` if coalescing was not ended.
     pub(crate) fn notice(&self) -> Option<String> {
         self.has_ended().then(|| {
             "--coalesce ended: the replies did not match the joined ranges; later ranges were requested one \

@@ -1,4 +1,4 @@
-//! Counters that are shown while a job runs. Each thread adds to its own once a block, and readers sum them.
+//! Counters that are shown while a job runs. Each thread adds to its own counters once a block, and readers sum them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 #[repr(align(128))]
 pub(crate) struct Counters {
     listed: AtomicU64,
-    /// May decrease: a name conflict is known only after the object was fetched.
+    /// May decrease, because a name conflict is found only after the object was fetched.
     fetched: AtomicI64,
     absent: AtomicU64,
     failed: AtomicU64,
@@ -91,7 +91,7 @@ impl Counters {
         self.skipped.fetch_add(skipped, Ordering::Relaxed);
     }
 
-    /// Counts a fetched object as failed, because it could not be put in its place.
+    /// Counts a fetched object as failed, because it could not be moved to its place.
     pub(crate) fn refuse(&self, kind: FailureKind) {
         self.fetched.fetch_sub(1, Ordering::Relaxed);
         self.fail(kind);
@@ -116,7 +116,7 @@ impl Counters {
         self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes counts of an outcome that is not durable and will not become so.
+    /// Removes the counts of an outcome that is not durable and will not become durable.
     pub(crate) fn take_back(&self, outcome: Outcome, bytes: u64) {
         self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
         match outcome {

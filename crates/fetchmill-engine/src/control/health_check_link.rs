@@ -23,14 +23,14 @@ pub(crate) struct HealthCheckLink {
 }
 
 impl HealthCheckLink {
-    /// Opens the channel, because a checking thread exists now.
+    /// Opens the channel for a checking thread.
     pub(crate) fn open(&self) -> Receiver<OriginQuestion> {
         let (sender, questions) = crossbeam_channel::unbounded();
         *lock(&self.sender) = Some(sender);
         questions
     }
 
-    /// Sends a question. Returns `false` if no thread can answer. The planner has one question at a time.
+    /// Sends a question. Returns `false` if no thread can answer. The planner asks one question at a time.
     pub(crate) fn ask(&self, asked: OriginQuestion) -> bool {
         lock(&self.sender).as_ref().is_some_and(|sender| sender.send(asked).is_ok())
     }

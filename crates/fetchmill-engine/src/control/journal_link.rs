@@ -16,11 +16,11 @@ use fetchmill_store::journal::{PendingPage, UploadState};
 /// Listing data for the journal to record.
 #[derive(Debug)]
 pub(crate) enum ListingRequest {
-    /// A page; its targets are announced to the planner.
+    /// A page. Its targets are announced to the planner.
     Page(ListedPage),
     /// A folder that cannot be listed.
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
-    /// In a range of keys, the keys after `at` become a range of their own.
+    /// A range of keys is split: the keys after `at` become a range of their own.
     SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
     End,
@@ -44,7 +44,7 @@ pub(crate) enum CommitRequest {
     FollowTokens(TokenStart),
 }
 
-/// Where a listing by tokens begins.
+/// Start of a listing by tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenStart {
     /// At the page of this token, or the first page. Everything before it is in the journal.
@@ -72,9 +72,10 @@ pub(crate) enum JournalRequest {
     Samples(Vec<(f64, String)>, String),
     /// The planner has room for waiting targets.
     LoadWaiting { from: DueKey, max: usize },
-    /// A worker process has died, and its files are to be recovered. The answer has the targets that this settles.
+    /// A worker process has died, and its files must be recovered. The answer has the targets that are finished by
+    /// this.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// The names among these that no page of a walk has listed.
+    /// The names, among the given ones, that no page of a walk has listed.
     KeepUnlisted(Names, Sender<Names>),
     /// The next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),
@@ -82,7 +83,7 @@ pub(crate) enum JournalRequest {
     NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
 
-/// Error for other threads after the journal's thread has failed. The actual error is already known.
+/// Error for other threads after the journal's thread has failed. The job already has the actual error.
 pub(crate) fn ended() -> Error {
     Error::Internal("the journal's thread has ended".into())
 }
@@ -90,7 +91,7 @@ pub(crate) fn ended() -> Error {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct JournalLink {
-    /// Removed at the end: the journal's thread works until no sender is left.
+    /// Removed at the end, because the journal's thread works until no sender is left.
     sender: Mutex<Option<crossbeam_channel::Sender<JournalRequest>>>,
     /// Waiting targets that the journal has not written yet.
     unwritten: AtomicUsize,
@@ -131,8 +132,8 @@ impl JournalLink {
         acknowledged
     }
 
-    /// Sends data that must be durable, and waits until it is. If this fails, the actual error is already known, and is
-    /// the one that the user sees.
+    /// Sends data that must be durable, and waits until it is. If this fails, the job already has the actual error,
+    /// which the user sees.
     pub(crate) fn commit(&self, request: CommitRequest) -> Result<CommitAnswer> {
         self.begin_commit(request).recv().map_err(|_| ended())
     }
@@ -142,12 +143,12 @@ impl JournalLink {
         self.commit(CommitRequest::Receipt(Box::new(receipt)))
     }
 
-    /// Notes that the journal has written this many waiting targets.
+    /// Notes that the journal has written this number of waiting targets.
     pub(crate) fn written(&self, targets: usize) {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);
     }
 
-    /// Whether the journal has enough waiting targets to write, so that no more are deferred.
+    /// Whether the journal has so many waiting targets to write that no more are deferred.
     pub(crate) fn is_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
     }

@@ -1,4 +1,4 @@
-//! The limit up to which a job may read its list. A worker of a shared job allows some rows at a time, and ends the
+//! The limit up to which a job may read its list. A worker of a shared job allows rows step by step, and may end the
 //! list early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(crate) enum ListTurn {
 }
 
 impl ListGate {
-    /// Makes a gate that allows all rows, or with `is_closed` no rows, until it is set.
+    /// Makes a gate that allows all rows. With `is_closed`, it allows no rows until a limit is set.
     pub(crate) fn new(is_closed: bool) -> Self {
         ListGate {
             allowed: AtomicU64::new(if is_closed { 0 } else { u64::MAX }),
@@ -47,12 +47,12 @@ impl ListGate {
         self.is_ended.store(true, Ordering::Relaxed);
     }
 
-    /// Notes how many rows were read.
+    /// Notes the number of rows that were read.
     pub(crate) fn note_read(&self, rows: u64) {
         self.read.store(rows, Ordering::Relaxed);
     }
 
-    /// Returns the rows that were read when the gate ended the listing; `None` if it did not.
+    /// Returns the number of rows that were read before the gate ended the listing. `None` if the gate did not end it.
     pub(crate) fn cut_at(&self) -> Option<u64> {
         self.is_cut.load(Ordering::Relaxed).then(|| self.read())
     }

@@ -61,7 +61,7 @@ use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_model::verdict::RetriedStatuses;
 
-/// Denominator of the list's part in `list_share`, which is a whole number.
+/// Denominator of `list_share`, which stores the part of the list as a whole number.
 const LIST_SHARE_UNIT: f64 = 1e12;
 
 /// See the module.
@@ -84,36 +84,36 @@ pub(super) struct Control {
     pub(super) tokens: Option<Arc<BearerTokens>>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
-    /// The robots.txt of hosts; `None` = it is not obeyed.
+    /// The robots.txt of hosts. `None` means that it is not obeyed.
     pub(super) robots: Option<Arc<RobotsBoard>>,
     /// Counts received bytes of bodies, if needed.
     pub(super) body_meter: Option<Arc<BodyMeter>>,
-    /// `None` = nothing is checked.
+    /// `None` means that nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
     /// Pages of the listing in this run.
     pub(super) listed_pages: AtomicU64,
-    /// Total number of objects that the listing announces; 0 = it does not.
+    /// Total number of objects that the listing announces. 0 means that it announces none.
     pub(super) told_total: AtomicU64,
-    /// Part of the list that was read, of [`LIST_SHARE_UNIT`]; 0 = not known.
+    /// Part of the list that was read, in units of 1 / [`LIST_SHARE_UNIT`]. 0 means unknown.
     list_share: AtomicU64,
     /// Limit up to which the list may be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
-    /// Limit that protects the server. Set once: before there are workers, or when the list's server is known.
+    /// Limit that protects the server. Set once: before there are workers, or as soon as the list's server is known.
     courtesy: OnceLock<Option<Courtesy>>,
-    /// Whether the list must show the server, because the engine's connections are not visible here.
+    /// Whether the server must be found from the list, because the engine's connections are not visible here.
     heeds_list: bool,
     pub(super) counters: Vec<Counters>,
     pub(super) telemetry: Telemetry,
-    /// Notices for the user at the end.
+    /// Sources of notices for the user at the end.
     pub(super) stray: StrayReplies,
     pub(super) pipeline: Pipeline,
     pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
     /// The most frequent body. Receipts add to it.
     same_bodies: Mutex<SameBodies>,
-    /// Hosts with an untrusted certificate that the user was notified of.
+    /// Hosts with an untrusted certificate of which the user was notified.
     distrusted: Mutex<BTreeSet<String>>,
 }
 
@@ -140,8 +140,8 @@ impl Control {
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
-            // In a check, a host's answers do not concern the job, even if it is the only host. One worker applies a
-            // host's rules.
+            // In a check, the answers of a host do not concern the job, even if it is the only host. With robots.txt,
+            // one worker applies the rules of a host.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -149,7 +149,7 @@ impl Control {
             clock,
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlanner::new(planner, wakers),
-            // This is irrelevant if targets are only listed.
+            // This value has no effect if targets are only listed.
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
@@ -166,12 +166,12 @@ impl Control {
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
             list_share: AtomicU64::new(0),
-            // A range of a Parquet list is released row by row.
+            // The rows of a Parquet list's range are released step by step.
             list_gate: ListGate::new(request.list.row_count.is_some()),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             heeds_list: request.workers != Workers::Native,
-            // One for each worker, and one for the listing.
+            // One set for each worker, and one for the listing.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
@@ -191,7 +191,7 @@ impl Control {
         counters::sum(self.counters.iter())
     }
 
-    /// Makes a worker's turn: reports its work and returns the next.
+    /// Makes a worker's turn: takes the report about its work, and returns the next work.
     pub(super) fn turn(&self, worker: usize, report: WorkerReport, max: usize) -> NextWork {
         let turn = self.plan.turn(worker, report, max, self.clock.now(), &self.journal);
         if let Some(asked) = turn.health_check
@@ -214,8 +214,8 @@ impl Control {
         turn.next
     }
 
-    /// Whether a target may get this outcome. If the server refuses everything, the job ends and the target stays
-    /// pending.
+    /// Whether a target may get this outcome. It may not if the server refuses everything: the job then ends, and the
+    /// target stays pending.
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
@@ -243,7 +243,7 @@ impl Control {
                     Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
                         self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
                     }
-                    // No thread can check it.
+                    // No thread can make the check.
                     _ => self.refusals.go_on(),
                 }
                 true
@@ -251,7 +251,8 @@ impl Control {
         }
     }
 
-    /// Takes the answer of a check after many refusals with `refused`: a fetched object was requested again.
+    /// Takes the answer of a check after many refusals with `refused`. In the check, a fetched object was requested
+    /// again.
     pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
         if answered == Some(refused) {
             self.stop.fail(Error::Refused(refusals::describe(refused)));
@@ -274,7 +275,8 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Notes a failing page of the listing, its reason, and the start and end of the wait; `None` = the page has come.
+    /// Notes a failing page of the listing, its reason, and the start and end of the wait. `None` means that the page
+    /// has come.
     pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
         if self.waits.set_page(failing) {
             self.note_waits();
@@ -296,7 +298,7 @@ impl Control {
         }
     }
 
-    /// Whether the useful number of requests is searched.
+    /// Whether the job searches for the useful number of requests.
     pub(super) fn finds_concurrency(&self) -> bool {
         self.finds_concurrency && !self.origins.are_many()
     }
@@ -307,7 +309,7 @@ impl Control {
         self.origins.is_only(key, || self.is_listing_done.load(Ordering::Relaxed) || is_long())
     }
 
-    /// Notes whether a list leads to more than one origin.
+    /// Notes the origins of these entries. If the list leads to more than one origin, routes targets by host.
     pub(super) fn note_origins<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) {
         if self.origins.note(entries) {
             self.plan.route_by_host(self.clock.now());
@@ -326,7 +328,7 @@ impl Control {
     }
 
     /// Notifies the user of a host, one of many, that cannot prove its identity. Each host is reported once, up to a
-    /// limit.
+    /// limit of hosts.
     pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
         let mut told = lock(&self.distrusted);
         if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
@@ -350,7 +352,7 @@ impl Control {
         notices
     }
 
-    /// Returns a notice that a limit kept the number in flight low, and whom the limit protects.
+    /// Returns a notice that a limit kept the number in flight low. The notice names whom the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
         let ended = format!("--concurrency auto ended at {most} in flight, the most");
@@ -363,7 +365,7 @@ impl Control {
         })
     }
 
-    /// Returns the origin of the number of requests in flight.
+    /// Returns how the number of requests in flight was chosen.
     pub(super) fn concurrency_search(&self) -> Search {
         let planner = self.plan.lock();
         match planner.concurrency_reached() {
@@ -375,12 +377,13 @@ impl Control {
         }
     }
 
-    /// Returns the limit that protects a server, if it is this number.
+    /// If `most` is the limit that protects a server, returns that limit.
     fn courtesy_of(&self, most: usize) -> Option<Courtesy> {
         self.courtesy.get().copied().flatten().filter(|courtesy| courtesy.most as usize == most)
     }
 
-    /// Applies the limit that protects the job's server; `None` = it has none. Only the first call counts.
+    /// Applies the limit that protects the job's server. `None` means that the server needs no limit. Only the first
+    /// call counts.
     pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
         let courtesy = courtesy.filter(|_| self.finds_concurrency);
         if let (Ok(()), Some(courtesy)) = (self.courtesy.set(courtesy), courtesy) {
@@ -388,7 +391,7 @@ impl Control {
         }
     }
 
-    /// Applies the limit of the server that the first connection of a list's job leads to. `address` is `None` behind a
+    /// Applies the limit of a list's server: the server that the first connection leads to. `address` is `None` with a
     /// proxy.
     pub(super) fn heed_first_server(&self, key: &OriginKey, address: Option<SocketAddr>) {
         if self.courtesy.get().is_none() {
@@ -408,7 +411,7 @@ impl Control {
         self.list_share.store(share, Ordering::Relaxed);
     }
 
-    /// Returns the part of the list that was read; `None` if it is not known.
+    /// Returns the part of the list that was read. `None` if it is not known.
     pub(super) fn list_share(&self) -> Option<f64> {
         let share = self.list_share.load(Ordering::Relaxed);
         (share > 0).then(|| share as f64 / LIST_SHARE_UNIT)
@@ -425,7 +428,7 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Keeps the first error. Targets that are already listed are still fetched.
+    /// Keeps the error if it is the first, and ends the listing. Targets that are already listed are still fetched.
     pub(super) fn fail_listing(&self, error: Error) {
         self.stop.keep_failure(error);
         self.end_listing();

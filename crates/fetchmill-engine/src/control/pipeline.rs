@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Number of broken batches that ends pipelining: one may be chance.
+/// Number of broken batches that ends pipelining. A single one may be chance.
 const BROKEN_MAX: u32 = 2;
 
 /// See the module. Read once a batch, and changed only by batches that break.
@@ -13,7 +13,7 @@ pub(crate) struct Pipeline {
     requests: u32,
     broken: AtomicU32,
     has_large: AtomicBool,
-    /// Number of replies after which the server closes a connection, as far as known.
+    /// Number of replies after which the server closes a connection, as far as this is known.
     replies_max: AtomicU64,
 }
 
@@ -51,12 +51,12 @@ impl Pipeline {
         self.has_large.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the server closes the connection after this many replies. It will do so again.
+    /// Notes that the server closes the connection after this number of replies. The server will probably do so again.
     pub(crate) fn note_end(&self, replies: u64) {
         self.replies_max.fetch_min(replies, Ordering::Relaxed);
     }
 
-    /// Returns a notice for the user at the end; `None` if pipelining was not ended.
+    /// Returns a notice for the user at the end. `None` if pipelining was not ended.
     pub(crate) fn notice(&self) -> Option<String> {
         if self.requests <= 1 {
             return None;

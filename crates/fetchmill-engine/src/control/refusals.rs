@@ -1,7 +1,7 @@
-//! Detects that the only origin of a job refuses everything. After many equal 401 or 403 answers in a row without a
-//! success, the credentials are wrong or have expired, and each further request would only waste a target.
+//! Detects that the only origin of a job refuses everything. Many equal 401 or 403 answers in a row without a success
+//! mean that the credentials are wrong or have expired. Each further request would only waste a target.
 //!
-//! A worker with a success reads one counter, which is not written while nothing is refused.
+//! A worker with a success reads one counter. Without refusals, this counter is never written.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use fetchmill_model::limits::REFUSED_TARGETS_MAX;
 
 /// Bit position of the status in the counter of a streak.
 const STATUS_SHIFT: u32 = 48;
-/// Factor by which the bound grows if the refused targets are forbidden and others are not.
+/// Factor by which the bound grows after a check has shown that only the refused targets are forbidden.
 const GROWTH: u64 = 4;
 
 /// The meaning of a refusal.
@@ -17,7 +17,7 @@ const GROWTH: u64 = 4;
 pub(crate) enum Refusal {
     /// The target has failed.
     OfTarget,
-    /// All targets are refused, and this run has fetched none.
+    /// All targets are refused, and this run has not fetched any.
     OfAll,
     /// Many targets in a row are refused, but others were fetched. A fetched object must be requested again.
     InDoubt,
@@ -36,7 +36,8 @@ pub(crate) struct AccessRefusals {
 }
 
 impl AccessRefusals {
-    /// `is_off` if the user sets how many targets may fail, or if refusals are normal results of the job.
+    /// Makes the detector. `is_off` if the user limits the failed targets, or if refusals are normal results of the
+    /// job.
     pub(crate) fn new(is_off: bool) -> Self {
         AccessRefusals {
             streak: AtomicU64::new(0),
@@ -80,7 +81,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Continues, because a fetched object was given again: only the refused targets are forbidden.
+    /// Continues after a check: the fetched object was given again, so only the refused targets are forbidden.
     pub(crate) fn go_on(&self) {
         self.bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bound| bound.checked_mul(GROWTH)).ok();
         self.streak.store(0, Ordering::Relaxed);
@@ -88,7 +89,7 @@ impl AccessRefusals {
     }
 }
 
-/// Tells the user what to do if everything is refused.
+/// Returns the advice for the user if everything is refused.
 pub(crate) fn describe(status: u16) -> String {
     format!(
         "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row: the credentials are \
@@ -112,7 +113,7 @@ mod tests {
     fn nothing_but_refusals_ends_the_job() {
         let refusals = AccessRefusals::new(false);
         assert_eq!(refuse(&refusals, 403, REFUSED_TARGETS_MAX - 1), [Refusal::OfTarget]);
-        // Another status is another answer.
+        // Another status begins another streak.
         assert_eq!(refuse(&refusals, 401, REFUSED_TARGETS_MAX - 1), [Refusal::OfTarget]);
         assert_eq!(refuse(&refusals, 401, 2), [Refusal::OfAll]);
         assert_eq!(refuse(&AccessRefusals::new(true), 403, 3 * REFUSED_TARGETS_MAX), [Refusal::OfTarget]);

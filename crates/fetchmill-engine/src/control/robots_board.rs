@@ -1,5 +1,5 @@
-//! The robots.txt of the hosts of a list (`--robots`), shared by all workers, so that each is requested once. A worker
-//! takes the lock when it meets a host, not once an object.
+//! The robots.txt of the hosts of a list (`--robots`). All workers share them, so that each is requested only once. A
+//! worker takes the lock when it meets a host, not once an object.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ pub(crate) struct RobotsBoard(Mutex<RecentHosts<RobotsEntry>>);
 
 #[derive(Debug)]
 enum RobotsEntry {
-    /// A worker is requesting it.
+    /// A worker is requesting the file.
     Asked,
     Known(Arc<HostRobots>),
 }
@@ -23,9 +23,9 @@ enum RobotsEntry {
 /// The result for a worker that wants to request the file of a host.
 #[derive(Debug)]
 pub(crate) enum RobotsClaim {
-    /// This worker requests the file. No other worker does so until it settles or withdraws the claim.
+    /// The caller requests the file. No other worker does so until the caller settles or withdraws the claim.
     Granted,
-    /// Another worker is requesting it.
+    /// Another worker is requesting the file.
     Asked,
     Known(Arc<HostRobots>),
 }

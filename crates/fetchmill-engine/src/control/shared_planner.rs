@@ -26,9 +26,9 @@ pub(crate) struct SharedPlanner {
     wakers: Arc<Wakers>,
     /// Bytes of the names in memory.
     pub(crate) live_bytes: LiveBytes,
-    /// Time until which targets that were not started are held. Read before each target.
+    /// Time until which targets that were not started are held. It is read before each target.
     held_until: AtomicU64,
-    /// The target that is not held: it checks the origin.
+    /// The target that checks the origin, and is not held.
     probe: AtomicU64,
     /// Limit of requests in flight. Set at each turn, read at each tick.
     concurrency: AtomicUsize,
@@ -42,7 +42,7 @@ pub(crate) struct Turn {
     pub(crate) is_given_up: bool,
     /// The trouble at the origin that the job waits for.
     pub(crate) trouble: Option<OriginTrouble>,
-    /// A health check of the origin that is to be made.
+    /// A health check of the origin that must be made.
     pub(crate) health_check: Option<HealthCheck>,
     /// Whether held targets may start.
     pub(crate) is_freed: bool,
@@ -69,10 +69,11 @@ impl SharedPlanner {
         self.wakers.workers.len()
     }
 
-    /// Reports the work of a worker and gives it the next. Takes one lock.
+    /// Reports the work of a worker and returns its next work. Takes one lock.
     ///
     /// Requests to the journal are sent while the lock is held. The journal's queue is unbounded, so sending never
-    /// waits. A load that another worker requests must not overtake the targets that this one has deferred.
+    /// waits. With the lock, a load that another worker requests cannot overtake the targets that this worker has
+    /// deferred.
     pub(crate) fn turn(
         &self,
         worker: usize,
@@ -107,20 +108,20 @@ impl SharedPlanner {
         self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
     }
 
-    /// Sets the values that the job sent to a worker process: until when targets that were not started are held, and
-    /// the target that is not held.
+    /// Sets the values that a job sends to its worker process: the time until which targets that were not started are
+    /// held, and the target that is not held.
     pub(crate) fn set_gate(&self, held_until: Millis, probe: Option<Sequence>) {
         self.held_until.store(held_until, Ordering::Relaxed);
         self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
     }
 
-    /// See [`SharedPlanner::set_gate`].
+    /// Returns the values of [`SharedPlanner::set_gate`].
     pub(crate) fn gate(&self) -> (Millis, Option<Sequence>) {
         let probe = self.probe.load(Ordering::Relaxed);
         (self.held_until.load(Ordering::Relaxed), (probe != NO_PROBE).then_some(probe))
     }
 
-    /// Lowers the maximum of the number that is searched.
+    /// Lowers the maximum for the search of the number of requests in flight.
     pub(crate) fn lower_concurrency(&self, most: usize, now: Millis) {
         let mut planner = self.lock();
         planner.lower_concurrency(most);
@@ -133,7 +134,7 @@ impl SharedPlanner {
         all / workers + usize::from(worker < all % workers)
     }
 
-    /// Returns the entry of a fetched object.
+    /// Returns the entry of the last fetched object that a worker has reported.
     pub(crate) fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.lock().last_fetched()
     }
@@ -159,8 +160,8 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// Takes waiting targets that the journal has loaded. Targets without room return to the journal, after those on
-    /// their way.
+    /// Takes waiting targets that the journal has loaded. Targets without room go back to the journal, after the
+    /// targets that are already on their way there.
     pub(crate) fn loaded_waiting(&self, rows: Vec<WaitingTarget>, complete: bool, journal: &JournalLink) {
         let mut planner = self.lock();
         let to_journal = planner.loaded_waiting(rows, complete);
@@ -191,7 +192,7 @@ impl SharedPlanner {
     }
 
     /// Whether targets that were not started are held, because the origin rests or is being checked. The target that
-    /// makes the check is not held.
+    /// checks the origin is not held.
     pub(crate) fn is_held(&self, first: impl FnOnce() -> Option<Sequence>, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now && !first().is_some_and(|first| self.is_probe(first))
     }
@@ -228,7 +229,7 @@ impl SharedPlanner {
     }
 }
 
-/// Sends the planner's requests to the journal, in this order, under the planner's lock.
+/// Sends the planner's requests to the journal in this order. The caller holds the planner's lock.
 fn ask_journal(planner: &mut Planner, to_journal: Vec<WaitingTarget>, journal: &JournalLink) {
     if !to_journal.is_empty() {
         journal.send(JournalRequest::Waiting(to_journal));
@@ -272,7 +273,7 @@ mod tests {
         SharedPlanner::new(planner, Wakers::new(WORKERS))
     }
 
-    /// Takes targets until there are none any more: each waits once, and is settled then.
+    /// Takes targets until no more come. Each target waits once, and is then finished.
     fn work(plan: &SharedPlanner, clock: Clock, worker: usize, journal: &JournalLink) -> usize {
         let (mut report, mut settled) = (WorkerReport::default(), 0);
         loop {

@@ -1,4 +1,5 @@
-//! The end of a job: how it was asked to stop, and the first error. Code that fails, or ends the job, needs only this.
+//! The end of a job: the kind of stop that was requested, and the first error. Code that fails or ends the job needs
+//! only this module.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
 use fetchmill_model::panics::lock;
 
-/// How far a job continues.
+/// How a job continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stop {
@@ -25,7 +26,7 @@ pub(crate) enum Stop {
     Abort = 2,
 }
 
-/// Waiting threads of a job. Each checks again when it is woken.
+/// Waiting threads of a job. A thread checks again when it is woken.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     pub(crate) workers: Vec<Notify>,
@@ -51,7 +52,7 @@ pub(crate) struct StopSignal {
     stop: AtomicU8,
     /// When the job was first asked to stop, in microseconds of the clock.
     stopped_at: AtomicU64,
-    /// The rule that stopped the job; 0 = none.
+    /// The rule that stopped the job. 0 means none.
     reason: AtomicU8,
     failure: Mutex<Option<Error>>,
     /// Panics of any thread of the job.
@@ -83,13 +84,13 @@ impl StopSignal {
         }
     }
 
-    /// Keeps a dispatcher's sender, to drop it if the job ends immediately. The writer then need not wait for the
+    /// Keeps a dispatcher's sender, and drops it if the job ends immediately. The writer then does not wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);
     }
 
-    /// Whether the job was asked to stop and nothing is waited for any longer.
+    /// Whether the job was asked to stop and no longer waits for anything.
     pub(crate) fn is_drained(&self) -> bool {
         let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
         self.get() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64
@@ -106,7 +107,7 @@ impl StopSignal {
         self.wakers.wake_all();
     }
 
-    /// Ends the run because of a rule: it drains.
+    /// Ends the run because of a rule, with a drain.
     pub(crate) fn ask_because(&self, reason: StopReason) {
         self.reason.store(reason as u8, Ordering::Relaxed);
         self.ask(Stop::Drain);
@@ -117,13 +118,15 @@ impl StopSignal {
         StopReason::of(self.reason.load(Ordering::Relaxed))
     }
 
-    /// Keeps the first error and drains the job. Requests in flight become durable where that is still possible.
+    /// Keeps the error if it is the first, and drains the job. Requests in flight become durable if that is still
+    /// possible.
     pub(crate) fn fail(&self, error: Error) {
         self.keep_failure(error);
         self.ask(Stop::Drain);
     }
 
-    /// Ends the job immediately after a panic. Otherwise the other threads could wait forever for the dead one.
+    /// Ends the job immediately if a thread has panicked. Otherwise the other threads could wait forever for the dead
+    /// thread.
     pub(crate) fn heed_panic(&self) {
         if let Some(error) = self.panics.error() {
             self.fail(error);
@@ -131,7 +134,7 @@ impl StopSignal {
         }
     }
 
-    /// Keeps the first error, and lets the job continue.
+    /// Keeps the error if it is the first. The job continues.
     pub(crate) fn keep_failure(&self, error: Error) {
         lock(&self.failure).get_or_insert(error);
     }

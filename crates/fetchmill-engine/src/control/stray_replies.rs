@@ -10,13 +10,13 @@ pub(crate) struct StrayReplies {
 }
 
 impl StrayReplies {
-    /// Notes an unsolicited reply, because of which `again` targets are fetched again.
+    /// Notes an unsolicited reply. `again` is the number of targets that are fetched again because of it.
     pub(crate) fn note(&self, again: usize) {
         self.surplus.fetch_add(1, Ordering::Relaxed);
         self.again.fetch_add(again as u64, Ordering::Relaxed);
     }
 
-    /// Returns a notice for the user at the end; `None` if there was no such reply.
+    /// Returns a notice for the user at the end. `None` if there was no such reply.
     pub(crate) fn notice(&self) -> Option<String> {
         let surplus = self.surplus.load(Ordering::Relaxed);
         let again = self.again.load(Ordering::Relaxed);

@@ -32,8 +32,8 @@ impl Waits {
         has_changed
     }
 
-    /// Sets the failing page of the listing, its reason, and the start and end of the wait; `None` = the page has come.
-    /// Returns whether the wait has changed.
+    /// Sets the failing page of the listing, its reason, and the start and end of the wait. `None` means that the page
+    /// has come. Returns whether the wait has changed.
     pub(crate) fn set_page(&self, failing: Option<(&str, &str, Millis, Millis)>) -> bool {
         let mut shown = lock(&self.0);
         let listing = failing.map(|(page, reason, since, until)| {

@@ -1,8 +1,8 @@
 //! The worker of a list that is written out. Each target becomes a row as it was listed, without a request.
 //!
-//! Rows go to the writer in blocks, like those of a check. Or they go to the program that started the job, as chunks of
-//! JSON lines, as fast as it takes them. In this case no rows are stored, and the writer only records the outcomes.
-//! Items of an API go to the writer as objects that are already complete.
+//! Rows go to the writer in blocks, like those of a check. If the program that started the job takes the rows, they go
+//! to the program as chunks of JSON lines, as fast as it takes them. In this case no rows are stored, and the writer
+//! only records the outcomes. Items of an API go to the writer as objects that are already complete.
 
 mod item_rows;
 mod target_urls;
@@ -35,7 +35,7 @@ pub(crate) struct ListWorkerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) row_source: RowSource,
     pub(crate) block_input: BlockInput,
-    /// Channel for row chunks; `None` = rows go to the shards of the job.
+    /// Channel for row chunks. `None` means that rows go to the shards of the job.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 

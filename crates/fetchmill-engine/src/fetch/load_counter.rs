@@ -8,7 +8,7 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 /// A rate slows a job down if at least this part (1 / `PACED_SHARE`) of its targets in flight waits for it.
 const PACED_SHARE: usize = 4;
 
-/// Counters that are updated once a reply, so without a lock, and taken once a tick.
+/// Counters that are taken once a tick. They are updated once a reply, so they have no lock.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounter {
     replies: Cell<u32>,

@@ -1,9 +1,10 @@
 //! The end of a job with `--cdxj`: writes an index for each shard of WARC.
 //!
-//! An index depends only on its sealed shard, so it can be written again after a kill. Each index is written to the
-//! folder of open shards and synced, its checksum goes to the journal, and then it is renamed without replacing a file.
-//! So an index that the journal knows and that is no longer among the open shards is the job's own, under its final
-//! name. At the job's end, a run writes missing and damaged indexes, and removes those of shards that no longer exist.
+//! An index depends only on its sealed shard, so it can be written again after a kill. The index is written to the
+//! folder of open shards and synced. Then its checksum goes to the journal, and the index is renamed without replacing
+//! a file. If the journal knows an index that is no longer among the open shards, the file with its final name belongs
+//! to the job. At the job's end, a run writes missing and damaged indexes, and removes indexes of shards that no longer
+//! exist.
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
@@ -16,8 +17,8 @@ use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
 /// Number of records between two checks of the stop signal.
 const STRETCH_RECORDS: u64 = 1024;
 
-/// Removes indexes from the journal that an earlier run has not put in place, before their files are cleared. A file
-/// with such a name is not the job's.
+/// Removes indexes from the journal that an earlier run has not renamed. This happens before their files are cleared. A
+/// file with the final name of such an index does not belong to the job.
 pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> Result<()> {
     for CdxjFile { shard, data } in journal.cdxj_files()? {
         if shard_folder.open_path().join(&data.path).exists() {
@@ -27,7 +28,7 @@ pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> 
     Ok(())
 }
 
-/// Writes the missing indexes. Returns `false` if `goes_on` stopped it. The next run does the rest.
+/// Writes the missing indexes. Returns `false` if `goes_on` stopped it. The next run writes the remaining ones.
 pub(crate) fn write_indexes(
     journal: &Journal,
     shard_folder: &ShardFolder,

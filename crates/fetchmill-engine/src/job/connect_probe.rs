@@ -1,5 +1,6 @@
 //! Measures the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
-//! program is busy, so a time longer than the best shows a queue in the network. The connection is closed immediately.
+//! program is busy. For this reason, a time above the shortest one shows a queue in the network. The connection is
+//! closed immediately.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ struct Connecting {
     since: Instant,
 }
 
-/// At most one probe runs at a time. The longer they are requested, the rarer they are.
+/// At most one probe runs at a time. Probes become rarer the longer they are requested.
 #[derive(Debug)]
 pub(crate) struct ConnectProbe {
     connecting: Option<Connecting>,
@@ -31,12 +32,12 @@ impl Default for ConnectProbe {
 }
 
 impl ConnectProbe {
-    /// Notes that no probe is needed now. The next one may start soon after it is requested.
+    /// Notes that no probe is needed now. The next one may start soon after its request.
     pub(crate) fn rest(&mut self) {
         self.pause = CONNECT_PROBE_FIRST;
     }
 
-    /// Begins to connect, unless this was done recently. An error on this machine is not an answer.
+    /// Begins to connect, unless a probe ran recently. An error on this machine is ignored.
     pub(crate) fn start(&mut self, peer: SocketAddr) {
         if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < self.pause) {
             return;

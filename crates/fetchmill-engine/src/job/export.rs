@@ -1,9 +1,9 @@
 //! Writes the objects of a job again in another format. The result is a job of its own, so `ls`, `verify` and resuming
 //! work as usual. The objects of a shared job are those of its ranges, one range after another.
 //!
-//! Objects are read in a fixed order, which also gives their sequence numbers. So the journal is enough to resume:
-//! pending objects are read again, and objects after the last page are added. One thread reads, encodes and commits,
-//! since the disk limits the speed.
+//! Objects are read in a fixed order, which also determines their sequence numbers. For this reason, the journal is
+//! enough to resume: pending objects are read again, and objects after the last page are added. A single thread reads,
+//! encodes and commits, because the disk limits the speed.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -61,11 +61,11 @@ pub struct ExportOptions {
     pub source: Option<String>,
     /// Destination of the objects.
     pub dest: PathBuf,
-    /// Journal folder; `None` = inside the destination.
+    /// Journal folder. `None` means that it is inside the destination.
     pub state: Option<PathBuf>,
     /// Format to store objects in.
     pub format: Format,
-    /// Bytes of a shard; `None` = the default of the format.
+    /// Bytes of a shard. `None` means the default of the format.
     pub shard_size: Option<u64>,
     /// Whether output survives a power cut, and not only a kill.
     pub is_durable: bool,
@@ -88,7 +88,7 @@ impl ExportOptions {
         }
     }
 
-    /// Returns the identity: the same objects in the same order and format are the same job.
+    /// Returns the identity. Two exports of the same objects in the same order and format are the same job.
     fn identity(&self, sources: &Sources, rules: JobRules) -> Identity {
         let snapshot = sources.description();
         let source = self.source.as_deref().unwrap_or_else(|| snapshot.part("source"));
@@ -116,7 +116,7 @@ impl ExportOptions {
         )
     }
 
-    /// Returns the columns that the format keeps. The export has only rows of objects.
+    /// Returns the columns that the format keeps. An export has rows of objects only.
     fn columns(&self, sources: &Sources, rules: JobRules) -> ExtraColumns {
         let identity = &sources.description().identity;
         let columns = self.format.columns(&ExtraColumns::of_identity(identity).without_outcomes());
@@ -192,12 +192,12 @@ impl Export {
         self.running.wait(timeout)
     }
 
-    /// Makes written objects durable and ends; the same export can be resumed.
+    /// Makes the written objects durable, and ends. A later run of the same export resumes it.
     pub fn stop(&self) {
         self.shared.stop.fetch_max(STOP, Ordering::Relaxed);
     }
 
-    /// Ends without making anything durable; the same export can be resumed.
+    /// Ends without making anything durable. A later run of the same export resumes it.
     pub fn abort(&self) {
         self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
     }
@@ -342,7 +342,7 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Concludes the export when every object is written.
+    /// Concludes the export after all objects are written.
     fn conclude(&mut self) -> Result<()> {
         let tally = self.journal.tally();
         let objects = self.sources.objects();
@@ -359,7 +359,8 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Returns the unfinished targets of earlier runs, as runs: at most those of one Parquet shard.
+    /// Returns the targets that earlier runs have not finished, as first numbers and counts. There are at most as many
+    /// targets as in one Parquet shard.
     fn pending(&self) -> Result<Vec<(Sequence, u64)>> {
         let mut runs = Vec::new();
         let mut from = 0;
@@ -425,7 +426,7 @@ struct ExportWindow {
 /// Writes the blocks, pages and receipts of an export.
 struct ExportWriter<'w> {
     journal: &'w mut Journal,
-    /// Targets with lower numbers are in pages of earlier runs.
+    /// First sequence number that is not in a page of an earlier run.
     listed_before: Sequence,
     sink: Box<dyn Sink>,
     stage: Arc<Stage>,
@@ -436,7 +437,7 @@ struct ExportWriter<'w> {
     block: Block,
     /// Names of the block that are not in a page yet.
     names: Names,
-    /// Outcomes of this window that were not fetched.
+    /// Outcomes of this window for targets that were not fetched.
     gathered: WindowOutcomes,
     window: ExportWindow,
     shared: &'w ExportState,
@@ -500,7 +501,7 @@ impl ExportWriter<'_> {
         Ok(())
     }
 
-    /// Writes the block. Its page joins the transaction that the next receipt ends.
+    /// Writes the block. The page of the block joins the transaction that the next receipt ends.
     fn write_block(&mut self) -> Result<()> {
         if !self.names.is_empty() {
             let names = std::mem::take(&mut self.names);

@@ -1,7 +1,7 @@
-//! The thread that checks an origin by requesting a fetched object, or the first page of the listing, again. The
-//! planner decides when (`planner/probing.rs`). Bodies are discarded.
+//! The thread that checks an origin. It requests a fetched object, or the first page of the listing, again. The planner
+//! decides when (`planner/probing.rs`). Bodies are discarded.
 //!
-//! Like the listing, it makes its own requests with every engine: one at a time, each on a fresh connection.
+//! Like the listing, this thread makes its own requests with every engine: one at a time, each on a fresh connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -122,7 +122,7 @@ impl HealthChecker {
             match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
                 Ok(()) => {}
                 Err(ConnectFailure::Failed(_)) => return Answer::Down,
-                // This machine is the problem.
+                // The problem is on this machine.
                 Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
             }
             let replied = connection

@@ -25,7 +25,7 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    /// Returns the current state. The counts are those of the whole job, including outcomes that are not durable yet.
+    /// Returns the current state. The counts cover the whole job, and include outcomes that are not durable yet.
     pub(crate) fn standing(&self) -> Standing {
         let sum = self.control.sum();
         Standing {
@@ -47,14 +47,14 @@ pub(crate) fn plus(mut one: Tally, other: Tally) -> Tally {
 /// The reason why a run stopped before the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// The user asked for it.
+    /// The user asked the run to stop.
     Asked,
-    /// A rule stopped it.
+    /// A rule stopped the run.
     Rule(StopReason),
 }
 
 impl Interruption {
-    /// Returns the rule, if there was one.
+    /// Returns the rule that stopped the run, if there was one.
     pub fn rule(self) -> Option<StopReason> {
         match self {
             Interruption::Asked => None,
@@ -71,7 +71,7 @@ pub struct JobReport {
     pub tally: Tally,
     /// Failed targets by kind.
     pub kinds: KindCounts,
-    /// Targets that failed because of their status, by status.
+    /// Numbers of targets that failed because of their status, for each status.
     pub statuses: StatusCounts,
     /// Whether requests of this run may have had credentials.
     pub gave_credentials: bool,
@@ -87,11 +87,12 @@ pub struct JobReport {
     pub was_finished: bool,
     /// The reason why the run stopped before the end.
     pub interruption: Option<Interruption>,
-    /// Whether the job is finished and not too many targets have failed ([`crate::JobRequest::max_failed`]).
+    /// Whether the job is finished, and at most the allowed number of targets has failed
+    /// ([`crate::JobRequest::max_failed`]).
     pub is_tolerated: bool,
     /// Whether an earlier run had begun the job.
     pub is_resumed: bool,
-    /// The cause that limited this run longest, and its part of the time. `None` if the run was over before the first
+    /// Cause that limited this run longest, and its part of the run's time. `None` if the run ended before the first
     /// measurement.
     pub limited_by: Option<(LimitedBy, f64)>,
     /// Results of a check.

@@ -67,13 +67,13 @@ pub struct Snapshot {
     pub waiting: u64,
     /// Whether the number of targets is known.
     pub is_listing_done: bool,
-    /// Number of objects that the listing announces, if it does.
+    /// Number of objects that the listing announces. `None` if it announces none.
     pub total: Option<u64>,
-    /// Part of the list that was read so far; `None` = unknown, or no list.
+    /// Part of the list that was read so far. `None` if it is unknown, or if the source is not a list.
     pub list_share: Option<f64>,
     /// Amount of the list that was read in this run: rows for Parquet, otherwise decompressed bytes.
     pub list_read: u64,
-    /// Amount of the list that was read when it was ended early on request.
+    /// Amount of the list that was read before [`Job::end_list`] ended the list.
     pub list_cut_at: Option<u64>,
     /// Pages of the listing in this run.
     pub pages: u64,
@@ -97,11 +97,11 @@ pub struct Snapshot {
     pub tries_concurrency: bool,
     /// The requests per second that the only origin gets, while it throttles.
     pub pace: Option<f64>,
-    /// The cause that limits the job; `None` before the first measurement.
+    /// The cause that limits the job. `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
-    /// Reply times of the last ten seconds; `None` if there were no replies, or the engine does not report them.
+    /// Reply times of the last ten seconds. `None` if there were no replies, or the engine does not report them.
     pub latency: Option<Latency>,
-    /// The same by origin, in a job over many: at most 64 origins, the one with the most replies first.
+    /// Reply times by origin, in a job over many: at most 64 origins, the one with the most replies first.
     pub origins: Vec<OriginLatency>,
 }
 
@@ -112,9 +112,9 @@ impl Job {
         let (plan, list) = plan_job(request, given)?;
         let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
         let preflight = Preflight::open(&plan, &journal)?;
-        // The senders limit what waits in this channel. The planner's window limits pages, each worker has one commit
-        // record, and waiting targets are written faster than any server can fail. A limit here would block a fetching
-        // thread.
+        // Other limits bound the number of messages in this channel. The planner's window limits pages, each worker has
+        // one commit record, and waiting targets are written faster than any server can fail. A limit of the channel
+        // itself would block a fetching thread.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;
@@ -151,12 +151,12 @@ impl Job {
         self.running.wait(timeout)
     }
 
-    /// Finishes the requests in flight, makes them durable and ends. The same job can be resumed.
+    /// Finishes the requests in flight, makes them durable, and ends. A later run of the same job resumes it.
     pub fn stop(&self) {
         self.shared.control.stop.ask(Stop::Drain);
     }
 
-    /// Sets the maximum rate in requests a second, above 0. A job that began without a rate stays without one.
+    /// Sets the maximum rate in requests a second, above 0. A job that began without a rate cannot get one.
     pub fn set_rate(&self, per_second: f64) {
         if let Some(pace) = &self.shared.control.pace {
             pace.set(Some(per_second));
@@ -170,24 +170,24 @@ impl Job {
         control.plan.resume_rate(per_second, control.clock.now());
     }
 
-    /// Allows the job to read this many rows of its Parquet list in total; a page may exceed it. Without this call it
-    /// reads all.
+    /// Allows the job to read this number of rows of its Parquet list in total. A page may exceed it. Without this
+    /// call, the job reads all rows.
     pub fn allow_rows(&self, rows: u64) {
         self.shared.control.list_gate.allow(rows);
     }
 
-    /// Ends the list after the part that was read. The job is finished when these targets are.
+    /// Ends the list after the part that was read. The job is finished when these targets are finished.
     pub fn end_list(&self) {
         self.shared.control.list_gate.end();
     }
 
-    /// Ends without making anything durable. The same job can be resumed.
+    /// Ends without making anything durable. A later run of the same job resumes it.
     pub fn abort(&self) {
         self.shared.control.stop.ask(Stop::Abort);
     }
 
     /// Takes the dispatcher of an engine in this process ([`super::Workers::Dispatcher`]). Waits up to `patience` until
-    /// it exists. `None` if it does not exist yet, was already taken, or the job has nothing to do.
+    /// it exists. `None` if it does not exist yet, if it was already taken, or if the job has nothing to do.
     pub fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         self.worker_registry.take_dispatcher(patience)
     }
@@ -199,7 +199,7 @@ impl Job {
     }
 
     /// Returns the next rows of a list that is written out to the program ([`super::RowsOptions::is_given`]), as lines
-    /// of JSON. Waits up to `patience`, and then returns no rows. `None` after the last row.
+    /// of JSON. If there are no rows within `patience`, returns an empty text. `None` after the last row.
     pub fn take_rows(&self, patience: Duration) -> Option<Vec<u8>> {
         match self.rows_chunks.as_ref()?.recv_timeout(patience) {
             Ok(rows_chunk) => Some(rows_chunk),
@@ -218,7 +218,7 @@ impl Job {
         self.shared.control.stop.fail(error);
     }
 
-    /// Returns the report or error of a job that has ended. An error can be taken once.
+    /// Returns the report or error of a job that has ended. An error can be taken only once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }

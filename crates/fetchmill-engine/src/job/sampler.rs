@@ -1,5 +1,5 @@
 //! The thread that observes a running job. It takes a sample a second, decides what limits the job, and writes both to
-//! the journal. Like a progress display it only reads counters, so a target costs nothing.
+//! the journal. Like a progress display, it only reads counters, so it adds no cost to a target.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
 
-/// Number of samples for deciding what limits a job.
+/// Number of samples over which the limiting cause is decided.
 const DECIDED_OVER: usize = 3;
-/// Number of samples for reported rates.
+/// Number of samples over which reported rates are computed.
 const RATE_OVER: usize = 10;
-/// Minimum length of the last sample. A shorter one says nothing about a rate.
+/// Minimum length of the last sample. A rate cannot be computed from a shorter one.
 const LAST_SAMPLE_MIN: Duration = Duration::from_millis(50);
 
 /// Facts that do not change while a job runs.
@@ -39,9 +39,9 @@ pub(crate) struct SampledJob {
     pub(crate) is_python: bool,
     /// Whether the engine's workers report the use of their capacity.
     pub(crate) counts_capacity: bool,
-    /// Requests a second to the only host of a job; `None` = no limit.
+    /// Requests a second to the only host of a job. `None` means no limit.
     pub(crate) rate_of_only_host: Option<f64>,
-    /// Limits of each host in a job over many.
+    /// Limits of each host in a job over many hosts.
     pub(crate) per_host: HostBounds,
 }
 
@@ -184,8 +184,8 @@ impl<'j> Sampling<'j> {
         self.tell(sample, limited_by);
     }
 
-    /// Measures the connect time if replies seem to wait in a queue. It shows whether the queue is at the server or in
-    /// the network.
+    /// Measures the connect time if replies seem to wait in a queue. The connect time shows whether the queue is at the
+    /// server or in the network.
     fn probe_path(&mut self, limited_by: Option<&LimitedBy>) {
         let is_queue = |kind| matches!(kind, LimitKind::Server | LimitKind::Network);
         if !limited_by.is_some_and(|limited_by| is_queue(limited_by.kind)) {
@@ -338,8 +338,8 @@ impl<'j> Sampling<'j> {
     }
 }
 
-/// Estimates the shares of an engine whose workers do not report them: from how often it had no targets or was held,
-/// and how busy its writers were.
+/// Estimates the capacity shares of an engine whose workers do not report them. Uses how often the engine had no
+/// targets or was held, and how busy its writers were.
 fn seen_shares(without_targets: f64, held: f64, writers: WriterShares) -> Shares {
     let rest = (1.0 - without_targets).max(0.0);
     let held = held.min(rest);

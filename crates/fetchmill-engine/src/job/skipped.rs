@@ -35,7 +35,7 @@ impl WantedNames {
     }
 }
 
-/// The number of skipped targets by [`SkipReason`]. A job of 0.1.0 has none.
+/// Numbers of skipped targets by [`SkipReason`]. The journal of a job of 0.1.0 has no such numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedByReason(BTreeMap<String, u64>);
 
@@ -50,8 +50,8 @@ impl SkippedByReason {
         &self.0
     }
 
-    /// Whether the job has no object for an unintended reason: all listed targets were skipped, a list has no line with
-    /// a target, or no name matches the user's restrictions.
+    /// Whether the job has no object for an unintended reason. Either all listed targets were skipped, or a list has no
+    /// line with a target, or no name matches the user's restrictions.
     pub(crate) fn found_nothing(
         &self,
         tally: Tally,
@@ -76,7 +76,7 @@ impl SkippedByReason {
             && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
-    /// Returns a notice if there was nothing to do, since an empty result may be a mistake of the user.
+    /// If there was nothing to do, returns a notice, because an empty result may come from a mistake of the user.
     pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;
@@ -93,7 +93,7 @@ impl SkippedByReason {
         })
     }
 
-    /// Returns a notice if all listed targets were skipped, unless this is normal.
+    /// If all listed targets were skipped, returns a notice, unless the reasons are normal.
     fn notice(&self, listed: u64) -> Option<String> {
         let usual = [SkipReason::Unchanged, SkipReason::Dropped];
         if self.0.keys().all(|reason| usual.iter().any(|usual| usual.name() == reason)) {

@@ -1,5 +1,5 @@
-//! The thread that checks whether a rule ends the run. It only exists if there are rules. Like a progress display it
-//! only reads counters, so a target costs nothing.
+//! The thread that checks whether a rule ends the run. It runs only if there are rules. Like a progress display, it
+//! only reads counters, so it adds no cost to a target.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

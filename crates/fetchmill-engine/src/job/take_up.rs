@@ -16,7 +16,7 @@ use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
 /// A new job, or the state that an earlier run has left.
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// The list after the part that was read; `None` if the source is not a list.
+    /// The list, after the part that was read. `None` if the source is not a list.
     pub(super) list: Option<OpenedList>,
     pub(super) was_finished: bool,
     /// Whether an earlier run had begun the job.
@@ -64,15 +64,15 @@ fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     Ok(is_finished)
 }
 
-/// Lets the targets of `--retry-failed` wait for another attempt, so the job is no longer finished.
+/// Makes the targets of `--retry-failed` wait for another attempt. The job is then no longer finished.
 fn start_second_pass(plan: &JobPlan, journal: &mut Journal) -> Result<()> {
     let request = &plan.request;
     second_pass::start(&plan.place, journal, plan.naming(), request.is_durable(), &request.retry_failed)?;
     take_back(plan, journal, &plan.sink_setup(1)?)
 }
 
-/// Removes the files of an earlier run about targets without an object. Uploaded ones are removed once the store can be
-/// contacted.
+/// Removes the files of an earlier run about targets without an object. Uploaded files are removed later, when the
+/// store can be contacted.
 fn take_back(plan: &JobPlan, journal: &Journal, setup: &SinkSetup) -> Result<()> {
     let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
     take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;

@@ -1,4 +1,4 @@
-//! The files of a list, and whether they can be divided at line ends. A shared job plans with this.
+//! The files of a list, and whether they can be divided at line ends. A shared job uses this to plan its ranges.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,8 +12,8 @@ use fetchmill_model::source::list::{
 use super::part_files::PartFiles;
 use super::{OpenedList, files};
 
-/// Bytes at the start of a file that show whether it is one JSON array. With more blanks before the array, the file
-/// does not count as one.
+/// Bytes at the start of a file that show whether the file is one JSON array. A file with more blanks before its array
+/// is not recognised.
 const HEAD_BYTES: usize = 4096;
 
 /// A file of a list.
@@ -33,7 +33,7 @@ pub struct ListFile {
 /// glob.
 ///
 /// # Errors
-/// One of them cannot be opened, is a pipe, or has another format than the rest.
+/// Fails if one of them cannot be opened, is a pipe, or has another format than the others.
 pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<Vec<ListFile>> {
     let found = PartFiles::find(path, format, options)?;
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
@@ -45,9 +45,9 @@ pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions
 /// Checks that a list can be read, and that it has the wanted columns.
 ///
 /// # Errors
-/// It cannot be read, or lacks a column.
+/// Fails if the list cannot be read or lacks a column.
 pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<()> {
-    // The first page shows whether its columns are valid.
+    // The first page shows whether the columns are valid.
     let mut opened = OpenedList::of_path(Some(path), format, options)?;
     while matches!(opened.reader.next_page()?, ListStep::NothingNow) {}
     Ok(())

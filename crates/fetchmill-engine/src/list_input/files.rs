@@ -14,7 +14,7 @@ use fetchmill_store::durable;
 /// Time after which an empty pipe returns, so that the reading thread can check whether the job must end.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Opens the file of a list; standard input without a path.
+/// Opens the file of a list. Opens standard input if there is no path.
 pub(super) fn open(path: Option<&Path>) -> Result<File> {
     let Some(path) = path else {
         let stdin = std::io::stdin();
@@ -32,7 +32,7 @@ pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
     Error::Usage(format!("cannot open the list {}: {error}{hint}", path.display()))
 }
 
-/// Bytes of a regular file; none for a pipe, whose length nobody knows.
+/// Returns the bytes of a regular file. `None` for a pipe, whose length is unknown.
 pub(super) fn length(file: &File) -> Option<u64> {
     file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
 }
@@ -46,14 +46,14 @@ pub(super) fn is_zip_file(file: &File) -> std::io::Result<bool> {
     Ok(is_zip(&head[..count]))
 }
 
-/// A stream as a file without a name, in the folder for temporary files.
+/// Writes a stream to a file without a name, in the folder for temporary files.
 pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
     let mut file = durable::nameless_file(&std::env::temp_dir())?;
     std::io::copy(&mut stream, &mut file)?;
     Ok(file)
 }
 
-/// Reads a pipe without waiting for ever: `WouldBlock` when nothing comes for a moment.
+/// Reads a pipe without waiting forever. Returns `WouldBlock` if nothing comes for a moment.
 #[derive(Debug)]
 pub(super) struct PollingInput(pub(super) File);
 

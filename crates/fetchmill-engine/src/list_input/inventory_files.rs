@@ -1,4 +1,4 @@
-//! The data files of an inventory near its `manifest.json`, with the folders of their bucket.
+//! Finds the data files of an inventory near its `manifest.json`, with the folders of their bucket.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 
 impl InventoryFiles {
     /// Finds a data file. It is in `../data`, whichever part of the bucket was downloaded. Otherwise it is under its
-    /// key below the folder of the `manifest.json` or a folder above, up to the one that matches the bucket.
+    /// key, below the folder of the `manifest.json` or below a parent folder, up to the folder that matches the bucket.
     fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();
         let beside =

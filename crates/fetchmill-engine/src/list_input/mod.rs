@@ -20,17 +20,17 @@ use fetchmill_store::journal::Journal;
 use part_files::PartFiles;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Name of the job's fact with the length of its list.
+/// Name of the journal entry with the length of the list.
 const LENGTH: &str = "list_bytes";
-/// Name of the job's fact with the number of its list's files, and a digest of their names.
+/// Name of the journal entry with the number of the list's files, and a digest of their names.
 const PARTS: &str = "list_files";
 
 /// An opened list.
 pub(crate) struct OpenedList {
     reader: ListReader,
-    /// Bytes of its file or files.
+    /// Bytes of the list's file or files.
     length: Option<u64>,
-    /// Its files, if it has several.
+    /// Files of the list, if there are several.
     parts: Option<PartFiles>,
     /// For `--sample`: the number of targets to take, and the input for the second reading.
     sampled: Option<(u64, ListInput)>,
@@ -53,7 +53,7 @@ pub fn open_list(
 }
 
 impl OpenedList {
-    /// Opens the list of a source; `given` is the list of a program. `None` for a server.
+    /// Opens the list of a source. `given` is the list of a program. Returns `None` for a server.
     pub(crate) fn open(
         source: &SourceOptions,
         format: Option<ListFormat>,
@@ -98,7 +98,7 @@ impl OpenedList {
         Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
     }
 
-    /// Refuses a list that has other files than at the start of the job.
+    /// Refuses a list whose files differ from those at the start of the job.
     fn check_parts(&self, journal: &Journal) -> Result<()> {
         let Some(parts) = &self.parts else { return Ok(()) };
         let text = format!("{} {:016x}", parts.count(), xxh3_64(&parts.names()));
@@ -125,9 +125,9 @@ impl OpenedList {
     /// Refuses a list whose length has changed since it was read to its end. Otherwise continues after the part that
     /// was read.
     ///
-    /// Before the list was read to its end, its length may change, since a list that was cut off may have been
-    /// completed. The digest of the part that was read shows whether it is the same list. A sample depends on the whole
-    /// list, so the length must not change.
+    /// Before a list was read to its end, its length may change, because a list that was cut off may have been
+    /// completed. In this case, the digest of the part that was read shows whether the list is the same. A sample
+    /// depends on the whole list, so its length must not change.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
         if let Some(length) = self.length {
@@ -150,8 +150,7 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Takes the sample. Returns `false` if it was interrupted. It does not matter whether the journal has the list's
-    /// end.
+    /// Takes the sample. Returns `false` if it was interrupted. The journal need not have the end of the list.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;
@@ -162,12 +161,12 @@ impl OpenedList {
         Ok(found.is_some())
     }
 
-    /// Reads the next page, or reports that there is none now.
+    /// Reads the next page, or reports that no page is available now.
     pub(crate) fn next_page(&mut self) -> Result<ListStep> {
         self.reader.next_page()
     }
 
-    /// Returns the part of the list that was read, from 0 to 1; `None` if it is not known.
+    /// Returns the part of the list that was read, from 0 to 1. `None` if it is not known.
     pub(crate) fn share_read(&self) -> Option<f64> {
         self.reader.share_read()
     }

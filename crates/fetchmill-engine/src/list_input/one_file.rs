@@ -9,8 +9,8 @@ use fetchmill_model::source::list::{
     Compression, FieldCheck, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
 };
 
-/// Opens a list, and returns the bytes of its file (`None` for a pipe). `checks` says whether a JSON list is refused if
-/// it lacks a wanted column.
+/// Opens a list, and returns the bytes of its file (`None` for a pipe). With `checks`, a JSON list that lacks a wanted
+/// column is refused.
 pub(super) fn open(
     path: Option<&Path>,
     format: Option<ListFormat>,

@@ -10,7 +10,7 @@ use fetchmill_model::source::list::{Filters, ListFormat, ListOptions, ListParts,
 
 use super::{files, one_file};
 
-/// Maximum number of files of a list: their names are in memory.
+/// Maximum number of files of a list. It is limited because their names are in memory.
 const FILES_MAX: usize = 100_000;
 /// Files that Spark and other writers put next to the parts. Hidden files are also ignored.
 const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
@@ -27,7 +27,8 @@ pub(super) struct PartFiles {
 }
 
 impl PartFiles {
-    /// Finds the files of a folder, or of a glob that is not itself the path of a file. `None` = the path is a file.
+    /// Finds the files of a folder, or of a glob that is not itself the path of a file. `None` means that the path is a
+    /// file.
     pub(super) fn find(
         path: &Path,
         format: Option<ListFormat>,
@@ -114,7 +115,7 @@ impl ListParts for PartFiles {
 
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
-        // A column with few values may be missing in the other files.
+        // A column that is rare in the rows may be missing in the other files.
         let opened = one_file::open(Some(path), self.format, &self.options, part == 0);
         opened.map(|(reader, _)| reader.into_records())
     }
@@ -129,7 +130,7 @@ fn name_of(path: &Path) -> String {
     fetchmill_model::name::for_display(path.file_name().unwrap_or(path.as_os_str()).as_bytes())
 }
 
-/// Whether a name is that of a part: not hidden, and not a marker file of the program that wrote the parts.
+/// Whether a file of this name is a part: it is not hidden, and not a marker file of the program that wrote the parts.
 fn is_part(name: &OsStr) -> bool {
     !name.as_bytes().starts_with(b".") && !NOT_PARTS.iter().any(|other| name == *other)
 }

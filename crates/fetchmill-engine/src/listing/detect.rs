@@ -1,8 +1,8 @@
-//! Detects how a server lists its objects, from its answers.
+//! Detects from a server's answers how the server lists its objects.
 //!
-//! First the list/get API is requested. If there is none, the source itself is requested: it is a folder (nginx's JSON
-//! or an index page) or an object. A source without a slash at its end is requested unchanged, and then with a slash.
-//! The page that decides is the first page of the listing, and is not requested again.
+//! First requests the list/get API. If the server has no such API, requests the source itself, which is a folder
+//! (nginx's JSON or an index page) or an object. A source without a slash at its end is requested unchanged, and then
+//! with a slash. The page that decides is also the first page of the listing, and is not requested again.
 
 use super::page_body::{BOM, FetchedPage};
 use super::page_failure::TRY_LINKS;
@@ -73,7 +73,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let answer = if is_object(&lister.origin) { lister.fetch_if_listing(&given)? } else { None };
     let page = match answer {
         Some(Ok(page)) if page.url != lister.url(&top) => return Ok(Some(of_given(&lister, page))),
-        // The server has redirected to the folder.
+        // The server has redirected the request to the folder.
         Some(Ok(page)) => page,
         _ => match lister.fetch(&top, PageReach::SameOrigin)? {
             None => return Ok(None),

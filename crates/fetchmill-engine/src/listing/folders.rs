@@ -1,4 +1,4 @@
-//! A web server's folders, which are walked one after another in the order of the journal.
+//! The folders of a web server. They are walked one after another, in the order of the journal.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ struct FolderWalk {
     robots: RobotsFilter,
 }
 
-/// Lists all folders that are not listed yet, or until the job must end.
+/// Lists all folders that are not listed yet. Stops early if the job must end.
 pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()> {
     let control = Arc::clone(&setup.control);
     if control.journal.ask(JournalRequest::NextFolder)?.is_none() {
@@ -198,7 +198,7 @@ fn hand_over_folder(control: &Control, filters: &Filters, naming: Naming, page: 
     if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
 }
 
-/// Removes the names that another folder has already shown, if this is possible.
+/// Removes the names that another folder has already shown, if the listing allows this.
 fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage> {
     let PageCursor::Folder { refused, names_once: true, .. } = &mut page.cursor else { return Ok(page) };
     for names in [&mut page.names, refused] {

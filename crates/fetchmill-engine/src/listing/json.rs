@@ -1,4 +1,4 @@
-//! A server whose API returns JSON pages, of which each leads to the next.
+//! A server whose API returns JSON pages. Each page leads to the next one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use fetchmill_model::http1::field_values;
 use fetchmill_model::source::json::{JsonPage, JsonPages, PageReply};
 use fetchmill_model::source::{BadPage, PageCursor};
 
-/// Lists everything after `from`, or until the job must end.
+/// Lists everything after `from`. Stops early if the job must end.
 pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {
     let mut lister = ServerLister::new(setup)?;
     let control = Arc::clone(&lister.control);

@@ -1,5 +1,5 @@
-//! The listing's thread, which passes pages to the journal ahead of the fetching. First it passes on the unfinished
-//! pages of an earlier run.
+//! The listing's thread. It passes pages to the journal ahead of the fetching, but first the unfinished pages of an
+//! earlier run.
 
 pub(super) mod detect;
 pub(super) mod folders;
@@ -28,9 +28,9 @@ use fetchmill_model::source::json::JsonPages;
 
 /// Where the listing continues.
 pub(super) enum ListingStart {
-    /// At a server with the list/get API, after a marker; `None` = at the start.
+    /// At a server with the list/get API, after a marker. `None` means the start.
     Api(Box<server::ServerListerSetup>, Box<ApiNames>, Option<String>),
-    /// At a server with JSON pages, at this place; `None` = at the start.
+    /// At a server with JSON pages, at this place. `None` means the start.
     Json(Box<server::ServerListerSetup>, Box<JsonPages>, Option<String>),
     /// At a web server whose folders are in the journal.
     Folders(Box<server::ServerListerSetup>, folders::FolderFormat),
@@ -42,7 +42,7 @@ pub(super) enum ListingStart {
     Nowhere,
 }
 
-/// Works until everything is listed or the job must end.
+/// Lists until everything is listed or the job must end.
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
     let names_urls = match &from {
         ListingStart::List(..) => true,

@@ -1,4 +1,4 @@
-//! A page of a listing while it is received. Nothing of it counts before it is complete.
+//! A page of a listing while it is received. No part of it is used before the page is complete.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, Write};
@@ -19,13 +19,14 @@ use fetchmill_store::durable::nameless_file;
 /// The byte order mark that UTF-8 text may begin with.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Memory: `PAGE_BYTES_MAX`. For an index it is `PAGE_MEMORY_BYTES`, and the other bytes are in a file without a name.
+/// The body of a page. Memory: `PAGE_BYTES_MAX`. An index takes `PAGE_MEMORY_BYTES`, and its other bytes are in a file
+/// without a name.
 #[derive(Debug, Default)]
 pub(super) struct PageBody {
     /// The reply's head, as it was sent.
     pub(super) head: Vec<u8>,
     memory: Vec<u8>,
-    /// Folder of the file; `None` = the whole page stays in memory.
+    /// Folder of the file. `None` means that the whole page stays in memory.
     folder: Option<Arc<PathBuf>>,
     file: Option<File>,
     length: u64,
@@ -68,7 +69,7 @@ impl PageBody {
         let values = field_values(&self.head, "content-encoding");
         ContentEncoding::of_fields(values.iter().map(AsRef::as_ref)).or_else(|name| {
             if !is_other_encoding(&name) {
-                // Such as utf-8. It means nothing, and the page is not encoded.
+                // A value such as utf-8 is not an encoding. The page is not encoded.
                 return Ok(None);
             }
             let reason = format!("Content-Encoding says {}, which nobody asked for", for_display(&name));
@@ -76,7 +77,8 @@ impl PageBody {
         })
     }
 
-    /// Decodes the received bytes, up to the largest page that is kept. `is_whole` says whether they are complete.
+    /// Decodes the received bytes, up to the largest page that is kept. `is_whole` is whether the received bytes are
+    /// complete.
     pub(super) fn decode(
         mut self,
         url: String,
@@ -131,7 +133,7 @@ impl PageBody {
         };
         let Some(encoding) = encoding else { return Ok(plain) };
         let decoder = encoding.reader(BufReader::new(plain)).map_err(|error| unread(&error))?;
-        // A longer page breaks off within its JSON, or is refused as HTML.
+        // A page above the limit ends within its JSON, or is refused as HTML.
         Ok(Box::new(BufReader::new(decoder.take(INDEX_BYTES_MAX + 1))))
     }
 
@@ -158,13 +160,13 @@ impl PageBody {
     }
 }
 
-/// Returns whether a body that starts like this may be an index or JSON.
+/// Returns whether a body with this start may be an index or JSON.
 pub(super) fn may_be_listing(start: &[u8]) -> bool {
     let start = start.strip_prefix(BOM).unwrap_or(start).trim_ascii_start();
     start.first().is_none_or(|byte| b"<[".contains(byte))
 }
 
-/// Returns whether this is an unsupported encoding, or a list of encodings.
+/// Returns whether the value is an unsupported encoding, or a list of encodings.
 fn is_other_encoding(name: &[u8]) -> bool {
     let known = [&b"deflate"[..], b"compress", b"x-compress"];
     name.contains(&b',') || known.iter().any(|known| name.eq_ignore_ascii_case(known))

@@ -1,11 +1,11 @@
-//! Pages that did not come, with the reason.
+//! Failures to fetch a page, with the reason.
 
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
-/// Statuses with which a server refuses an unknown or expired marker. Other statuses concern the client.
+/// Statuses with which a server refuses an unknown or expired marker. All other statuses have to do with the client.
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
 /// Hint for an HTML page that does not claim to be an index.
@@ -16,12 +16,12 @@ pub(super) const TRY_LINKS: &str = "; to fetch the links of a page, try --listin
 #[error("{reason}")]
 pub(super) struct PageFailure {
     pub(super) kind: FailureKind,
-    /// Status of the reply; 0 = there was none.
+    /// Status of the reply. 0 means that there was none.
     pub(super) status: u16,
     pub(super) reason: String,
     /// Delay that the server asked for.
     pub(super) retry_after: Option<Millis>,
-    /// Advice for the user, after a semicolon; empty if there is none.
+    /// Advice for the user, after a semicolon. Empty if there is none.
     pub(super) hint: &'static str,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct FailedPage {
 }
 
 impl FailedPage {
-    /// Returns whether the server has answered that the page does not exist. The server works, and will give this
-    /// answer again.
+    /// Returns whether the server has answered that the page does not exist. In this case the server works, and would
+    /// give the same answer again.
     pub(super) fn is_refusal(&self) -> bool {
         let PageFailure { status, .. } = self.failure;
-        // A status of `--retry-status` was retried first.
+        // A status of `--retry-status` has already been retried.
         let is_final = !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable);
         is_final && (300..500).contains(&status)
     }
@@ -52,7 +52,7 @@ impl PageFailure {
         PageFailure { kind, status, reason: reason.into(), retry_after: None, hint: "" }
     }
 
-    /// Returns whether no other attempt follows after this many failed `attempts` at a page.
+    /// Returns whether no other attempt follows after the given number of failed `attempts` at a page.
     pub(super) fn is_last(&self, attempts: u32, has_listed: bool) -> bool {
         let attempts_max = if has_listed { u32::MAX } else { limits::FIRST_PAGE_ATTEMPTS_MAX };
         let rules = Rules { attempts_max, ..Rules::default() };

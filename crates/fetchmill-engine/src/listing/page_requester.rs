@@ -1,5 +1,5 @@
-//! How pages of a listing are requested ([`crate::attempt`]): one at a time, each on a connection that is new or has
-//! rested. Otherwise an unsolicited reply could be taken for the page.
+//! Requests the pages of a listing ([`crate::attempt`]): one at a time, each on a connection that is new or has rested.
+//! Without the rest, an unsolicited reply could be taken for the page.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -44,7 +44,7 @@ pub(super) struct PageRequester {
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
     buffers: IoBuffers,
-    /// Tokens from a command for requests to the server, if there is one.
+    /// Tokens from a command for requests to the server, if the user gave one.
     tokens: Option<Arc<BearerTokens>>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct PageRequest {
     pub(super) at: Location,
     policy: RedirectPolicy,
     state: AttemptState,
-    /// Generation of the last token; `None` = no token was sent.
+    /// Generation of the token of the last request. `None` means that no token was sent.
     generation: Option<u64>,
     /// Result of the request.
     end: PageAnswer,
@@ -83,7 +83,7 @@ impl PageRequest {
         }
     }
 
-    /// Describes a reply, for people.
+    /// Describes a reply for the user.
     fn describe(&self, status: u16) -> String {
         if self.at.is_redirected() {
             return format!("status {status} at {} (after a redirect)", for_display(self.at.url.as_bytes()));
@@ -99,7 +99,7 @@ impl PageRequest {
 
 impl PageRequester {
     pub(super) fn new(control: &Arc<Control>, server: ListingServer, pool: PoolSettings) -> Self {
-        // Pages come one after another, so HTTP/1.1 is enough.
+        // Pages come one after another, so HTTP/2 has no advantage.
         let tls = Arc::new(pool.tls.without_http2());
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
@@ -132,8 +132,8 @@ impl PageRequester {
         self.pool.proxy_of(&self.key)
     }
 
-    /// Requests a page once. An index has no time limit as a whole. A connection that the server has closed does not
-    /// count as a failure.
+    /// Requests a page once. The transfer of an index has no time limit as a whole. If the server has closed the
+    /// connection before the request, this does not count as a failure.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -175,7 +175,7 @@ impl PageRequester {
         Rules { redirects_max: limits::REDIRECTS_MAX, retried: self.control.retried, ..Rules::default() }
     }
 
-    /// Acts on a refused token.
+    /// Handles a refused token.
     fn renew(&self, request: &mut PageRequest) -> AttemptEnd {
         let renewal = match (&self.tokens, request.generation) {
             (Some(tokens), Some(generation)) => tokens.renew(generation),
@@ -329,7 +329,7 @@ impl Requester for PageRequester {
         let facts = ReplyFacts {
             status: head.status,
             asks_to_wait: head.retry_after.is_some(),
-            // A page without a length is complete if its parser says so. JSON and HTML have an end.
+            // A page without a length is complete if its parser says so, because JSON and HTML have an end.
             is_verified: true,
             is_no_rest: body.is_no_rest(),
             shows_token: request.generation.is_some(),

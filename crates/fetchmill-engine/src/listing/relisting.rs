@@ -1,5 +1,5 @@
-//! A listing that begins again at its start because the marker of an earlier run has expired. Targets that the job
-//! already knows are removed from its pages.
+//! A listing that begins again because the marker of an earlier run has expired. Targets that the job already knows are
+//! removed from its pages.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use fetchmill_model::target::source_metadata::SizedName;
 
 const PATH: &str = "/robots.txt";
 
-/// Removes forbidden names and counts them.
+/// Removes names that robots.txt forbids, and counts them.
 #[derive(Default)]
 pub(super) struct RobotsFilter {
     robots: Robots,
@@ -54,7 +54,7 @@ impl RobotsFilter {
         Ok(Some(RobotsFilter { robots, url, base, left_out: 0 }))
     }
 
-    /// Removes forbidden names from a page. They are skipped.
+    /// Removes forbidden names from a page, and counts them as skipped.
     pub(super) fn allowed(&mut self, mut page: ListedPage) -> ListedPage {
         if self.robots.is_empty() {
             return page;
@@ -71,7 +71,7 @@ impl RobotsFilter {
     fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
         let mut kept = Names::default();
         for entry in names.iter() {
-            // Paths of folders have no prefix. They never begin with NUL, which was refused earlier.
+            // The paths of folders have no prefix. They do not begin with NUL, because such paths were refused earlier.
             let name = SizedName::read(entry).name;
             if self.robots.allows(&[&self.base, name, behind].concat()) {
                 kept.push(entry);

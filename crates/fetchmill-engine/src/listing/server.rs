@@ -36,7 +36,8 @@ pub(crate) struct ServerListerSetup {
     pub(crate) origin: OriginUrl,
     pub(crate) server: ListingServer,
     pub(crate) pool: PoolSettings,
-    /// Whether any page has come, in this run or an earlier one. After that, a failure is an outage and is waited for.
+    /// Whether any page has come, in this run or an earlier one. After that, the listing waits if a page fails, because
+    /// the failure is an outage.
     pub(crate) has_listed: bool,
     /// Which names are fetched.
     pub(crate) filters: Filters,
@@ -44,11 +45,12 @@ pub(crate) struct ServerListerSetup {
     pub(crate) give_up_after: Millis,
     /// The first page, if it was already fetched.
     pub(crate) first_page: Option<FetchedPage>,
-    /// How the listing begins again. `None` if the names of the job are not known.
+    /// State for a listing that begins again. `None` if the names of the job are not known.
     pub(crate) relisting: Option<Relisting>,
     /// Whether the listing had begun again when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether the objects are at the same origin. If so, the listing's replies also describe that origin.
+    /// Whether the objects are at the same origin. If so, the replies to the listing also show the state of that
+    /// origin.
     pub(crate) is_of_objects: bool,
     /// Maximum number of redirects of a page.
     pub(crate) redirects_max: u32,
@@ -77,7 +79,7 @@ pub(super) struct ServerLister {
     folder: Arc<PathBuf>,
     jitter: Jitter,
     pub(super) has_listed: bool,
-    /// Since when the requested page fails.
+    /// Time since which the requested page fails.
     failing_since: Option<Millis>,
     give_up_after: Millis,
     pub(super) filters: Filters,
@@ -89,26 +91,26 @@ pub(super) struct ServerLister {
     is_of_objects: bool,
 }
 
-/// Lists everything over the list/get API, after `marker`, or until the job must end.
+/// Lists everything after `marker` over the list/get API. Stops early if the job must end.
 pub(super) fn list(setup: ServerListerSetup, names: &ApiNames, marker: Option<String>) -> Result<()> {
     ServerLister::new(setup)?.list_api(names, marker)
 }
 
 /// The reason why a listing begins again.
 enum Restart {
-    /// The marker of an earlier run has expired. The error is reported if the start fails as well.
+    /// The marker of an earlier run has expired. If the start of the listing fails as well, this error is reported.
     Expired(Error),
-    /// An earlier run has begun the listing again, and has not finished it.
+    /// An earlier run has begun the listing again, but has not finished it.
     Resumed,
 }
 
 /// Where a listing continues.
 pub(super) enum PageFrom {
-    /// At this page.
+    /// The listing continues at this page.
     Here(FetchedPage),
-    /// At its start, because the marker has expired.
+    /// The listing continues at its start, because the marker has expired.
     Start,
-    /// Nowhere: the job must end.
+    /// The listing does not continue: the job must end.
     Nowhere,
 }
 
@@ -173,8 +175,7 @@ impl ServerLister {
         Ok(())
     }
 
-    /// Returns the number of consecutive empty pages. It is an error if there are too many: the listing would never
-    /// end.
+    /// Returns the number of consecutive empty pages. Fails if there are too many, because the listing would never end.
     pub(super) fn count_empty(&self, is_empty: bool, before: u32, path: &str) -> Result<u32> {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
@@ -187,7 +188,7 @@ impl ServerLister {
         Ok(empty_pages)
     }
 
-    /// Whether the journal's thread has ended the listing, for example because it never ends.
+    /// Whether the journal's thread has ended the listing, for example because the listing would never end.
     pub(super) fn is_over(&self) -> bool {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -200,8 +201,8 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
-    /// Whether the listing begins at its start although it has a marker. It does if it had begun again when an earlier
-    /// run ended: the names that were listed since then are not known.
+    /// Whether the listing begins at its start although it has a marker. This is so if it had begun again when an
+    /// earlier run ended, because the names that were listed since then are not known.
     pub(super) fn resumes_restart(&mut self) -> bool {
         let resumes = self.is_relisting && self.relisting.is_some();
         if resumes {
@@ -223,7 +224,7 @@ impl ServerLister {
         };
         let error = self.no_listing(path, &failed.failure, failed.attempts);
         if let Some(Restart::Expired(first)) = self.restart.take() {
-            // The start is refused as well, so the marker is not the reason.
+            // The start is refused as well, so the expired marker is not the reason.
             return Err(first);
         }
         if !is_of_earlier_run || !failed.is_of_unknown_marker() {
@@ -265,7 +266,7 @@ impl ServerLister {
         self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
     }
 
-    /// Fetches a page that is kept, with as many attempts as are useful. Returns `None` if the job must end.
+    /// Fetches a page that is kept. Makes as many attempts as are useful. Returns `None` if the job must end.
     pub(super) fn fetch(
         &mut self,
         path: &str,
@@ -274,7 +275,7 @@ impl ServerLister {
         self.fetch_as(path, reach, PageBody::kept)
     }
 
-    /// Does the same for a page that may be an object. Only the start of an object is received.
+    /// Like [`ServerLister::fetch`], for a page that may be an object. Receives only the start of an object.
     pub(super) fn fetch_if_listing(
         &mut self,
         path: &str,
@@ -308,7 +309,7 @@ impl ServerLister {
         }
     }
 
-    /// Fetches an index once, and returns its URL and body. Returns an error of the job if no other attempt can help.
+    /// Fetches an index once, and returns its URL and body. If no other attempt can help, returns an error of the job.
     pub(super) fn fetch_index(
         &mut self,
         path: &str,
@@ -375,7 +376,8 @@ impl ServerLister {
         format!("; requests go through the proxy {host}:{port}: is the proxy running, and --proxy right?")
     }
 
-    /// Waits for as long as the failure requires, and while the origin is down. Returns `false` if the job must end.
+    /// Waits for the delay that the failure requires, and while the origin is down. Returns `false` if the job must
+    /// end.
     pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
         self.observe(no_page, attempts);
         if no_page.is_last(attempts, self.has_listed) {

@@ -14,11 +14,11 @@ use fetchmill_store::sink::{Format, HashColumn};
 /// Kept columns of a list: name and type of each.
 pub(crate) type ListColumns = Vec<(String, ColumnType)>;
 
-/// Returns the requested columns: those of a list, of the transform, of the hash, and of outcomes. `of_list` are the
-/// kept columns of an opened list. Of JSON pages only the URL is kept.
+/// Returns the requested columns: from the list, from the transform, for the hash, and for outcomes. `of_list` are the
+/// kept columns of an opened list. For JSON pages, only the URL is kept.
 pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Result<ExtraColumns> {
     if request.stores_items() {
-        // The columns of a table follow from the first page, or from the journal.
+        // The columns of a table are detected from the first page, or read from the journal.
         return Ok(ExtraColumns::of_items([]));
     }
     let has_url = request.pass.is_none_or(|pass| pass.has_url);
@@ -67,7 +67,7 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     }
 }
 
-/// Returns the columns with the types of the job. If the job began when all values were text, they stay text.
+/// Returns the columns with the types of the job. If all values were text when the job began, they stay text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
     if request.stores_items() {
         return of_items(request, item_columns(place)?.unwrap_or(asked));
@@ -79,7 +79,7 @@ pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocat
     Ok(asked)
 }
 
-/// Returns the columns of a job of items, whose types stay as at its start.
+/// Returns the columns of a job of items. Their types stay the same as at the start of the job.
 fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns> {
     let given = column_types(&request.list.column_types)?;
     let is_other = |(name, kind): &(&String, &ColumnType)| {
@@ -100,7 +100,7 @@ impl JobPlan {
         self.columns.has_items() && self.request.format == Format::Parquet && self.columns.kept().is_empty()
     }
 
-    /// Returns the columns of stored objects, which readers see again.
+    /// Returns the columns of stored objects that readers can read again.
     pub(crate) fn stored_columns(&self) -> ExtraColumns {
         let JobRequest { format, sidecar, .. } = &self.request;
         let has_all = *format == Format::Tar && sidecar.iter().any(|text| text == Sidecars::JSON);

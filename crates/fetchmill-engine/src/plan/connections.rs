@@ -15,7 +15,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::PoolSettings;
 
 impl JobPlan {
-    /// Number of workers; each has a sink.
+    /// Returns the number of workers. Each worker has a sink.
     pub(crate) fn worker_count(&self) -> usize {
         match self.request.workers {
             _ if self.request.lists_only() => 1,
@@ -29,12 +29,14 @@ impl JobPlan {
         }
     }
 
-    /// Returns the requests in flight of a job over many hosts. Each host has its own limit, so no search is needed.
+    /// Returns the number of requests in flight for a job over many hosts. Each host has its own limit, so no search is
+    /// needed.
     pub(crate) fn concurrency_of_hosts(&self) -> usize {
         self.request.concurrency_of_hosts(self.machine.concurrency)
     }
 
-    /// Returns the range for the search of the number in a job with one origin; `None` if the user gave the number.
+    /// Returns the range for the search of the number of requests in a job with one origin. `None` if the user gave the
+    /// number.
     pub(crate) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
         let Concurrency::Auto { most } = self.machine.concurrency else { return None };
         let most = self.only_host_limit().unwrap_or(usize::MAX).min(most as usize);
@@ -46,8 +48,8 @@ impl JobPlan {
         Some(ConcurrencyBounds { first, least: workers.min(most), most })
     }
 
-    /// Returns the limit of requests in flight of a job that may turn out to have one host; `None` = the user gave
-    /// none, or each process has its part of it.
+    /// Returns the limit of requests in flight for a job that may turn out to have a single host. `None` means that the
+    /// user gave no limit, or each process has its part of the limit.
     pub(crate) fn only_host_limit(&self) -> Option<usize> {
         let request = &self.request;
         let is_routed = request.rows.is_some() || request.obeys_robots_of_hosts();
@@ -75,7 +77,8 @@ impl JobPlan {
     /// Returns the common settings of all connections.
     pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let request = &self.request;
-        // The user has named this origin, so it may have a private address, wherever its pages lead.
+        // The user has named this origin, so it may have a private address even if its pages may lead only to public
+        // ones.
         let lists_urls = request.leads_anywhere() && request.lists_itself();
         let named = request.named_origin.clone().or_else(|| self.only_origin().filter(|_| lists_urls));
         let named = named.filter(|_| !request.http.public_only);

@@ -1,5 +1,5 @@
-//! The limit of requests in flight to an origin that the user has not confirmed. At a public address, others pay for
-//! the requests.
+//! The limit of requests in flight to an origin for which the user has not set one. At a public address, someone else
+//! pays for the requests.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ use fetchmill_net::AddressPolicy;
 /// The hosts of AWS's S3 end with one of these.
 const AWS_SUFFIXES: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];
 
-/// A limit for the sake of the origin, not of this machine.
+/// A limit that protects the origin, not this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Courtesy {
     pub(crate) most: u32,
@@ -21,19 +21,20 @@ const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a publ
 const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
 
-/// Returns the limit of a job's only origin with `--concurrency auto`; `None` = the limit of this machine. `addresses`
-/// are the known addresses of `host`; `is_bucket` = it is a store that serves a bucket.
+/// Returns the limit of a job's only origin with `--concurrency auto`. `None` means that only the limit of this machine
+/// applies. `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a
+/// bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }
-    // A mapped address means the IPv4 address in it, which gets the packets.
+    // A mapped address stands for the IPv4 address in it, to which the packets go.
     let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address.to_canonical());
     let public = |is_public: bool| is_public.then_some(PUBLIC);
     match (addresses, host.parse()) {
         (Some(addresses), _) => public(addresses.iter().any(|address| is_public(address.ip()))),
         (None, Ok(address)) => public(is_public(address)),
-        // The name is looked up by the proxy, by an engine in Python, or later because it is a store's.
+        // The proxy or an engine in Python looks up the name, or it is the name of a store, which is looked up later.
         (None, Err(_)) => (!is_this_machine(host)).then_some(MAYBE_PUBLIC),
     }
 }

@@ -9,7 +9,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_store::sink::StoredParts;
 
-/// Returns the number of local ports for connections; the usual number if the machine does not report it.
+/// Returns the number of local ports for connections, or the usual number if the machine does not report it.
 fn local_ports() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = text.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
@@ -19,12 +19,12 @@ fn local_ports() -> u64 {
     }
 }
 
-/// Returns the requests that local ports allow. Some connections rest in addition to those in use.
+/// Returns the number of requests that local ports allow. Some connections rest in addition to those in use.
 fn requests_of_ports() -> u32 {
     u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
 }
 
-/// Raises the soft limit of descriptors and returns it; `None` = there is no limit.
+/// Raises the soft limit of descriptors and returns it. `None` means that there is no limit.
 fn raise_descriptors() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -35,8 +35,9 @@ fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// Does the same for streams. With a given number, requests wait if there are too few descriptors. A search ends at a
-/// third of the descriptors: half as many connections again may rest, and the program has its own files.
+/// Raises the soft limit of descriptors for streams, and lowers `auto` to the limits of this machine. With a given
+/// number, requests wait if there are too few descriptors. A search ends at a third of the descriptors: half as many
+/// connections again may rest, and the program has its own files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
     if let Concurrency::Auto { most } = options.concurrency {
@@ -56,12 +57,12 @@ pub(crate) struct MachineShare {
     pub(crate) concurrency: Concurrency,
     /// Connections that may rest, in addition to those in use.
     pub(crate) resting_max: usize,
-    /// A notice that `--concurrency` was lowered; `None` if it was not.
+    /// A notice that `--concurrency` was lowered. `None` if it was not.
     pub(crate) notice: Option<String>,
 }
 
 impl MachineShare {
-    /// Raises the soft limit of descriptors, and lowers the request to the limits of this machine.
+    /// Raises the soft limit of descriptors, and lowers the requested share to the limits of this machine.
     pub(crate) fn fit(request: &JobRequest) -> Result<Self> {
         let share = match raise_descriptors() {
             Some(allowed) => Self::of_descriptors(request, allowed)?,
@@ -72,7 +73,7 @@ impl MachineShare {
         Ok(share)
     }
 
-    /// Returns the requested share unchanged, for a worker process, which has one thread.
+    /// Returns the requested share unchanged, for a worker process with its single thread.
     pub(crate) fn asked(request: &JobRequest) -> Self {
         MachineShare {
             threads: request.threads.unwrap_or(1),
@@ -93,7 +94,7 @@ impl MachineShare {
         }
     }
 
-    /// Returns the share with at most `allowed` descriptors. It lowers the number of threads and requests as needed.
+    /// Returns the share for at most `allowed` descriptors. Lowers the number of threads and of requests as needed.
     fn of_descriptors(request: &JobRequest, allowed: u64) -> Result<Self> {
         let Needs { worker, connection } = Needs::of(request);
         let left = allowed.saturating_sub(limits::DESCRIPTORS_RESERVED);
@@ -106,7 +107,8 @@ impl MachineShare {
         let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
         let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
         let left = left - threads * worker;
-        // Some connections rest in addition to those in use. With fewer resting, more requests wait for a rest.
+        // Some connections rest in addition to those in use. If fewer may rest, more requests wait for the end of a
+        // rest.
         let share = limits::RESTING_SHARE_MIN as u64;
         let connections = (left * share / (connection * share + 1)).max(1);
         let wanted = fitting_concurrency(request);
@@ -145,14 +147,14 @@ impl Needs {
     }
 }
 
-/// Returns the number of threads without a limit of descriptors: the given number, or one for each processor. It is at
+/// Returns the number of threads if descriptors are not limited: the given number, or one for each processor. It is at
 /// most the number of requests in flight.
 fn wanted_threads(request: &JobRequest) -> usize {
     let threads = request.threads.unwrap_or_else(processors);
     threads.min(request.concurrency_of_hosts(request.http.concurrency))
 }
 
-/// Returns the number of requests in flight without a limit of descriptors. Memory and local ports limit `auto`.
+/// Returns the number of requests in flight if descriptors are not limited. Memory and local ports limit `auto`.
 fn fitting_concurrency(request: &JobRequest) -> Concurrency {
     match request.http.concurrency {
         given @ Concurrency::Number(_) => given,

@@ -1,4 +1,4 @@
-//! The identity of a job, by which two runs belong to the same job.
+//! The identity of a job. Two runs with the same identity belong to the same job.
 
 use super::job_plan::JobPlan;
 use crate::request::name_scheme::NameScheme;

@@ -23,7 +23,7 @@ pub(crate) struct ListingServer {
 pub(crate) struct JobOrigins {
     /// The server that lists its own objects. A bucket's origin is known after the first contact.
     server: OnceLock<OriginKey>,
-    /// Whether a list leads to more than one origin, so that failures at one do not concern the whole job.
+    /// Whether a list leads to more than one origin. Failures at one of them then do not concern the whole job.
     are_many: AtomicBool,
     /// The origin of a list's first target.
     first: Mutex<Option<Vec<u8>>>,
@@ -36,7 +36,7 @@ impl JobOrigins {
 
     /// Sets the only origin of the job.
     pub(crate) fn set_server(&self, key: OriginKey) {
-        // Set once, before any thread reads it.
+        // This is set once, before any thread reads it.
         let _ = self.server.set(key);
     }
 
@@ -44,7 +44,8 @@ impl JobOrigins {
         self.are_many.load(Ordering::Relaxed)
     }
 
-    /// Whether this is the job's only origin: it lists its objects, or a sufficiently long list names no other.
+    /// Whether this is the job's only origin: it lists its own objects, or a sufficiently long list names no other
+    /// origin.
     pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
         if let Some(server) = self.server.get() {
             return server == key;
@@ -52,7 +53,7 @@ impl JobOrigins {
         is_list_known() && !self.are_many() && lock(&self.first).as_deref() == Some(key.text().as_bytes())
     }
 
-    /// Returns the host of the only origin, for people; `the server` if it is unknown.
+    /// Returns the host of the only origin as text for the user, or `the server` if it is unknown.
     pub(crate) fn host_text(&self) -> String {
         let first = || lock(&self.first).as_deref().map(|first| String::from_utf8_lossy(first).into_owned());
         let key = self.server.get().map(|key| key.text().to_owned()).or_else(first);
@@ -67,7 +68,7 @@ impl JobOrigins {
         OriginKey::of_url(&format!("{text}/")).map(|(key, _)| key)
     }
 
-    /// Notes the origins of list entries. Returns whether this has shown a second origin.
+    /// Notes the origins of list entries. Returns whether the entries have revealed a second origin.
     pub(crate) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         if self.are_many() || self.server.get().is_some() {
             return false;

@@ -1,5 +1,6 @@
-//! The plan of a job: its request, and everything derived from it, the environment, the list, this machine, and the
-//! journal of a job that has begun. The plan never changes; the rest of the engine reads it.
+//! The plan of a job. It contains the request, and everything that is derived from the request, the environment, the
+//! list, this machine, and the journal of a job that has begun. The plan never changes, and the rest of the engine
+//! reads it.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use fetchmill_store::journal::{JobLocation, JobRules};
 /// See the module. [Planning](super::planning) makes it.
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
-    /// The request. If a field below has the same name as one of the request, the field below applies.
+    /// The request. If a field below has the same name as a field of the request, the one below applies.
     pub(crate) request: JobRequest,
     /// Destination, state folder and lock.
     pub(crate) place: Arc<JobLocation>,
@@ -25,7 +26,7 @@ pub(crate) struct JobPlan {
     pub(crate) s3: S3Settings,
     /// Additional columns of objects: for a list, the URLs and the columns of `--keep-columns`.
     pub(crate) columns: ExtraColumns,
-    /// How the source is listed; `Auto` until the server was asked.
+    /// Kind of the source's listing. `Auto` until the server was asked.
     pub(crate) listing: Listing,
     /// Number of threads and requests in flight.
     pub(crate) machine: MachineShare,
@@ -47,7 +48,7 @@ impl JobPlan {
         JobPlan { columns, ..self.clone() }
     }
 
-    /// Whether the server must be asked how it lists.
+    /// Whether the server must be asked for the kind of its listing.
     pub(crate) fn is_listing_unknown(&self) -> bool {
         matches!(self.request.source, SourceOptions::Server(_)) && self.listing == Listing::Auto
     }

@@ -11,8 +11,8 @@ use fetchmill_store::journal::{JobLocation, folder_listing};
 const OF_FOLDERS: [Listing; 5] =
     [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap, Listing::Object];
 
-/// Returns the kind of listing; `Auto` if the server must be asked. Without a choice of the user, options of the API
-/// decide, or the name of a sitemap, or the journal of a job that walks folders: a job continues as it began.
+/// Returns the kind of listing. `Auto` if the server must be asked. If the user has not chosen a kind, it follows from
+/// options of the API, from the name of a sitemap, or from the journal of a walk: a job continues as it began.
 pub(super) fn known_listing(request: &JobRequest, place: &JobLocation) -> Result<Listing> {
     let url = match &request.source {
         SourceOptions::Server(url) if request.listing == Listing::Auto => url,

@@ -5,8 +5,8 @@ use rustix::process::{Resource, getrlimit};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::MIB;
 
-/// Address space of a job without workers, and of each worker, for the stacks and arenas of its threads. A job with one
-/// worker took at most 715 MiB, and one with eight at most 1,175 MiB.
+/// Address space of a job without workers, and of each worker, for the stacks and arenas of their threads. A job with
+/// one worker took at most 715 MiB, and a job with eight at most 1,175 MiB.
 const ADDRESS_BYTES: u64 = 640 * MIB as u64;
 const ADDRESS_BYTES_A_WORKER: u64 = 80 * MIB as u64;
 /// With more workers than this, the arenas of glibc keep more memory than the budget allows.
@@ -29,8 +29,8 @@ pub(crate) fn check_address_space(workers: usize) -> Result<()> {
     }
 }
 
-/// Prevents glibc from raising its thresholds with the size of freed blocks. Without this, eight workers with bodies of
-/// a megabyte took 267 MiB, and with a fixed threshold 205 MiB.
+/// Prevents glibc from raising its thresholds when larger blocks are freed. With such growth, eight workers with bodies
+/// of a megabyte took 267 MiB. With a fixed threshold, they took 205 MiB.
 pub(crate) fn bound_kept_memory(workers: usize) {
     #[cfg(target_env = "gnu")]
     if workers > WORKERS_UNBOUNDED {

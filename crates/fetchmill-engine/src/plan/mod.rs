@@ -1,5 +1,5 @@
-//! The plan of a job ([`job_plan`]), and how it is made from a request ([`planning`]). Also: whether the job will fit,
-//! limits that protect servers, and the origins of the job.
+//! The plan of a job ([`job_plan`]), and how it is made from a request ([`planning`]). Also contains the check whether
+//! the job will fit, limits that protect servers, and the origins of the job.
 
 mod columns;
 mod connections;

@@ -18,8 +18,8 @@ use fetchmill_net::{TlsRoots, TlsSetup};
 use fetchmill_store::journal::{JobLocation, JobRules};
 use fetchmill_store::results::refuse_foreign;
 
-/// Plans a job. Nothing is created before [`prepare_place`], so a refused request leaves no trace. `given` is the list
-/// of a program. If the source is a list, the opened list is also returned.
+/// Plans a job. Nothing is created before [`prepare_place`], so a refused request leaves no files behind. `given` is
+/// the list of a program. If the source is a list, also returns the opened list.
 pub(crate) fn plan_job(
     request: JobRequest,
     given: Option<Box<dyn Items>>,
@@ -29,7 +29,7 @@ pub(crate) fn plan_job(
     check_authorities(&request, &s3)?;
     let list = open_list(&request, rules, given)?;
     let asked = columns::asked(&request, list.as_ref().map(OpenedList::columns))?;
-    // Check after opening the list, since errors of the list contain its name.
+    // Check after the list is opened, because errors of the list contain its name.
     request.check()?;
     columns::check(&request, &asked)?;
     let fields = fields(&request, &s3)?;
@@ -46,15 +46,15 @@ pub(crate) fn plan_job(
 
 /// Facts that a worker process gets from the job.
 pub(crate) struct WorkerFacts {
-    /// Columns of the list; `None` if the source is not one.
+    /// Columns of the list. `None` if the source is not a list.
     pub(crate) columns: Option<ListColumns>,
-    /// Region that the store has reported for its bucket; `None` if there is none.
+    /// Region that the store has reported for its bucket. `None` if it has reported none.
     pub(crate) region: Option<String>,
     /// The detected kind of listing.
     pub(crate) listing: Listing,
 }
 
-/// Plans a worker process's part of a job. The job's process has already checked the request.
+/// Plans the part of a job that a worker process does. The job's process has already checked the request.
 pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<JobPlan> {
     let s3 = store_settings(&request)?.in_region(of_job.region);
     let columns = columns::asked(&request, of_job.columns)?;
@@ -64,11 +64,11 @@ pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<Jo
     Ok(JobPlan { request, place: Arc::new(place), rules, s3, columns, listing: of_job.listing, machine })
 }
 
-/// Returns the rules that the job began with, or those of a new job.
+/// Returns the rules that the job began with. For a new job, returns the current rules.
 fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
     match JobLocation::find(&request.dest, request.state.as_deref()) {
         Ok(place) => JobRules::of(&place),
-        // There is no job yet, or the destination is refused later with advice.
+        // There is no job yet, or a later step refuses the destination with advice.
         Err(Error::Usage(_)) => Ok(JobRules::CURRENT),
         Err(error) => Err(error),
     }
@@ -90,7 +90,7 @@ fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     Ok(())
 }
 
-/// Opens the list, if the source is one. The job's rules apply to its reading.
+/// Opens the list, if the source is one. The job's rules determine how it is read.
 fn open_list(
     request: &JobRequest,
     rules: JobRules,

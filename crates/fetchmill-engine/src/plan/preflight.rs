@@ -1,4 +1,4 @@
-//! Stops a job whose files will not fit before they fill the file system. It uses the planner's estimate
+//! Stops a job whose files will not fit, before the files fill the file system. Uses the planner's estimate
 //! ([`fetchmill_model::planner::preflight`]) at the start of a run, with each page, and with each block of outcomes.
 
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use fetchmill_store::sink::Format;
 pub(crate) struct Preflight {
     room: Room,
     dest: PathBuf,
-    /// Name of the listing's field for the number of objects; `None` if the listing has no such field.
+    /// Name of the listing's field for the number of objects. `None` if the listing has no such field.
     total_field: Option<String>,
     /// Targets that were finished when the run began.
     settled: u64,
@@ -35,7 +35,7 @@ struct PreflightState {
     work: Work,
     /// Bytes of the bodies in `work.sample`.
     bytes: u64,
-    /// Whether the destination already belongs to this job permanently.
+    /// Whether the destination already belongs to this job and cannot be used by another one.
     is_begun: bool,
     is_refused: bool,
 }
@@ -45,9 +45,9 @@ struct PreflightState {
 enum TargetCount {
     /// The total that the listing announced.
     Told(u64),
-    /// The number so far; the listing has not ended.
+    /// The number so far. The listing has not ended.
     Listed(u64),
-    /// The final number; the listing has ended.
+    /// The final number. The listing has ended.
     All(u64),
 }
 
@@ -76,8 +76,8 @@ fn settled_targets(tally: Tally) -> u64 {
 }
 
 impl Preflight {
-    /// Checks whether the free space is enough for the targets that earlier runs have listed. `None` = nothing is
-    /// checked.
+    /// Checks whether the free space is enough for the targets that earlier runs have listed. `None` means that nothing
+    /// is checked.
     pub(crate) fn open(plan: &JobPlan, journal: &Journal) -> Result<Option<Self>> {
         if plan.request.format != Format::Files || !plan.request.preflight {
             return Ok(None);
@@ -116,8 +116,8 @@ impl Preflight {
         Ok(Some(preflight))
     }
 
-    /// Checks a page before it is journaled. After a refusal all later pages are refused, since the names of the
-    /// refused page must come again.
+    /// Checks a page before it is written to the journal. After a refusal, all later pages are refused too, because the
+    /// names of the refused page must come again.
     pub(crate) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
         let is_complete = matches!(
@@ -153,7 +153,7 @@ impl Preflight {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
-        // A panicked thread leaves only plain data here, and the job ends.
+        // A thread that panicked leaves only plain data here, and the job ends anyway.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -40,13 +40,13 @@ impl JobPlan {
         Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
-    /// Returns the origin that gets the tokens of `--bearer-command`, which is the one that gets secrets.
+    /// Returns the origin that gets the tokens of `--bearer-command`. It is the origin that gets secrets.
     pub(crate) fn token_origin(&self) -> Option<OriginKey> {
         self.request.bearer_command.as_ref()?;
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())
     }
 
-    /// Returns the header fields of requests for a server's pages. Pages of a store are not decoded.
+    /// Returns the header fields of requests for the pages of a server. Pages of a store are not decoded.
     pub(crate) fn page_fields(&self) -> Result<OriginFields> {
         match self.request.source {
             SourceOptions::S3 { .. } => self.fields(),
@@ -59,7 +59,7 @@ impl JobPlan {
         self.server_with(&self.page_fields()?)
     }
 
-    /// Returns the same origin with the template of requests for targets.
+    /// Returns the origin of [`JobPlan::server`], with the template of requests for targets.
     pub(crate) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.object_fields()?)
     }
@@ -94,7 +94,7 @@ impl JobPlan {
         }
     }
 
-    /// Returns the template of requests to an origin, directly or through a proxy that sees them.
+    /// Returns the template of requests to an origin, made directly or through a proxy that sees them.
     fn template(
         &self,
         key: &OriginKey,

@@ -27,7 +27,7 @@ impl JobPlan {
                 None => Validators::InRecords,
             },
             unfetched: UnfetchedSetup {
-                // A sync reports the failures of its passes itself.
+                // A sync itself reports the failures of its passes.
                 tells_failures: request.pass.is_none(),
                 keeps_replies: request.keeps_replies(),
                 is_indexed: request.cdxj,

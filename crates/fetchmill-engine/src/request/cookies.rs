@@ -18,7 +18,7 @@ pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
         ))
     };
     let unreadable = |error: std::io::Error| refused(format!("cannot be read ({error})"));
-    // It is read more than once. A pipe would be empty the second time, and may never have any content.
+    // The file is read more than once. A pipe would be empty the second time, and may never have any content.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(refused("not a regular file".into()));
     }

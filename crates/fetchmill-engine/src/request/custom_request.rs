@@ -32,19 +32,19 @@ pub struct CustomRequest {
     pub method: String,
     /// Header fields of this request, checked by [`fetchmill_model::http1::header_field::check_field`].
     pub fields: Vec<(String, String)>,
-    /// Its body.
+    /// Body of the request.
     pub body: Option<Vec<u8>>,
     /// Whether the request may be repeated. If not, it is made only once.
     pub is_idempotent: bool,
-    /// Requested part of the object, which is also in `fields`; `None` = the whole object.
+    /// Requested part of the object, which is also in `fields`. `None` means the whole object.
     pub range: Option<ByteRange>,
     /// Hash that the body of the reply must have.
     pub hash: Option<ExpectedHash>,
 }
 
 impl CustomRequest {
-    /// Makes a request; the case of `method` does not matter, and the fields must be checked. By default, only `GET`
-    /// and `HEAD` may be repeated.
+    /// Makes a request. The case of `method` does not matter. The fields must be checked. By default, only `GET` and
+    /// `HEAD` may be repeated.
     pub fn new(
         method: &str,
         fields: Vec<(String, String)>,
@@ -77,14 +77,14 @@ impl CustomRequest {
         self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
     }
 
-    /// Returns a plain `GET` as a target's request.
+    /// Returns a plain `GET` in the encoding of a target's request.
     pub fn plain_bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest::plain().write(&mut bytes);
         bytes
     }
 
-    /// Returns the request as that of a target.
+    /// Returns the request in the encoding of a target's request.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest {
@@ -103,11 +103,12 @@ impl CustomRequest {
 /// The effects of redirects on a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectEffects {
-    /// Whether it has become a `GET` without a body.
+    /// Whether the request has become a `GET` without a body.
     is_changed: bool,
-    /// Whether it has moved to another origin, which must not get its own fields: they may be secrets.
+    /// Whether the request has moved to another origin. That origin must not get the request's own fields, because they
+    /// may be secrets.
     is_away: bool,
-    /// Whether it was made, here or before a redirect.
+    /// Whether the request was made, at this URL or before a redirect.
     was_sent: bool,
     conditions: Conditions,
 }
@@ -117,13 +118,13 @@ pub(crate) struct RedirectEffects {
 enum Conditions {
     #[default]
     Kept,
-    /// A 304 concerned another version of the object than the stored one.
+    /// The conditions were dropped, because a 304 concerned another version of the object than the stored one.
     Dropped,
 }
 
 impl RedirectEffects {
-    /// Applies a redirect with this status, perhaps to another origin. `POST` becomes `GET` as in browsers. With 303,
-    /// every method but `HEAD` becomes `GET`.
+    /// Applies a redirect with this status, which may lead to another origin (`leads_away`). As in browsers, 301 and
+    /// 302 turn `POST` into `GET`. 303 turns every method except `HEAD` into `GET`.
     pub(crate) fn note(&mut self, request: Option<&CustomRequest>, status: u16, leads_away: bool) {
         debug_assert!(is_redirect(status));
         let method = self.method(request);
@@ -199,7 +200,7 @@ impl RedirectEffects {
 /// The requests of a job's targets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobRequests {
-    /// The request if a target's entry has no own one; `None` = a plain `GET`.
+    /// The request if a target's entry has no own one. `None` means a plain `GET`.
     common: Option<Arc<CustomRequest>>,
     /// Whether each target requests a part of an object.
     has_range: bool,
@@ -229,7 +230,7 @@ impl JobRequests {
         })
     }
 
-    /// Returns the request of a target; `None` = a plain `GET`. It is an error if the request is lost.
+    /// Returns the request of a target. `None` means a plain `GET`. Fails if the target's entry has lost its request.
     pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
         let Some(bytes) = ListEntry::read(entry).own_request() else {
             // The target must not use another request.
@@ -351,7 +352,7 @@ mod tests {
         let mut effects = RedirectEffects::default();
         effects.note(Some(&part), 302, true);
         assert_eq!(*effects.fields(Some(&part)), [("Range".to_owned(), "bytes=2-4".to_owned())]);
-        // Without its range the whole object would be asked for.
+        // Without its range, the target would request the whole object.
         assert_eq!(job.of(&self::entry(&TargetRequest::default())), Err(FailureKind::Url));
     }
 
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!((more.body.as_deref(), more.fields.len()), (Some(&b"c"[..]), 2));
         let item = job.of(&entry(&TargetRequest { method: Some("PUT"), ..TargetRequest::default() }));
         assert_eq!(item.unwrap().unwrap().method, "PUT");
-        // What was forgotten is not asked for with less.
+        // A target that has lost its request is not requested with a simpler one.
         assert_eq!(job.of(b"http://a/"), Err(FailureKind::Url));
         assert_eq!(JobRequests::default().of(b"http://a/"), Ok(None));
         assert!(job.is_once(&entry(&own)) && !JobRequests::default().is_once(b"http://a/"));

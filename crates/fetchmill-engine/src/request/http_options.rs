@@ -33,21 +33,23 @@ options! {
     pub struct HttpOptions {
         /// Requests in flight.
         concurrency: Concurrency = Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }, Bounds::at_least(1.0, "");
-        /// Maximum for the search of the number; `None` = the limits of this machine and for the server's sake.
+        /// Upper limit of the search for the number of requests in flight. `None` means the limit of this machine, and
+        /// a polite limit for the server.
         concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
         /// Requests a second, in total.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
-        /// Requests a second to each host; 0 = no limit, `None` = the engine's default.
+        /// Requests a second to each host. 0 means no limit, and `None` means the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
         /// Processes that share the limits for each host, as workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");
-        /// Which of these processes this is. The first ones get what is left when a limit is divided.
+        /// Index of this process among those that share. If a limit does not divide evenly, the first processes get the
+        /// remainder.
         host_sharer: u32 = 0;
         /// Attempts at a target, or at a request that may be repeated.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
         /// Statuses that are retried like 503.
         retry_status: RetriedStatuses = RetriedStatuses::default();
-        /// Maximum number of consecutive redirects; `None` = the source's default.
+        /// Maximum number of consecutive redirects. `None` means the source's default.
         redirects: Option<u32> = None, Bounds::between(0.0, f64::from(limits::REDIRECTS_MAX), "");
         /// See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
@@ -61,30 +63,31 @@ options! {
         /// See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         total_timeout: Duration = limits::TOTAL_TIMEOUT, Bounds::above_0("seconds");
-        /// Limit for an attempt from the start of its connection, and for each of its steps; `None` = each step has its
-        /// own.
+        /// Limit for a whole attempt, from the start of its connection, and for each step. `None` means that each step
+        /// has its own limit.
         #[serde(deserialize_with = "some_seconds")]
         timeout: Option<Duration> = None, Bounds::above_0("seconds");
         /// Maximum bytes of a body.
         max_size: u64 = limits::BODY_BYTES_MAX, Bounds::at_least(1.0, "bytes");
-        /// Types that the body of an object may have; by default any.
+        /// Types that the body of an object may have. By default, all types are allowed.
         accept: AcceptedTypes = AcceptedTypes::default();
         /// Whether bodies without a length are accepted.
         allow_eof_bodies: bool = false;
         /// Whether encoded replies are requested and decoded.
         compressed: bool = false;
-        /// Whether replies that reserve their content are respected.
+        /// Whether objects are skipped if their replies reserve the content.
         opt_out: bool = false;
         /// Header fields that are added to requests.
         headers: Vec<(String, String)> = Vec::new();
-        /// Origin that gets header fields which may be secrets; `None` = that of a server that lists its objects.
+        /// Origin that gets the header fields that may be secrets. `None` means the origin of a server that lists its
+        /// objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
-        /// The only trusted authorities, in PEM.
+        /// File of the only trusted certificate authorities, in PEM.
         ca_file: Option<PathBuf> = None;
         /// The client certificate, in PEM.
         client_cert: Option<PathBuf> = None;
-        /// Key of the client certificate, in PEM; `None` = it is in the same file.
+        /// Key of the client certificate, in PEM. `None` means that it is in the same file.
         client_key: Option<PathBuf> = None;
         /// Cookies in the Netscape format.
         cookies: Option<PathBuf> = None;
@@ -107,7 +110,7 @@ options! {
 pub enum Concurrency {
     /// At most this number.
     Number(u32),
-    /// The number that proves useful, up to a limit.
+    /// A number that the engine finds by trying, up to a limit.
     Auto {
         /// Limit of this machine.
         most: u32,
@@ -119,7 +122,7 @@ pub enum Concurrency {
 #[serde(untagged, expecting = "concurrency must be a whole number or auto")]
 enum ConcurrencyValue {
     Number(u32),
-    /// The number that proves useful, within the limit of an engine.
+    /// Like [`Concurrency::Auto`], within the limit of an engine.
     Within {
         most: u32,
     },
@@ -262,8 +265,8 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the setup for looking up the single name of a server that lists: the name servers of the user, otherwise
-    /// the resolver of this machine.
+    /// Returns the setup for looking up the name of a server that lists. Uses the name servers that the user gave,
+    /// otherwise the resolver of this machine.
     pub(crate) fn names_of_server(&self) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Servers(servers) => NameResolverSetup::new(false, servers, 1),
@@ -271,7 +274,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the proxy for an origin; `None` = a direct connection.
+    /// Returns the proxy for an origin. `None` means a direct connection.
     pub(crate) fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
         self.proxy.as_ref()?.proxy_of(key)
     }
@@ -282,7 +285,7 @@ impl HttpOptions {
         Some(rate / f64::from(self.host_sharers))
     }
 
-    /// Returns the same for a job over many hosts, which has a rate by default.
+    /// Like [`HttpOptions::host_rate`], for a job over many hosts. Such a job has a rate by default.
     pub(crate) fn rate_of_many_hosts(&self) -> Option<f64> {
         match self.rate_per_host {
             None => Some(limits::HOST_RATE / f64::from(self.host_sharers)),
@@ -290,7 +293,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns this process's part of a limit for each host; 0 = no limit. A part is at least 1.
+    /// Returns this process's part of a limit for each host. 0 means no limit. A part is at least 1.
     pub(crate) fn part_of_host_limit(&self, limit: u32) -> u32 {
         let (part, left) = (limit / self.host_sharers, limit % self.host_sharers);
         if limit == 0 { 0 } else { (part + u32::from(self.host_sharer < left)).max(1) }
@@ -301,12 +304,14 @@ impl HttpOptions {
         self.cookies.as_deref().map(read_cookies).transpose()
     }
 
-    /// Returns the header fields of requests and their origins. By default `otherwise` gets secrets.
+    /// Returns the header fields of requests, and the origin that gets secrets: the user's choice, otherwise
+    /// `otherwise`.
     pub(crate) fn fields(&self, otherwise: Option<OriginKey>) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }
 
-    /// Refuses a certificate that no origin would get. `origin` gets secrets, and `written` formats an option's name.
+    /// Refuses a client certificate that no origin would get. `origin` is the origin that gets secrets, and `written`
+    /// formats the name of an option.
     pub(crate) fn check_client_certificate(
         &self,
         origin: Option<&OriginKey>,
@@ -328,8 +333,8 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the common settings of connections: where they may lead, and which origin is always allowed. No
-    /// connection is kept, and no clock is read.
+    /// Returns the common settings of connections. `reach` limits the addresses that they may lead to, and `named` is
+    /// an origin that is always allowed. These settings keep no idle connection and measure no times.
     pub(crate) fn pool_settings(
         &self,
         store: &Arc<Access>,
@@ -377,7 +382,7 @@ mod tests {
         assert_eq!(parts(8, 3), [3, 3, 2]);
         assert_eq!(parts(3, 1), [3]);
         assert_eq!(parts(0, 2), [0, 0]);
-        // A default may be below the number of workers: each has one.
+        // If the limit is below the number of workers, each worker still gets 1.
         assert_eq!(parts(4, 5), [1, 1, 1, 1, 1]);
     }
 }

@@ -34,7 +34,7 @@ options! {
     pub struct JobRequest {
         /// Format of stored objects.
         format: Format = Format::Files;
-        /// Bytes of a shard; `None` = the default of the format.
+        /// Bytes of a shard. `None` means the default of the format.
         shard_size: Option<u64> = None, Bounds::at_least(1.0, "bytes");
         /// See [`limits::SEAL_AFTER`].
         #[serde(deserialize_with = "seconds")]
@@ -46,13 +46,13 @@ options! {
         /// Whether a server's robots.txt is obeyed. The default is yes for a walk over index pages, and no for the
         /// targets of a list.
         robots: Option<bool> = None;
-        /// Format of a list; `None` = by its name.
+        /// Format of a list. `None` means that the name decides.
         list_format: Option<ListFormat> = None;
         /// Names of a list's objects.
         names: NameScheme = NameScheme::Source;
         /// A leading path that is removed from stored names.
         strip_prefix: Option<String> = None;
-        /// Requests in flight to one host; `None` = the engine's default, 0 = no limit.
+        /// Requests in flight to one host. `None` means the engine's default, and 0 means no limit.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may have private addresses.
         allow_private: bool = false;
@@ -60,26 +60,27 @@ options! {
         bearer_command: Option<String> = None;
         /// Requests that are sent together on a connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
-        /// Bytes between two parts of an object that are requested together; `None` = each part is requested alone.
+        /// Bytes between two parts of an object that are requested together. `None` means that each part is requested
+        /// alone.
         coalesce: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// Fetching threads; `None` = one for each processor of the affinity mask.
+        /// Fetching threads. `None` means one for each processor of the affinity mask.
         threads: Option<usize> = None, Bounds::at_least(1.0, "");
         /// Time of a commit window.
         #[serde(deserialize_with = "seconds")]
         commit_window: Duration = limits::COMMIT_WINDOW, Bounds::between(0.001, 3600.0, "seconds");
         /// The event that a commit survives.
         durability: Durability = Durability::Power;
-        /// Journal folder; `None` = inside the destination.
+        /// Journal folder. `None` means that it is inside the destination.
         state: Option<PathBuf> = None;
-        /// Whether a file gets the time from the server, not that of its fetching.
+        /// Whether a file gets the time that the server gives, instead of the time when it was fetched.
         server_times: bool = true;
-        /// Whether a job is stopped before files that do not fit fill the file system.
+        /// Whether a job stops before its files fill the file system.
         preflight: bool = true;
         /// Files that accompany each object in a shard of tar ([`Sidecars::parse`]).
         sidecar: Vec<String> = Vec::new();
         /// The hash of each body in rows.
         hash: Option<HashAlgorithm> = None;
-        /// Whether what is not an object is stored, too: rows of all targets, or other replies in WARC.
+        /// Whether more than objects is stored: rows of all targets, or in WARC other replies.
         keep_failed: bool = false;
         /// Whether each shard of WARC gets an index.
         cdxj: bool = false;
@@ -93,7 +94,7 @@ options! {
         max_failed: Option<MaxFailed> = None;
         /// Whether absent targets do not count as failed.
         allow_absent: bool = false;
-        /// Maximum duration of a run, which then ends.
+        /// Maximum duration of a run.
         #[serde(deserialize_with = "some_seconds")]
         max_duration: Option<Duration> = None, Bounds::above_0("seconds");
         /// Bytes of bodies a second, in total.
@@ -112,7 +113,7 @@ options! {
         source: SourceOptions,
         /// Destination of the objects.
         dest: PathBuf,
-        /// Destination in a bucket; `None` = the destination is a folder.
+        /// Destination in a bucket. `None` means that the destination is a folder.
         upload: Option<UploadDestination>,
         /// Engine that fetches.
         workers: Workers,
@@ -132,13 +133,13 @@ options! {
         rows: Option<RowsOptions>,
         /// Transform of each reply before it is stored.
         transform: Option<TransformOptions>,
-        /// Origin that a list was made from, which the user has named.
+        /// Origin that the user has named, and from which a list was made.
         named_origin: Option<OriginKey>,
-        /// Pass of a sync that this job fetches for.
+        /// Pass of a sync for which this job fetches objects.
         pass: Option<PassOptions>,
         /// Text with which the caller requested the job. The journal keeps it for `resume`.
         command: Option<String>,
-        /// Seed of the jitter; `None` = from the clock.
+        /// Seed of the jitter. `None` means a seed from the clock.
         seed: Option<u64>,
     }
 }
@@ -173,7 +174,7 @@ impl JobRequest {
         }
     }
 
-    /// Whether the server or store itself lists the targets, and not someone else's list.
+    /// Whether the targets come from the listing of a server or store, not from a list of URLs.
     pub(crate) fn lists_itself(&self) -> bool {
         matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
@@ -208,9 +209,9 @@ impl JobRequest {
         self.durability == Durability::Power
     }
 
-    /// Returns which parts of replies the sinks need. A function sees the body and the facts, even if neither is
-    /// stored. Files need the time, or the type for their names. Bodies to be decoded must be kept until then, even by
-    /// `null`.
+    /// Returns the parts of replies that the sinks need. A transform sees the body and the facts, even if neither is
+    /// stored. Files need the server's time, or the type for their names. A body that will be decoded must be kept
+    /// until then, even by `null`.
     pub(crate) fn properties(&self) -> Properties {
         let properties = self.format.properties();
         let files_need_facts = self.server_times || self.names_have_extension();
@@ -290,7 +291,8 @@ impl JobRequest {
         self.bwlimit.is_some() || self.max_bytes.is_some()
     }
 
-    /// Returns where targets may lead. Someone else's list, or JSON pages, may only lead to public addresses.
+    /// Returns the addresses that targets may lead to. A list, or JSON pages, may lead only to public addresses unless
+    /// the user allows private ones.
     pub(crate) fn reach(&self) -> AddressPolicy {
         let is_trusted = match self.source {
             SourceOptions::List(_) => self.allow_private,

@@ -122,7 +122,7 @@ impl JobRequest {
         self.check_folder("--cdxj")
     }
 
-    /// Checks that the format can store what is not an object.
+    /// Checks that the format can store more than objects.
     fn check_keep_failed(&self) -> Result<()> {
         let refuse = |message: &str| Err(Error::Usage(message.into()));
         if self.pass.is_some() && self.format != Format::Warc {

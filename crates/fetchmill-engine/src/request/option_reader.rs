@@ -1,4 +1,4 @@
-//! Reads options from JSON, and returns tables of them for the binding, which has no list of its own.
+//! Reads options from JSON. Also returns tables of the options for the binding, which has no list of its own.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,8 @@ struct JobSubject {
     pass: Option<PassOptions>,
     named_origin: Option<String>,
     command: Option<String>,
-    /// The engine: one in this process, or this many processes; the native one if neither is given.
+    /// Engine of the program, in this process (`dispatcher`) or in this number of `processes`. If neither is given, the
+    /// native engine fetches.
     #[serde(default)]
     dispatcher: bool,
     processes: Option<usize>,
@@ -59,7 +60,7 @@ struct Rows {
     #[serde(default)]
     kind: RowKind,
     results: Option<PathBuf>,
-    /// `None` = by the extension of the results file.
+    /// `None` means that the extension of the results file decides.
     format: Option<TableFormat>,
     /// Whether the program takes the rows.
     #[serde(default)]
@@ -125,8 +126,8 @@ fn check_defaults() -> OptionValues {
 }
 
 impl JobRequest {
-    /// Reads an object with the given options by name, and the subject of the job. Each option is only checked by
-    /// itself; [`JobRequest::check`] does the rest.
+    /// Reads an object with the given options by name, and the subject of the job. Checks each option only by itself;
+    /// [`JobRequest::check`] checks combinations.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
         give_defaults(&mut given);
@@ -180,7 +181,8 @@ fn give_defaults(given: &mut OptionValues) {
     }
 }
 
-/// Separates the header fields that are made for each target from those of all requests, and sets where they may go.
+/// Separates the header fields that are built for each target from those of all requests. Sets the origin that gets the
+/// former if they may be secrets.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),

@@ -13,14 +13,14 @@ pub struct RowsOptions {
     pub kind: RowKind,
     /// Whether the rows go to the program that starts the job ([`crate::Job::take_rows`]) and are not kept.
     pub is_given: bool,
-    /// Results file; `None` = rows are only counted.
+    /// Results file. `None` means that rows are only counted.
     pub results: Option<PathBuf>,
     /// Format of the results file.
     pub format: ResultsFormat,
 }
 
 impl RowsOptions {
-    /// Returns the text in the journal. Another file is another check.
+    /// Returns the text for the journal. A check with another results file is another check.
     pub(crate) fn text(&self) -> String {
         match &self.results {
             Some(path) => format!("{} ({})", file_name(path), self.format.text()),

@@ -15,7 +15,7 @@ use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, ONE_OBJECT, SIT
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
-    /// Detected from the server's answers; the list/get API until then.
+    /// Detected from the server's answers. Until then, the list/get API is used.
     #[default]
     Auto,
     /// The list/get API.
@@ -62,7 +62,7 @@ pub enum SourceOptions {
         /// Prefix of its keys, as written after the bucket.
         prefix: String,
     },
-    /// A list of URLs in a file; `None` = on standard input.
+    /// A list of URLs in a file. `None` means standard input.
     List(Option<PathBuf>),
     /// URLs from a program, one after another. The job gets them as [`Items`](fetchmill_model::source::list::Items).
     #[default]
@@ -94,7 +94,7 @@ impl SourceOptions {
     }
 }
 
-/// Returns the file name, which with the content identifies a list. The list may be moved with its job.
+/// Returns the file name. The name and the content identify a list, so the list may be moved together with its job.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
 //! Rules that end a run before its job's end, and the limit of failed targets: `--max-failed`, `--max-duration`,
-//! `--max-bytes`. They are checked by a separate thread, never on the path of an object.
+//! `--max-bytes`. A separate thread checks the rules, so they cost nothing on the path of an object.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ impl MaxFailed {
         }
     }
 
-    /// Whether the final share of failures will probably exceed the limit. This needs more failures than the share of
-    /// the finished targets, by more than chance explains (three standard deviations).
+    /// Whether the final share of failures will probably exceed the limit. For this, the failures so far must exceed
+    /// the allowed share of the finished targets by more than chance explains (three standard deviations).
     fn is_foreseen(self, failed: u64, settled: u64) -> bool {
         let MaxFailed::Share(share) = self else { return false };
         let expected = share as f64 / WHOLE as f64 * settled as f64;
@@ -111,7 +111,7 @@ pub(crate) struct StopRules {
     pub(crate) max_duration: Option<Duration>,
     /// Maximum bytes of this run.
     pub(crate) max_bytes: Option<u64>,
-    /// Number of targets from the start of the job. This run fetches those of them without an outcome.
+    /// Number of targets from the start of the job. Of these, this run fetches the targets without an outcome.
     pub(crate) first: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Standing {
     pub(crate) elapsed: Duration,
     /// Bytes of bodies that this run has received.
     pub(crate) bytes: u64,
-    /// Whether no target is left that this run should fetch.
+    /// Whether this run has fetched all targets that it should fetch.
     pub(crate) is_at_end: bool,
 }
 
@@ -221,12 +221,12 @@ mod tests {
 
     #[test]
     fn a_percentage_is_judged_early_only_beyond_what_chance_makes_of_it() {
-        // Too few to tell.
+        // Too few targets for a judgement.
         assert!(!stops("1%", standing(0, 999, None)));
         // 10 of 1,000 are expected, 19.5 are three standard deviations more.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
-        // 1.1 % of a hundred thousand is more than chance, of ten thousand it is not.
+        // 1.1 % can be chance among ten thousand targets, but not among a hundred thousand.
         assert!(!stops("1%", standing(9_890, 110, None)));
         assert!(stops("1%", standing(98_900, 1_100, None)));
         assert!(!stops("100%", standing(0, 100_000, None)));

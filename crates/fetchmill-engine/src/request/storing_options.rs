@@ -17,7 +17,7 @@ pub enum Durability {
     Process,
 }
 
-/// The hash of each body that rows have in a column.
+/// Algorithm of the hash column, which has the hash of each body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashAlgorithm {
@@ -33,9 +33,9 @@ words!(Durability, HashAlgorithm);
 pub struct TransformOptions {
     /// Command of such a process, which communicates over its standard input (`engine::transform`).
     pub command: Vec<String>,
-    /// The first message, which tells the process what the function is.
+    /// First message to the process, which defines the function.
     pub setup: Vec<u8>,
-    /// The conversion of images, if the function makes one. Unlike other functions, it is part of the job's identity.
+    /// Image conversion, if the function makes one. Unlike other functions, it is part of the job's identity.
     #[serde(default)]
     pub images: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Records the listing in the journal, page after page, until its end or the first page that is refused.
+//! Records the listing in the journal, page after page, until the end of the listing or the first refused page.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// See the module. A refusal closes the session. Pages that are on their way after the refused one do not count, since
-/// the listing would continue after a gap.
+/// See the module. A refusal closes the session. Pages that are on their way after the refused page are ignored,
+/// because the listing would otherwise continue after a gap.
 #[derive(Debug, Default)]
 pub(super) struct ListingSession {
     is_closed: bool,
@@ -83,7 +83,7 @@ impl ListingSession {
     }
 }
 
-/// Gives the planner room again for the targets of a page that does not count.
+/// Takes back the announcement of a page that does not count, so that the planner has room for other targets.
 fn withdraw(page: &ListedPage, control: &Control) {
     control.plan.lock().withdraw(page.names.len());
 }

@@ -1,6 +1,6 @@
-//! The writer: a worker's second thread, which has its sink. It takes blocks, and at the end of each commit window
-//! makes them durable, sends the receipt and waits until that is in the journal. All syncs happen here, unless
-//! the sink allows them on a separate thread while this one writes the next window ([`SyncThread`]).
+//! The writer: the second thread of a worker, which has the worker's sink. It takes blocks. At the end of each commit
+//! window it makes them durable, sends the receipt, and waits until the journal has the receipt. All syncs happen in
+//! this thread, unless the sink allows them on a separate thread while the next window is written ([`SyncThread`]).
 
 mod listing_session;
 pub(super) mod recorder;
@@ -38,11 +38,11 @@ pub(super) struct SinkWriter {
     control: Arc<Control>,
     sink: Box<dyn Sink>,
     failures: FailuresShard,
-    /// Whether every outcome is a row, so that the sink gets nothing.
+    /// Whether every outcome is a row. The sink then gets nothing.
     has_rows: bool,
     /// Whether rows are kept in the failures shard.
     keeps_rows: bool,
-    /// Whether to compare bodies with each other, because they are replies.
+    /// Whether to compare bodies with each other. This is useful only for bodies of replies.
     compares_bodies: bool,
     commit_window: Duration,
     /// Runtime that is only used to wait for a block or the end of a window.
@@ -52,7 +52,7 @@ pub(super) struct SinkWriter {
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
-    /// Ends windows if the sink allows it. Started with the first such window.
+    /// Ends windows if the sink allows it. The thread is started with the first such window.
     sync_thread: Option<SyncThread>,
     /// Transforms fetched replies before they are stored.
     transform: Option<Transform>,
@@ -62,21 +62,21 @@ pub(super) struct SinkWriter {
 pub(super) struct BlockInput {
     pub(super) properties: Properties,
     pub(super) body_memory: Arc<BodyMemory>,
-    /// Stage for bodies that are too large for memory; `None` if bodies are not kept.
+    /// Stage for bodies that are too large for memory. `None` if bodies are not kept.
     pub(super) stage: Option<Arc<Stage>>,
     pub(super) blocks: Sender<Block>,
     pub(super) empty: Receiver<Block>,
 }
 
 impl BlockInput {
-    /// Makes the block sender of a worker with another transport.
+    /// Makes the block sender for a worker with another transport.
     pub(super) fn into_block_sender(self) -> BlockSender {
         BlockSender::new(self.properties, self.body_memory, self.stage, self.blocks, self.empty)
     }
 }
 
-/// Makes the writer of a worker, with its sink and the connection to it. `small`: shards of earlier runs that it may
-/// merge.
+/// Makes the writer of a worker with its sink, and the connection to it. `small` are shards of earlier runs that the
+/// sink may merge.
 pub(super) fn open(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -125,11 +125,11 @@ struct WriterWindow {
 }
 
 impl WriterWindow {
-    /// Adds the outcomes of a block from index `from` on. This begins the window.
+    /// Adds the outcomes of a block from index `from` on. The first outcome begins the window.
     fn add(&mut self, block: &Block, from: usize) {
         self.since.get_or_insert_with(Instant::now);
         self.outcomes += block.entries().len() - from;
-        // The request of an object also stays in memory until its file is in place.
+        // Even the request of an object stays in memory until the object's file is in place.
         let of_entry = |entry: &BlockEntry| entry.body.len() + block.rest_bytes(entry);
         self.bytes += block.entries()[from..].iter().map(of_entry).sum::<u64>();
     }
@@ -140,7 +140,7 @@ impl SinkWriter {
     pub(super) fn run(mut self) -> Result<()> {
         let mut window = WriterWindow::default();
         if let Some(transform) = &mut self.transform {
-            // Report a problem of the function before it is needed.
+            // Start the function now, so that its problems are reported before it is needed.
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
@@ -152,7 +152,7 @@ impl SinkWriter {
                 self.control.plan.wake(self.worker as usize).notify_one();
             }
             block.clear();
-            // There may be enough empty blocks, or the worker has ended. In both cases the memory is freed.
+            // If there are enough empty blocks, or the worker has ended, the memory is freed.
             let _ = self.empty.try_send(block);
         }
         if self.control.stop.get() == Stop::Abort {
@@ -166,14 +166,14 @@ impl SinkWriter {
     }
 
     /// Takes a block from the worker. If the job ends before the transform has processed a reply, the reply has no
-    /// outcome, and the next run fetches it again.
+    /// outcome. The next run then fetches the target again.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);
         let progress = transform.run(block, &mut |made| {
             self.take(made, window)?;
             self.does(WriterActivity::Transforming);
-            // The function may take longer for a block than the window lasts.
+            // The function may need more time for a block than a window lasts.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
             if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
@@ -204,12 +204,12 @@ impl SinkWriter {
         if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
-    /// Returns the next block. Commits if the window ends first. `None` = there will be no more blocks.
+    /// Returns the next block. If the window ends first, commits it. `None` means that there will be no more blocks.
     fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
             let is_syncing = self.is_syncing(window)?;
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
-            // A window continues while the previous one is synced, until it is full.
+            // While the previous window is synced, this window continues until it is full.
             let left = left.filter(|left| !(is_syncing && left.is_zero()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.commit(window, false)?;
@@ -225,7 +225,7 @@ impl SinkWriter {
         }
     }
 
-    /// Waits for a block up to `left`, or until a sync has ended.
+    /// Waits for a block, up to `left`, or for the end of a sync.
     fn wait(&mut self, left: Option<Duration>) -> Waited {
         let SinkWriter { runtime, blocks, sync_thread, .. } = self;
         runtime.block_on(async {
@@ -273,7 +273,7 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Whether the previous window is still being synced or journaled. If it is done, this ends it.
+    /// Whether the previous window is still being synced or journaled. If that is done, finishes the window.
     fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
             return Ok(false);
@@ -291,8 +291,8 @@ impl SinkWriter {
         self.committed(window, number)
     }
 
-    /// Ends a window: makes the bytes durable, commits the record to the journal, and then lets the sink finish. All
-    /// steps but the first may happen later, while the next window is written.
+    /// Ends a window. Makes its bytes durable, commits the receipt to the journal, and then lets the sink finish. All
+    /// steps except the first may happen later, while the next window is written.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
         self.wait_for_sync(window)?;
         *window = WriterWindow::default();
@@ -331,7 +331,7 @@ impl SinkWriter {
 enum Waited {
     /// A block, or `None` if the worker has ended.
     Block(Option<Block>),
-    /// The previous window has ended, with the journal's answer.
+    /// The sync of the previous window has ended, with the journal's answer.
     Synced(Result<Option<ShardNumber>>),
     /// The time is over.
     Long,

@@ -1,5 +1,5 @@
-//! The journal's thread, which alone writes the journal. It takes the pending messages, writes them in one transaction,
-//! and then notifies the senders. Pages go to the planner only once they are durable.
+//! The journal's thread. Only this thread writes the journal. It takes the pending messages, writes them in one
+//! transaction, and then notifies the senders. Pages go to the planner only after they are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
@@ -14,7 +14,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// Maximum messages in one transaction: usually a few hundred rows, at worst pages of 16 MiB.
+/// Maximum number of messages in one transaction: usually a few hundred rows, at worst pages of 16 MiB.
 const MESSAGES_MAX: usize = 64;
 
 /// Notifications that are sent once the transaction is durable.
@@ -22,7 +22,7 @@ const MESSAGES_MAX: usize = 64;
 struct CommitEffects {
     pages: Vec<Arc<Page>>,
     acknowledge: Vec<(SyncSender<CommitAnswer>, CommitAnswer)>,
-    /// Whether a worker waits for one of them without its own thread.
+    /// Whether a worker waits for one of the acknowledgements without a thread of its own.
     wakes_workers: bool,
 }
 
@@ -128,7 +128,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Makes a failure known before the waiting threads are released: these only see that no answer comes.
+/// Makes a failure known before the waiting threads are released, because these only see that no answer comes.
 fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     found.map_err(|error| {
         control.stop.fail(error);
@@ -136,7 +136,7 @@ fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     })
 }
 
-/// Sends an answer. The receiver may have gone.
+/// Sends an answer. The receiver may no longer exist.
 fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
     let _ = reply.send(known(found, control)?);
     Ok(())

@@ -1,5 +1,5 @@
-//! The thread that ends a writer's commit windows. It waits for the sync and for the journal while the writer writes
-//! the next window. It has one window at a time.
+//! The thread that ends a writer's commit windows. It waits for the sync and for the journal, while the writer writes
+//! the next window. It handles one window at a time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -37,7 +37,7 @@ impl SyncThread {
         Ok(SyncThread { windows, ended, is_busy: false })
     }
 
-    /// Whether it has a window whose result was not taken yet.
+    /// Whether the thread has a window whose result was not taken yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }
@@ -48,7 +48,7 @@ impl SyncThread {
         self.windows.send((sync, receipt)).map_err(|_| gone())
     }
 
-    /// Returns the result of its window, if it has ended: the number of a sealed shard.
+    /// Returns the result of the window, if the window has ended: the number of a sealed shard.
     pub(crate) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
         match self.ended.try_recv() {
             Ok(number) => Some(self.idle(number)),

@@ -1,4 +1,4 @@
-//! Outcomes of a window that its sink does not store, and the receipt of the window.
+//! The outcomes of a window that its sink does not store, and the receipt of the window.
 
 use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;
@@ -8,8 +8,8 @@ use fetchmill_model::outcome::{
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, BlockBody, CheckpointResult};
 
-/// Outcomes of a window that no sink stores: all targets that were not fetched, and all outcomes of a check. At most as
-/// many as a window has.
+/// Outcomes of a window that no sink stores: all targets that were not fetched, and all outcomes of a check. There are
+/// at most as many as outcomes in a window.
 #[derive(Debug, Default)]
 pub(crate) struct WindowOutcomes {
     others: Vec<Sequence>,
@@ -22,8 +22,8 @@ pub(crate) struct WindowOutcomes {
 }
 
 impl WindowOutcomes {
-    /// Adds an outcome with the status of its last reply; 0 = there was none. `name` lists a skipped target; `None`
-    /// only counts it.
+    /// Adds an outcome with the status of its last reply. 0 means that there was no reply. A skipped target is listed
+    /// under `name`. `None` means that it is only counted.
     pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, status: u16, name: Option<&[u8]>) {
         self.others.push(sequence);
         self.tally.count(outcome);
@@ -40,7 +40,7 @@ impl WindowOutcomes {
         }
     }
 
-    /// Adds the host whose robots.txt forbids the target added last.
+    /// Adds the host whose robots.txt forbids the last added target.
     pub(crate) fn add_forbidding_host(&mut self, host: &str) {
         self.skips.add_host(host);
     }
@@ -60,7 +60,7 @@ impl WindowOutcomes {
 
     /// Adds an outcome of a check, with the bytes of its body.
     pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
-        // The results file counts the answers of a check.
+        // The counts of answers of a check come from its results file.
         self.add(sequence, outcome, 0, None);
         self.tally.bytes += bytes;
     }

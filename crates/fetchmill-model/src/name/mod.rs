@@ -1,13 +1,13 @@
-//! Names from outside: how they are asked for, and where they lie on disk. The one place where the bytes of a server
-//! become a path.
+//! Names from outside: their form in requests and their paths on disk. Only this module turns bytes from a server into
+//! a path.
 //!
 //! # Rules
-//! - A name is bytes. Nothing is decoded, normalised, shortened, hashed or fanned out.
-//! - A name is refused or escaped segment by segment; nothing is cut out of it, so nothing can come together to `..`.
+//! - A name is bytes. It is not decoded, normalised, shortened, hashed or fanned out.
+//! - A name is refused or escaped segment by segment. No bytes are removed, so the rest cannot join to form `..`.
 //! - Escaping is reversible: different names have different paths.
 //!
 //! # Never
-//! Opens or looks at a file: the sink opens paths beneath its destination only, as the second wall.
+//! Opens or checks a file. The second barrier is the sink, which opens paths beneath its destination only.
 //!
 //! # Cost
 //! One pass without allocation for a name of plain ASCII.
@@ -21,13 +21,13 @@ use crate::text::redacted::hide_secrets;
 
 pub use text::{from_text, to_text};
 
-/// What a job keeps for itself in a destination.
+/// Folder in a destination for the state of the job.
 pub const STATE_FOLDER: &str = ".fetchmill";
-/// What an empty name is called as a member: no escaping of bytes looks like it.
+/// Name of an archive member for an empty name. No escaped byte looks like it.
 const EMPTY_MEMBER: &[u8] = b"%empty";
-/// What an empty last segment is called on disk: no escaping of bytes looks like it.
+/// File name on disk for an empty last segment. No escaped byte looks like it.
 const EMPTY_LAST_SEGMENT: &[u8] = b"%index";
-/// A name in a message is cut at about this length.
+/// Approximate length at which a name in a message is cut.
 const DISPLAY_BYTES_MAX: usize = 200;
 
 /// Why a name cannot be a path.
@@ -39,7 +39,7 @@ pub enum NameError {
     /// It starts with `/`.
     #[error("it starts with a slash")]
     Absolute,
-    /// It has nothing between two slashes.
+    /// There is nothing between two of its slashes.
     #[error("it has an empty segment")]
     EmptySegment,
     /// It has a segment `.` or `..`.
@@ -65,8 +65,8 @@ impl From<NameError> for FailureKind {
     }
 }
 
-/// Appends a name as part of a request's path: all but unreserved characters (RFC 3986, 2.3) and `/` is
-/// percent-encoded, and so is a segment `.` or `..`, that a client must not resolve.
+/// Appends a name as part of a request's path. All characters except unreserved ones (RFC 3986, 2.3) and `/` are
+/// percent-encoded. A segment `.` or `..` is encoded too, so that a client does not resolve it.
 pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     if !has_dot_segment(name) {
         return escape(name, &SENT_AS_IS, out);
@@ -83,24 +83,25 @@ pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a name as a value in a query: all but unreserved characters is percent-encoded, `/` too.
+/// Appends a name as a value in a query. All characters except unreserved ones are percent-encoded, even `/`.
 pub(crate) fn encode_whole(name: &[u8], out: &mut Vec<u8>) {
     escape(name, &UNRESERVED, out);
 }
 
-/// Whether a name has half a surrogate pair of UTF-16, as three bytes that no UTF-8 has: it came out of JSON that was made
-/// of bytes which are no text. What it was called is lost, so nothing can be asked for.
+/// Returns whether a name has half a surrogate pair of UTF-16, as three bytes that UTF-8 never contains. Such a name
+/// comes from JSON that was made of bytes that are not text. The original name is lost, so the object cannot be
+/// requested.
 pub fn has_surrogate(name: &[u8]) -> bool {
     memchr::memchr_iter(0xed, name).any(|at| name.get(at + 1).is_some_and(|next| *next >= 0xa0))
 }
 
-/// Whether a name is that of a folder. Among the names of a listing it is a mistake; the name of a URL may well be.
+/// Returns whether a name is the name of a folder. In a listing this is a mistake, but a URL may have such a name.
 pub fn is_folder(name: &[u8]) -> bool {
     name.ends_with(b"/")
 }
 
-/// A name as a path below the destination: `path` is cleared, then holds it. An empty last segment is `%index`: a file
-/// has a name.
+/// Converts a name to a path below the destination, and replaces the contents of `path` with it. An empty last segment
+/// becomes `%index`, because a file needs a name.
 pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
     path.clear();
     if name.is_empty() {
@@ -138,7 +139,7 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
     match segment {
         b"" => Err(NameError::EmptySegment),
         b"." | b".." => Err(NameError::DotSegment),
-        // Escaping never makes it shorter: a name of a megabyte is not copied first.
+        // Escaping never shortens a segment, so check the length before copying. A name may have a megabyte.
         _ if segment.len() > NAME_SEGMENT_BYTES_MAX => Err(NameError::SegmentTooLong),
         _ if memchr::memchr(0, segment).is_some() => Err(NameError::Nul),
         _ => {
@@ -148,7 +149,7 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
     }
 }
 
-/// Control bytes, `%`, bytes that are not UTF-8, and a first segment that is the job's own.
+/// Escapes control characters, `%`, bytes that are not UTF-8, and a first segment that is the job's state folder.
 fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
     if first && segment == STATE_FOLDER.as_bytes() {
         path.extend_from_slice(&escaped(b'.'));
@@ -177,7 +178,7 @@ fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
     }
 }
 
-/// The reverse of [`encode`]; `None` for what it would not produce.
+/// Decodes the output of [`encode`]. `None` for text that it would not produce.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let name = unescape(text)?;
     let mut again = Vec::with_capacity(text.len());
@@ -185,7 +186,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (again == text).then_some(name)
 }
 
-/// The reverse of [`to_path`]; `None` for what it would not produce.
+/// Converts the output of [`to_path`] back to the name. `None` for a path that it would not produce.
 pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
     let folder = path.strip_suffix(EMPTY_LAST_SEGMENT).filter(|folder| is_folder(folder));
     let name = unescape(folder.unwrap_or(path))?;
@@ -194,9 +195,9 @@ pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
     (again == path).then_some(name)
 }
 
-/// Appends a name as that of an archive's member: whatever the name, it is one that can be unpacked beneath a folder.
-/// As [`to_path`] where that has a path and the name is no folder's; else more is escaped: a segment `.` or `..`, and
-/// a `/` at the start, at the end or behind another. The empty name is `%empty`.
+/// Appends a name as the name of an archive member. Any name gives a member that can be unpacked beneath a folder. If
+/// [`to_path`] has a path and the name is not a folder's, the result is the same. Otherwise more is escaped: a segment
+/// `.` or `..`, and a `/` at the start, at the end or after another `/`. The empty name becomes `%empty`.
 pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     if name.is_empty() {
         return member.extend_from_slice(EMPTY_MEMBER);
@@ -208,7 +209,7 @@ pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
             b".." => member.extend_from_slice(b"%2E%2E"),
             _ => escape_segment(segment, position == 0, member),
         }
-        // With the slash behind it, that the last segment does not have.
+        // Includes the slash after the segment. The last segment does not have one.
         end += segment.len() + 1;
         if segment.is_empty() && end <= name.len() || end == name.len() {
             member.extend_from_slice(&escaped(b'/'));
@@ -218,7 +219,7 @@ pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     }
 }
 
-/// The reverse of [`to_member`]; `None` for what it would not produce.
+/// Converts the output of [`to_member`] back to the name. `None` for a member that it would not produce.
 pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
     if member == EMPTY_MEMBER {
         return Some(Vec::new());
@@ -229,7 +230,7 @@ pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
     (again == member).then_some(name)
 }
 
-/// Undoes the escaping of bytes.
+/// Undoes the escaping of bytes. `None` if an escape is malformed.
 pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -246,8 +247,8 @@ pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// A name for a message on a terminal: control characters, characters that turn the direction of writing, and bytes
-/// that are not UTF-8 are escaped; a long name is cut; signatures and tokens of URLs are hidden.
+/// Returns a name for a message on a terminal. Control characters, characters that change the writing direction, and
+/// bytes that are not UTF-8 are escaped. A long name is cut. Signatures and tokens in URLs are redacted.
 pub fn for_display(name: &[u8]) -> String {
     printable(name, DISPLAY_BYTES_MAX)
 }
@@ -276,7 +277,7 @@ pub fn printable(text: &[u8], bytes_max: usize) -> String {
     hide_secrets(&text).into_owned()
 }
 
-/// Control characters, and those that change how the text around them is shown.
+/// Returns whether this is a control character, or changes how the text around it is shown.
 fn is_misleading(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -288,7 +289,7 @@ pub fn escaped(byte: u8) -> [u8; 3] {
     [b'%', DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
 }
 
-/// Bytes in hexadecimal, for names that are no text.
+/// Returns bytes in hexadecimal, for names that are not text.
 pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
@@ -304,7 +305,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
-/// Of an upper-case hex digit.
+/// Returns the value of an upper-case hex digit.
 fn hex(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -313,7 +314,7 @@ fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-/// Copies runs of what stays as it is, and escapes the bytes between them.
+/// Copies the bytes in `as_is` unchanged, and escapes all others.
 fn escape(bytes: &[u8], as_is: &[bool; 256], out: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(position) = rest.iter().position(|byte| !as_is[*byte as usize]) {
@@ -335,10 +336,10 @@ fn has_dot_segment(name: &[u8]) -> bool {
 const UNRESERVED: [bool; 256] = byte_set(b"-._~");
 /// Unreserved characters and `/`.
 const SENT_AS_IS: [bool; 256] = byte_set(b"-._~/");
-/// Printable ASCII other than `%`; a segment with anything else is looked at character by character.
+/// Printable ASCII other than `%`. A segment with other bytes is checked character by character.
 const STORED_AS_IS: [bool; 256] = byte_set(b" !\"#$&'()*+,-.:;<=>?@[\\]^_`{|}~");
 
-/// A set of bytes, as a table: letters and digits are in it, and `others`.
+/// Returns a set of bytes as a table. It contains letters, digits and `others`.
 pub(crate) const fn byte_set(others: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;

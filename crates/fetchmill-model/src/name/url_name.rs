@@ -1,12 +1,13 @@
-//! Names of files that are made of URLs: their percent-encoded text as people read it.
+//! File names made from URLs: the percent-encoded text, decoded so that people can read it.
 //!
 //! # Rules
-//! - One recoding leads both ways: a byte that a URL always has encoded is decoded, and a bare one is encoded. So each
-//!   URL has a name of its own, whatever its bytes, and each name leads back to its URL.
-//! - Encoded stay: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, so dot segments as well; lower-case digits.
-//! - In a segment with a byte that is always encoded, encoded is also the usual form of `:` and its like, as
-//!   `encodeURIComponent` writes them; in other segments and in queries the bare form is.
-//! - `%25` is a `%` where no two digits follow it, and a bare `%` there is `%25`. Where two digits follow, `%25` stays.
+//! - The same recoding works in both directions: a byte that is always encoded in a URL is decoded, and a bare one is
+//!   encoded. So every URL has its own name, whatever its bytes, and every name leads back to its URL.
+//! - These stay encoded: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, and so dot segments; escapes with
+//!   lower-case digits.
+//! - In a segment with a byte that is always encoded, `:` and similar characters are usually encoded too, as
+//!   `encodeURIComponent` writes them. In other segments and in queries their usual form is bare.
+//! - If no two digits follow, `%25` becomes `%`, and a bare `%` becomes `%25`. If two digits follow, `%25` stays.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ pub fn of_url(url: &[u8]) -> Cow<'_, [u8]> {
     recoded(url)
 }
 
-/// The reverse of [`of_url`].
+/// Converts the output of [`of_url`] back to the URL.
 pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
     recoded(name)
 }
@@ -28,7 +29,7 @@ pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     (!last.is_empty()).then(|| of_url(last))
 }
 
-/// Returns a beginning of names that a user gives, either as part of a URL or as names have it.
+/// Returns a prefix of names that a user has given, either in the form of a URL or in the form of a name.
 pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     let is_of_name = given.iter().any(|byte| ALWAYS_ENCODED[*byte as usize]);
     if is_of_name { Cow::Borrowed(given) } else { of_url(given) }
@@ -55,7 +56,7 @@ fn recoded(text: &[u8]) -> Cow<'_, [u8]> {
 enum EscapePiece<'t> {
     /// `%XX` with upper-case digits.
     Encoded(u8),
-    /// The same with other digits.
+    /// `%XX` with lower-case digits.
     OtherCase(&'t [u8]),
     /// A byte that is none of these.
     Bare(u8),
@@ -83,7 +84,7 @@ fn are_digits(digits: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Whether a segment has a byte that whoever makes a URL encodes, in either form.
+/// Returns whether a segment has a byte that is always encoded in a URL, in either form.
 fn is_encoded(mut segment: &[u8]) -> bool {
     while let Some((piece, rest)) = split_piece(segment) {
         segment = rest;
@@ -97,7 +98,7 @@ fn is_encoded(mut segment: &[u8]) -> bool {
     false
 }
 
-/// Appends a text with the bytes of a set encoded where they are bare, and bare where they are encoded.
+/// Appends a text in which the bytes of a set are swapped: bare ones are encoded, and encoded ones are decoded.
 fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     while let Some((piece, rest)) = split_piece(text) {
         text = rest;
@@ -116,9 +117,10 @@ fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that are never bare in a normalised URL: control characters but NUL, which no name has, and all but ASCII.
+/// Bytes that are never bare in a normalised URL: control characters, and bytes outside of ASCII. NUL is excluded,
+/// because no name has it.
 const ALWAYS_ENCODED: [bool; 256] = never_bare([false; 256]);
-/// With those that may be bare in a path, and that `encodeURIComponent` encodes.
+/// [`ALWAYS_ENCODED`], and the bytes that may be bare in a path but that `encodeURIComponent` encodes.
 const ENCODED_IN_COMPONENTS: [bool; 256] = never_bare(without_alphanumeric(byte_set(b":;@&=+$,[]{}|^`")));
 
 const fn never_bare(mut table: [bool; 256]) -> [bool; 256] {

@@ -1,5 +1,5 @@
-//! Patterns that select answers: failure kinds, statuses, classes of statuses, globs of kinds, `any`. For `--fail-on`
-//! and `--retry-failed`.
+//! Patterns that select answers, for `--fail-on` and `--retry-failed`: failure kinds, statuses, classes of statuses,
+//! globs of kinds, and `any`.
 
 use globset::{Glob, GlobMatcher};
 
@@ -15,16 +15,16 @@ pub struct AnswerPattern(Meaning);
 
 #[derive(Debug, Clone)]
 enum Meaning {
-    /// All that failed.
+    /// Every failure.
     Any,
     Status(u16),
-    /// The hundreds of a status.
+    /// First digit of the statuses.
     Class(u16),
     Kinds(GlobMatcher),
 }
 
 impl AnswerPattern {
-    /// `404`, `5xx`, `reset`, `dns*`, `any`.
+    /// Parses a pattern such as `404`, `5xx`, `reset`, `dns*` or `any`.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "any" {
             return Ok(AnswerPattern(Meaning::Any));

@@ -1,4 +1,4 @@
-//! Outcomes of targets: outcomes, failure kinds, the counters that always balance, and receipts.
+//! Outcomes of targets, failure kinds, counters that always balance, and receipts.
 
 pub mod answer_pattern;
 pub mod opt_out_rule;
@@ -47,21 +47,21 @@ impl Outcome {
 
 macro_rules! failure_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
-        /// Why an attempt failed: a closed list.
+        /// Why an attempt failed. This is a closed list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum FailureKind { $($(#[doc = $doc])* $variant,)* }
 
         impl FailureKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[FailureKind] = &[$(FailureKind::$variant),*];
 
-            /// As it stands in reports, the journal and the docs.
+            /// Returns the name in reports, the journal and the docs.
             pub fn name(self) -> &'static str {
                 match self { $(FailureKind::$variant => $name,)* }
             }
 
-            /// Whether and how it is tried again.
+            /// Returns whether and how the target is tried again.
             pub fn class(self) -> FailureClass {
                 match self { $(FailureKind::$variant => FailureClass::$class,)* }
             }
@@ -83,54 +83,54 @@ pub enum FailureClass {
 failure_kinds! {
     /// The connection was refused.
     Refused = "refused", Transient;
-    /// No route, or the network said no.
+    /// There is no route, or the network refused the connection.
     Unreachable = "unreachable", Transient;
-    /// The name could not be looked up, for none of the reasons below.
+    /// The name could not be looked up, for another reason than those below.
     Dns = "dns", Transient;
-    /// No answer to the look-up in time.
+    /// The look-up was not answered in time.
     DnsTimeout = "dns-timeout", Transient;
-    /// The name server says that it failed (SERVFAIL).
+    /// The name server reported a failure (SERVFAIL).
     DnsServfail = "dns-servfail", Transient;
-    /// There is no such name (NXDOMAIN).
+    /// The name does not exist (NXDOMAIN).
     DnsNotFound = "dns-not-found", Final;
-    /// The name exists and has no address.
+    /// The name exists but has no address.
     DnsEmpty = "dns-empty", Final;
-    /// The address is not public, and the target may only lead to public ones (`--allow-private`).
+    /// The address is not public, and the target may only use public ones (`--allow-private`).
     PrivateAddress = "private-address", Final;
-    /// There is no way to the proxy, or it could not reach the origin or is overloaded: 408, 429, 5xx.
+    /// The proxy cannot be reached, could not reach the origin, or is overloaded: 408, 429, 5xx.
     Proxy = "proxy", Transient;
-    /// The proxy refuses the way to the origin, or what it answers is no HTTP.
+    /// The proxy refuses the connection to the origin, or its reply is not HTTP.
     ProxyRefused = "proxy-refused", Final;
-    /// There are no credentials for the store: those that are configured cannot be had.
+    /// The configured credentials for the store cannot be obtained.
     Credentials = "credentials", Transient;
-    /// No TLS in time.
+    /// The TLS handshake did not end in time.
     TlsTimeout = "tls-timeout", Transient;
-    /// No TLS: the handshake failed, for none of the reasons below.
+    /// The TLS handshake failed, for another reason than those below.
     Tls = "tls", Final;
-    /// The certificate, or one that it depends on, has expired or is not yet valid.
+    /// The certificate, or another one in its chain, has expired or is not yet valid.
     TlsExpired = "tls-expired", Final;
-    /// The certificate is another host's.
+    /// The certificate belongs to another host.
     TlsWrongName = "tls-wrong-name", Final;
-    /// The certificate has signed itself.
+    /// The certificate is self-signed.
     TlsSelfSigned = "tls-self-signed", Final;
-    /// No certificate authority that is trusted has signed the certificate.
+    /// The certificate is not signed by a trusted certificate authority.
     TlsUnknownCa = "tls-unknown-ca", Final;
-    /// The certificate, or one that it depends on, may not be used: its key or signature is too weak, it is not for servers, or
-    /// it breaks a rule of its chain.
+    /// The certificate, or another one in its chain, may not be used: its key or signature is too weak, it is not for
+    /// servers, or it breaks a rule of its chain.
     TlsCertificate = "tls-certificate", Final;
-    /// The connection broke before the reply's head.
+    /// The connection broke before the head of the reply.
     Reset = "reset", Transient;
-    /// No connection in time.
+    /// The connection was not established in time.
     ConnectTimeout = "connect-timeout", Transient;
-    /// No head in time.
+    /// The head did not come in time.
     HeadTimeout = "head-timeout", Transient;
-    /// The body stood still for too long.
+    /// The body stalled for too long.
     IdleTimeout = "idle-timeout", Transient;
     /// The attempt as a whole took too long.
     TotalTimeout = "total-timeout", Transient;
     /// The body ended before its length.
     Truncated = "truncated", Transient;
-    /// The body is not what the store's checksum says.
+    /// The body does not match the checksum of the store.
     Checksum = "checksum", Transient;
     /// 408, 425 or a 5xx other than 503.
     ServerError = "server-error", Transient;
@@ -144,43 +144,43 @@ failure_kinds! {
     HeadTooLarge = "head-too-large", Final;
     /// The body is larger than `--max-size`.
     BodyTooLarge = "body-too-large", Final;
-    /// The body has no length: whether it is whole cannot be known.
+    /// The body has no length, so it cannot be verified that it is complete.
     UnverifiedLength = "unverified-length", Final;
-    /// What came has another size or `ETag` than the listing said: the object was replaced meanwhile.
+    /// The object has another size or `ETag` than in the listing, because it was replaced meanwhile.
     Changed = "changed", Final;
-    /// A part of the object was asked for, and the reply is a success with something else: the server ignores `Range`.
+    /// A part of the object was requested, but the reply is a success with something else: the server ignores `Range`.
     RangeIgnored = "range-ignored", Final;
     /// The object has no such part (416).
     RangeUnsatisfied = "range-unsatisfied", Final;
-    /// The reply says that it has a part, and it is not the one that was asked for.
+    /// The reply has another part than the requested one.
     BadRange = "bad-range", Final;
-    /// What a body is encoded with was not asked for, or the body is not what its encoding says.
+    /// The encoding of the body was not requested, or the body does not match its encoding.
     BadEncoding = "bad-encoding", Final;
-    /// By its first bytes the body has none of the types of `--accept`.
+    /// The first bytes of the body show that it has none of the types of `--accept`.
     UnexpectedType = "unexpected-type", Final;
     /// A 3xx that is not followed.
     Redirect = "redirect", Final;
-    /// More redirects one after the other than `--redirects` allows.
+    /// There were more consecutive redirects than `--redirects` allows.
     RedirectLimit = "redirect-limit", Final;
-    /// A redirect to where the target was already.
+    /// A redirect leads back to an earlier URL of the target.
     RedirectLoop = "redirect-loop", Final;
-    /// A redirect that leads nowhere: not from https to http, and to nothing that is no URL.
+    /// A redirect is not followed, because it leads from https to http, or to something that is not a URL.
     RedirectRefused = "redirect-refused", Final;
     /// A 4xx that is not absent and not tried again.
     Status = "status", Final;
-    /// A line of a list that gives no URL.
+    /// A line of a list has no URL.
     Url = "url", Final;
-    /// The name cannot be a file's.
+    /// The name cannot be a file name.
     Name = "name", Final;
-    /// The program's own function raised an exception.
+    /// The function of the user's program raised an exception.
     Function = "function", Transient;
-    /// The process that had it ended.
+    /// The process that handled the target ended.
     Worker = "worker", Transient;
-    /// The file's place is taken.
+    /// Another object already has the path of the file.
     NameTaken = "name-taken", Final;
-    /// A folder gave no listing.
+    /// A folder could not be listed.
     Listing = "listing", Final;
-    /// The function that is given replies before they are stored raised, or ended its process.
+    /// The function that transforms replies before they are stored raised an exception, or ended its process.
     Transform = "transform", Final;
 }
 

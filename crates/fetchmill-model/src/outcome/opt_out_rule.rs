@@ -1,4 +1,4 @@
-//! The rules by which content is reserved, as a closed list, and how many objects each has reserved.
+//! The rules that reserve content, as a closed list, and the number of objects that each rule has reserved.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ macro_rules! opt_out_rules {
         pub enum OptOutRule { $($(#[doc = $doc])* $variant,)* }
 
         impl OptOutRule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &[OptOutRule] = &[$(OptOutRule::$variant),*];
 
-            /// As reports and the journal have it.
+            /// Returns the name in reports and the journal.
             pub fn name(self) -> &'static str {
                 match self { $(OptOutRule::$variant => $name,)* }
             }
@@ -40,13 +40,13 @@ opt_out_rules! {
     FieldTdm = "TDM-Reservation";
     /// `<meta name="robots" content="noai">`.
     MetaNoAi = "meta noai";
-    /// The same with `noimageai`.
+    /// `<meta name="robots" content="noimageai">`.
     MetaNoImageAi = "meta noimageai";
-    /// The same with `noindex`.
+    /// `<meta name="robots" content="noindex">`.
     MetaNoIndex = "meta noindex";
-    /// The same with `noimageindex`.
+    /// `<meta name="robots" content="noimageindex">`.
     MetaNoImageIndex = "meta noimageindex";
-    /// The same with `none`.
+    /// `<meta name="robots" content="none">`.
     MetaNone = "meta none";
     /// `<meta name="tdm-reservation" content="1">`.
     MetaTdm = "meta tdm-reservation";
@@ -57,14 +57,14 @@ opt_out_rules! {
 }
 
 impl OptOutRule {
-    /// Whether a robots.txt is the reason, which belongs to a host.
+    /// Returns whether the reason is a robots.txt, which belongs to a host.
     pub fn is_of_host(self) -> bool {
         matches!(self, OptOutRule::Robots | OptOutRule::RobotsError)
     }
 }
 
-/// Objects that opted out by rule, and those whose robots.txt is the reason by host. Of hosts the first
-/// [`OPT_OUT_HOSTS_MAX`] are counted.
+/// Number of objects that opted out, by rule. Objects that opted out because of a robots.txt are also counted by host.
+/// Only the first [`OPT_OUT_HOSTS_MAX`] hosts are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOutCounts {
     rules: BTreeMap<OptOutRule, u64>,
@@ -73,17 +73,17 @@ pub struct OptOutCounts {
 }
 
 impl OptOutCounts {
-    /// Counts one.
+    /// Counts one object.
     pub fn add(&mut self, rule: OptOutRule) {
         self.add_rule(rule, 1);
     }
 
-    /// Counts this many.
+    /// Counts `count` objects.
     pub fn add_rule(&mut self, rule: OptOutRule, count: u64) {
         *self.rules.entry(rule).or_default() += count;
     }
 
-    /// Counts objects of a host whose robots.txt is the reason. Returns whether the host is counted.
+    /// Counts objects that opted out because of the robots.txt of a host. Returns whether the host is counted.
     pub fn add_host(&mut self, host: &str, count: u64) -> bool {
         let host = &host[..host.floor_char_boundary(OPT_OUT_HOST_BYTES_MAX)];
         if let Some(known) = self.hosts.get_mut(host) {
@@ -97,22 +97,22 @@ impl OptOutCounts {
         true
     }
 
-    /// Notes that there are hosts that are not counted.
+    /// Notes that some hosts are not counted.
     pub fn note_other_hosts(&mut self) {
         self.has_other_hosts = true;
     }
 
-    /// The rules that occurred.
+    /// Iterates over the rules that occurred.
     pub fn rules(&self) -> impl Iterator<Item = (OptOutRule, u64)> {
         self.rules.iter().map(|(rule, count)| (*rule, *count))
     }
 
-    /// The hosts that are counted.
+    /// Iterates over the counted hosts.
     pub fn hosts(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         self.hosts.iter().map(|(host, count)| (&**host, *count))
     }
 
-    /// The hosts with most objects, at most `max` of them, the first one with most.
+    /// Returns up to `max` hosts with the most objects, in descending order.
     pub fn largest_hosts(&self, max: usize) -> Vec<(&str, u64)> {
         let mut hosts: Vec<_> = self.hosts().collect();
         hosts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -120,7 +120,7 @@ impl OptOutCounts {
         hosts
     }
 
-    /// Whether there are hosts that are not counted.
+    /// Returns whether some hosts are not counted.
     pub fn has_other_hosts(&self) -> bool {
         self.has_other_hosts
     }

@@ -16,14 +16,14 @@ pub struct SameBodies {
     counts: Vec<BodyCount>,
 }
 
-/// How often one body came.
+/// Number of times that one body came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct BodyCount {
     hash: u64,
     length: u64,
-    /// At most this often.
+    /// Upper bound of the number.
     most: u64,
-    /// Of these, so many may have been others, whose place it took.
+    /// Part of `most` that may belong to other bodies, whose entry this body took over.
     doubtful: u64,
 }
 
@@ -47,7 +47,7 @@ impl SameBodies {
         }
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counts of another value.
     pub fn add(&mut self, other: &SameBodies) {
         self.fetched += other.fetched;
         other.counts.iter().for_each(|count| self.count(*count));

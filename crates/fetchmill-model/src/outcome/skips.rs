@@ -1,34 +1,34 @@
-//! Targets that are skipped on purpose, by reason, with some names for each reason.
+//! Targets that were skipped on purpose, by reason, with some names for each reason.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
 use crate::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 
-/// Why a target is left out: by its listing, or after its reply.
+/// Why a target is skipped, because of its listing or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SkipReason {
-    /// A filter, a sample or a bound that the user gave.
+    /// A filter, a sample or a limit of the user excludes it.
     Filter,
-    /// It is at another origin than SOURCE.
+    /// It has another origin than SOURCE.
     OtherOrigin,
-    /// It is at the origin, and not in the folder: elsewhere on the server, or a view of a file.
+    /// It has the same origin but is not in the folder: it is elsewhere on the server, or a view of a file.
     OtherPath,
     /// robots.txt forbids it.
     Robots,
-    /// The marker that a console keeps for an empty folder of a bucket.
+    /// It is the marker of a console for an empty folder in a bucket.
     FolderMarker,
-    /// It is no object: neither a file nor a folder, or a version of a bucket that is not the current one.
+    /// It is not an object: neither a file nor a folder, or an old version in a bucket.
     NoObject,
-    /// The server answered a condition with 304.
+    /// The server answered a conditional request with 304.
     Unchanged,
-    /// A transform has dropped its reply.
+    /// A transform dropped its reply.
     Dropped,
     /// Its reply reserves it from machine learning or from indexing (`--opt-out`), or its host's robots.txt does (`--robots`).
     OptedOut(OptOutRule),
-    /// Its store has it in an archive, and must restore it before it can be read.
+    /// Its store has archived it, and must restore it before it can be read.
     Archived,
-    /// Its line repeats an earlier one of its list.
+    /// Its line repeats an earlier line of the list.
     Duplicate,
 }
 
@@ -36,7 +36,7 @@ impl SkipReason {
     /// The name of [`SkipReason::OptedOut`], whatever the rule.
     pub const OPTED_OUT: &str = "opted-out";
 
-    /// All of them in the order of [`SkipReason::index`]; of those with a rule, one.
+    /// All reasons in the order of [`SkipReason::index`]. The reason with a rule occurs once.
     pub const ALL: [SkipReason; 11] = [
         SkipReason::Filter,
         SkipReason::OtherOrigin,
@@ -51,7 +51,7 @@ impl SkipReason {
         SkipReason::Duplicate,
     ];
 
-    /// Returns whether the reply is the reason, and not the listing.
+    /// Returns whether the reason is the reply, not the listing.
     pub fn is_of_reply(self) -> bool {
         matches!(
             self,
@@ -59,7 +59,7 @@ impl SkipReason {
         )
     }
 
-    /// As reports and the journal have it.
+    /// Returns the name in reports and the journal.
     pub fn name(self) -> &'static str {
         match self {
             SkipReason::Filter => "filter",
@@ -106,7 +106,7 @@ struct CountedSkips {
 }
 
 impl Skips {
-    /// Counts one. Of the first ones the names are kept, cut where they are long.
+    /// Counts a target. The names of the first ones are kept, and long names are cut.
     pub fn add(&mut self, reason: SkipReason, name: &[u8]) {
         self.add_unnamed(reason);
         let CountedSkips { counts, names, .. } = &mut **self.0.get_or_insert_default();
@@ -115,7 +115,7 @@ impl Skips {
         }
     }
 
-    /// Counts one without a name.
+    /// Counts a target without a name.
     pub fn add_unnamed(&mut self, reason: SkipReason) {
         let counted = self.0.get_or_insert_default();
         counted.counts[reason.index()] += 1;
@@ -124,28 +124,28 @@ impl Skips {
         }
     }
 
-    /// Counts the host whose robots.txt is the reason of one that was added.
+    /// Counts a host whose robots.txt is the reason for an added target.
     pub fn add_host(&mut self, host: &str) {
         self.0.get_or_insert_default().opt_outs.add_host(host, 1);
     }
 
-    /// Those that opted out, by rule and host.
+    /// Returns the targets that opted out, by rule and host.
     pub fn opt_outs(&self) -> Option<&OptOutCounts> {
         self.0.as_ref().map(|counted| &counted.opt_outs)
     }
 
-    /// All of them.
+    /// Returns the total number of skipped targets.
     pub fn total(&self) -> u64 {
         self.0.as_ref().map_or(0, |counted| counted.counts.iter().sum())
     }
 
-    /// Those of a reason that there are some of.
+    /// Iterates over the reasons that occurred, with their counts.
     pub fn counts(&self) -> impl Iterator<Item = (SkipReason, u64)> {
         let counts = self.0.as_ref().map(|counted| counted.counts).unwrap_or_default();
         SkipReason::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0)
     }
 
-    /// Names of some of them.
+    /// Iterates over the kept names.
     pub fn names(&self) -> impl Iterator<Item = (SkipReason, &[u8])> {
         let names = self.0.iter().flat_map(|counted| &counted.names);
         names.map(|(reason, name)| (*reason, name.as_slice()))

@@ -26,31 +26,31 @@ pub use limit_search::{ConcurrencyBounds, ListingState};
 pub use round::Load;
 use round::{Measured, Round, WorkerState};
 
-/// A round has at least this long, and one that is compared with few others at least the second, ...
+/// Minimum time of a round, and of a round that is compared with only a few others.
 const ROUND_MIN: Millis = 200;
 const COMPARED_MIN: Millis = 400;
-/// ... so many replies, ...
+/// Minimum replies of a round.
 const ROUND_REPLIES: f64 = 16.0;
-/// ... of a trial so many, unless that would take too long, ...
+/// Minimum replies of a trial's round, unless they would take longer than `TRIAL_MAX`.
 const TRIAL_REPLIES: f64 = 400.0;
 const TRIAL_MAX: Millis = 3_000;
-/// ... and ends without a result after this long, or so many latencies.
+/// Time, and number of latencies, after which a round ends without a result.
 const ROUND_MAX: Millis = 5_000;
 const ROUND_MAX_LATENCIES: f64 = 6.0;
-/// Latency above so many times the least is that of an overload.
+/// Multiple of the lowest latency from which latency indicates an overload.
 const OVERLOADED: f64 = 8.0;
-/// Connections that are still being made, in so many requests, before a round begins.
+/// Share of requests whose connections may still be opening when a round begins.
 const CONNECTING: f64 = 0.125;
-/// They are waited for so long, or so many latencies: where a link is full they may never come.
+/// Maximum wait for these connections, as a time and in latencies. On a full link they may never come.
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
-/// Goodput is behind by a latency, and by what the last connections take. Up to `CAREFUL` requests a climb does not wait for
-/// that, above that for so many latencies, and so many milliseconds at most.
+/// Goodput lags by a latency, and by the time that the last connections take. Up to `CAREFUL` requests a climb does not
+/// wait for it. Above, it waits for this many latencies, but at most this many milliseconds.
 const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
-/// Memory for what is in flight: a connection has room for its next body and holds some until they are certain, and half as
-/// many more rest: two and a half bodies for each request, and what a connection takes itself. What is larger than the
-/// second has a budget of its own (docs/internals/decisions/0024).
+/// Memory for requests in flight. A connection has room for its next body and holds some bodies until they are certain,
+/// and half as many connections rest. So each request counts as two and a half bodies and the connection itself. Bodies
+/// above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;
@@ -63,12 +63,12 @@ pub struct ConcurrencyLimit {
     phase: Phase,
     round: Round,
     workers: Vec<WorkerState>,
-    /// The last round's mean: microseconds.
+    /// Mean latency of the last round in microseconds.
     latency: f64,
 }
 
 impl ConcurrencyLimit {
-    /// Nothing is known yet.
+    /// Starts a search without measurements.
     pub fn new(bounds: ConcurrencyBounds, workers: usize) -> Self {
         ConcurrencyLimit {
             search: LimitSearch::new(bounds),
@@ -79,35 +79,35 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Requests in flight at most.
+    /// Maximum number of requests in flight.
     pub fn limit(&self) -> usize {
         self.search.limit
     }
 
-    /// It must never be higher than this.
+    /// Lowers the upper bound.
     pub fn lower_most(&mut self, most: usize) {
         let ConcurrencyBounds { least, most: before, .. } = self.search.bounds;
         self.search.bounds.most = before.min(most).max(least);
         self.search.bound(self.search.bounds.most);
     }
 
-    /// Whether its bound is what keeps it from more.
+    /// Returns whether only the upper bound keeps the limit from being higher.
     pub fn is_at_most(&self) -> bool {
         self.search.held.min(self.search.limit) >= self.search.most
     }
 
-    /// Whether it has not yet settled.
+    /// Returns whether the search has not settled yet.
     pub fn is_trying(&self) -> bool {
         matches!(self.phase, Phase::Climb(_) | Phase::Shrink(_) | Phase::Raise(_))
     }
 
-    /// Takes note of how far the listing is.
+    /// Records the state of the listing.
     pub fn note_listing(&mut self, listing: ListingState) {
         self.search.listing = listing;
         self.search.climbed_beside_pages |= listing == ListingState::ReadsAhead;
     }
 
-    /// Takes note of what a worker saw. `is_paced`: the origin has a pace, which is what holds the job back.
+    /// Records a worker's report. `is_paced` says that the origin's pace limits the job.
     pub fn observe(&mut self, worker: usize, load: Load, is_paced: bool, now: Millis) {
         let Some(state) = self.workers.get_mut(worker) else { return };
         state.note(load, now);
@@ -118,14 +118,14 @@ impl ConcurrencyLimit {
         if self.round.begun.is_none() {
             return self.begin_round(now);
         }
-        // One worker's part, as if all had said so now.
+        // Extrapolate from this worker to all workers.
         self.round.behind += u32::from(load.is_starved && self.search.listing == ListingState::Behind);
         self.round.add(load, load.in_flight as usize * self.workers.len());
         self.end_round(now);
     }
 
-    /// A round begins when everybody has heard of the limit and has made its connections, and but for a climb when the
-    /// replies are those to its requests.
+    /// Begins a round when all workers know the limit and have opened their connections. Except in a climb, it also
+    /// waits until replies are to requests at this limit.
     fn begin_round(&mut self, now: Millis) {
         let waited = now.saturating_sub(self.round.since);
         let have_heard = self.workers.iter().all(|worker| worker.said_at > self.round.since);
@@ -162,7 +162,8 @@ impl ConcurrencyLimit {
         ROUND_MAX.max((self.round_latency() * ROUND_MAX_LATENCIES) as Millis)
     }
 
-    /// Milliseconds that rounds are measured by: a queue that an overload has left is no reason to wait for as long.
+    /// Returns the latency, in milliseconds, that sets the length of rounds. It is limited, so that rounds are not as
+    /// long as the queue after an overload.
     fn round_latency(&self) -> f64 {
         self.latency.min(self.search.floor * OVERLOADED) / 1000.0
     }
@@ -170,7 +171,7 @@ impl ConcurrencyLimit {
     fn end_round(&mut self, now: Millis) {
         let Some(begun) = self.round.begun else { return };
         let took = now.saturating_sub(begun);
-        // Replies come in waves: a round of several latencies has whole ones.
+        // Replies come in waves, and a round of several latencies has whole waves.
         let (latencies, least, enough) = match self.phase {
             Phase::Climb(_) => (1.0, ROUND_MIN, ROUND_REPLIES),
             Phase::Hold(_) => (2.0, ROUND_MIN, ROUND_REPLIES),
@@ -193,7 +194,7 @@ impl ConcurrencyLimit {
             took,
         };
         if is_over && round.is_behind() && measured.latency > self.search.floor * CROWDED {
-            // Pages wait in the queue that the job's own requests are.
+            // The listing's pages wait in the queue of the job's own requests.
             self.phase = self.search.settle_at(self.search.below(self.search.limit));
             return;
         }
@@ -205,12 +206,12 @@ impl ConcurrencyLimit {
         self.search.bound((MEMORY / (body * BODIES + CONNECTION_BYTES)) as usize);
         self.decide(measured);
         if matches!(self.phase, Phase::Hold(_)) && self.search.limit == self.search.held {
-            // Nothing has changed: the next round goes on from here.
+            // Nothing has changed, so the next round continues from here.
             self.count_from(now);
         }
     }
 
-    /// Units a second in this round.
+    /// Returns the units a second in this round.
     fn goodput(&self) -> f64 {
         self.workers.iter().map(WorkerState::goodput).sum()
     }

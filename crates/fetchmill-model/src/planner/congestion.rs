@@ -11,50 +11,51 @@ use std::collections::VecDeque;
 use super::millis::Millis;
 use crate::limits;
 
-/// What was seen is kept in slots of this length, ...
+/// Replies are counted in slots of this length.
 const SLOT: Millis = 50;
-/// ... for this long, ...
+/// How long slots are kept.
 const KEPT: Millis = 4000;
-/// ... and looked at for this long, or longer at a slow pace.
+/// Time that a measurement covers. It is longer at a slow pace.
 const LATELY: Millis = 1000;
-/// Replies to requests that were sent before a cut come this long after it: a report's interval and a round trip.
+/// How long after a cut replies to earlier requests still come: a report's interval and a round trip.
 const STALE: Millis = 150;
-/// An origin that was not yet held back is measured for this long at least.
+/// Minimum time of the first measurement, without a pace.
 const FIRST_MEASURED: Millis = 100;
-/// After a cut what it gives is measured for this long at least.
+/// Minimum time of a measurement after a cut.
 const MEASURED: Millis = 300;
-/// Replies that a measurement should have, and those that say what share is refused.
+/// Minimum replies for a measurement of the rate, and for a measurement of the refused share.
 const MEASURED_REPLIES: f64 = 20.0;
 const SHARE_REPLIES: f64 = 100.0;
-/// A cut leaves this part of what the origin gives; without any success half of the pace.
+/// A cut sets the pace to this part of the rate of successes. Without any success, `BLIND_CUT` applies to the pace.
 const CUT: f64 = 0.95;
 const BLIND_CUT: f64 = 0.5;
-/// Refusals up to this share hold the pace where it is; a larger one cuts it.
+/// Refusals up to this share leave the pace unchanged. A larger share cuts it.
 const HELD_SHARE: f64 = 0.01;
-/// How the pace grows: in t seconds from its plateau to 1 + t³ times as much of this. 5 % are 3 seconds.
+/// Growth of the pace: t seconds after its plateau it is 1 + t³ x `GROWTH` times the plateau. 5 % take 3 seconds.
 const GROWTH: f64 = 0.05 / 27.0;
-/// How many times as fast the first pace is after a second.
+/// Factor by which the first pace grows in a second.
 const GUESS_GROWTH: f64 = 2.0;
-/// So many times the plateau is far above: it grows as a guess does, ...
+/// From this multiple of the plateau on, the pace grows like the first pace.
 const FAR_ABOVE: f64 = 4.0;
-/// ... and goes away once no more than this part of it is asked for.
+/// Beyond that, the pace is removed once no more than this part of it is used.
 const UNUSED: f64 = 0.5;
-/// What is given is as it was if it is at least this part of it; otherwise one of both was measured in a bad moment.
+/// A measured rate confirms the last one if it is at least this part of it. Otherwise one of the two was measured at a
+/// bad moment.
 const CONFIRMED: f64 = 0.7;
-/// So many cuts in a row that changed nothing: refusals do not come from the pace.
+/// After this number of useless cuts in a row, refusals do not depend on the pace.
 const USELESS_CUTS: u32 = 3;
-/// Behind them so many are to have been refused: fewer may be chance.
+/// Minimum number of refusals in these cuts. Fewer may be chance.
 const USELESS_REFUSED: f64 = 10.0;
-/// Cuts that leave this part of the refused share, and no more than its inverse, have changed nothing, ...
+/// A cut is useless if the refused share afterwards is between this part and its inverse of the share before.
 const UNCHANGED: f64 = 0.6;
-/// ... if they left this part of what was asked for, or less: otherwise it was hardly cut.
+/// In addition, the requests must fall to this part or less. Otherwise the cut was hardly effective.
 const LOWERED: f64 = 0.9;
-/// For how long refusals are then put up with; twice as long each time, up to the second.
+/// How long refusals are then tolerated. The time doubles, up to `PUT_UP_MAX`.
 const PUT_UP_FIRST: Millis = 10_000;
 const PUT_UP_MAX: Millis = 300_000;
-/// Up to this share.
+/// Largest refused share that is tolerated.
 const PUT_UP_SHARE: f64 = 0.5;
-/// A time without reports counts no longer than this.
+/// A time without reports counts as at most this.
 const STEP_MAX: Millis = 1000;
 
 /// Replies of a short time.
@@ -192,12 +193,12 @@ impl Congestion {
         self.held.map(|held| held.rate)
     }
 
-    /// Begins with the pace that an earlier run had found: it grows from there, and goes away where it is not needed.
+    /// Begins with the pace of an earlier run. It grows from there, and is removed if it is not needed.
     pub fn resume(&mut self, rate: f64) {
         self.held = Some(ActivePace::below(rate, rate * CUT));
     }
 
-    /// Takes note of complete replies, and of those of them that were refusals.
+    /// Records numbers of successes and refusals.
     pub fn observe(&mut self, successes: u32, refused: u32, now: Millis) {
         if successes == 0 && refused == 0 {
             return;
@@ -218,7 +219,7 @@ impl Congestion {
         }
     }
 
-    /// What was seen says nothing any more: the origin has rested.
+    /// Discards the measurements, because the origin has rested.
     pub fn forget(&mut self, now: Millis) {
         self.slots.clear();
         self.since = Some(now);
@@ -243,12 +244,12 @@ impl Congestion {
         }
     }
 
-    /// A second, or longer at a pace at which so many replies take longer.
+    /// Returns the time of a measurement: a second, or longer if this number of replies takes longer at the pace.
     fn window(&self, replies: f64) -> Millis {
         self.time_of(replies).clamp(LATELY, KEPT)
     }
 
-    /// What came since then, or since what is measured begins.
+    /// Counts the replies since `from`, or since the measurement began.
     fn measured(&self, from: Millis, now: Millis) -> ReplyCounts {
         let from = from.max(self.since.unwrap_or(now)).min(now);
         let mut measured = ReplyCounts { millis: now - from / SLOT * SLOT, ..ReplyCounts::default() };
@@ -259,12 +260,12 @@ impl Congestion {
         measured
     }
 
-    /// How long so many replies take at this pace.
+    /// Returns how long this number of replies takes at the pace.
     fn time_of(&self, replies: f64) -> Millis {
         self.held.map_or(0, |held| (replies * 1000.0 / held.rate) as Millis)
     }
 
-    /// How long a measurement takes.
+    /// Returns the minimum time of a measurement.
     fn enough(&self) -> Millis {
         match self.held {
             None => FIRST_MEASURED,
@@ -276,8 +277,8 @@ impl Congestion {
         self.since.is_some_and(|since| now >= since + self.enough())
     }
 
-    /// From when on what is given is counted. Without a pace, from when refusals began: nothing was refused before
-    /// because less was asked for.
+    /// Returns the start of the measurement of the rate. Without a pace it is the first refusal: before that, fewer
+    /// requests were sent.
     fn counted_from(&self, now: Millis) -> Millis {
         let from = now.saturating_sub(self.window(MEASURED_REPLIES));
         if self.held.is_some() {

@@ -39,7 +39,7 @@ impl HostId {
         ((self.0 >> 32) % workers.max(1) as u64) as usize
     }
 
-    /// As a number, for who keeps it for somebody else.
+    /// Returns the host as a number, so that other code can store it.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -81,7 +81,7 @@ pub enum Admission {
     Go,
     /// It may go after another target of the host has left.
     Full,
-    /// It may go after a target of a host that is not known to be prompt has left: see [`HostTable::has_room`].
+    /// It may go after a target of another host that is not known to be prompt has left: see [`HostTable::has_room`].
     Crowded,
     /// It may go at this time, because of the rate.
     Later(Millis),
@@ -91,14 +91,14 @@ pub enum Admission {
     Closed(FailureKind),
 }
 
-/// What became of a request, as far as it tells of the host.
+/// Result of a request, as far as it concerns the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Nothing: none was made, or none that tells anything.
+    /// Nothing is known: there was no request, or its result says nothing about the host.
     Nothing,
-    /// It answered.
+    /// The host answered.
     Answer,
-    /// It asks for patience, until then if it says so.
+    /// The host throttles, until this time if it named one.
     Throttled(Option<Millis>),
     /// No complete reply.
     Failure(FailureKind),
@@ -106,24 +106,25 @@ pub enum RequestOutcome {
 
 #[derive(Debug, Clone, Copy)]
 struct HostState {
-    /// When the next request is due by the rate, in microseconds.
+    /// Time at which the rate allows the next request, in microseconds.
     due: u64,
     not_before: Millis,
-    /// Failures of the last requests, the youngest lowest; and how many there were, at most [`HISTORY`].
+    /// Failures of the last requests, one bit each, with the latest in the lowest bit. `seen` is their number, at most
+    /// [`HISTORY`].
     history: u32,
     seen: u8,
-    /// Failures to reach it, one after the other.
+    /// Consecutive failures to reach the host.
     failures: u8,
-    /// Times it rested without an answer between.
+    /// Consecutive rests without an answer.
     rests: u8,
     kind: Option<FailureKind>,
-    /// It will not be back for long.
+    /// The host is dead: it is not tested for long.
     is_dead: bool,
-    /// When its last rest began.
+    /// Start of the last rest.
     rested_at: Millis,
-    /// One target asks whether it is back.
+    /// One target is testing the host.
     is_probed: bool,
-    /// Its last reply came promptly.
+    /// The last reply was prompt.
     is_prompt: bool,
     in_flight: u32,
 }
@@ -132,13 +133,13 @@ struct HostState {
 #[derive(Debug)]
 pub struct HostTable {
     rules: HostRules,
-    /// In microseconds; 0 for no rate.
+    /// Time between two requests to a host, in microseconds. 0 for no rate.
     interval: u64,
     known: HashMap<HostId, HostState>,
-    /// In flight to hosts that are prompt, and to all others.
+    /// Requests in flight to prompt hosts, and to all others.
     prompt: usize,
     others: usize,
-    /// When a prompt one was asked for last.
+    /// Time of the last request for a prompt host.
     prompt_wanted_at: Option<Millis>,
 }
 
@@ -160,7 +161,7 @@ impl HostState {
         }
     }
 
-    /// Whether forgetting it would change nothing that matters.
+    /// Returns whether the state can be forgotten without an effect.
     fn is_plain(&self, now: Millis) -> bool {
         self.in_flight == 0
             && self.rests == 0
@@ -173,7 +174,7 @@ impl HostState {
         self.seen = (self.seen + 1).min(HISTORY as u8);
     }
 
-    /// Whether the breaker opens.
+    /// Returns whether the breaker opens.
     fn cannot_be_reached(&self) -> bool {
         u32::from(self.failures) >= limits::HOST_FAILURES_MAX
             && self.history.count_ones() * 2 >= u32::from(self.seen)
@@ -181,13 +182,14 @@ impl HostState {
 }
 
 impl HostTable {
-    /// Without any host.
+    /// Creates an empty table.
     pub fn new(rules: HostRules) -> Self {
         let interval = rules.rate.map_or(0, |rate| (1e6 / rate).clamp(1.0, 1e12) as u64);
         HostTable { rules, interval, known: HashMap::new(), prompt: 0, others: 0, prompt_wanted_at: None }
     }
 
-    /// Why no target of a host may go now, if it rests or is dead: told without asking for one.
+    /// Returns why no target of a host may go now. `None` if the host neither rests nor is dead. Does not count a
+    /// target as in flight.
     pub fn refusal(&self, id: HostId, now: Millis) -> Option<Admission> {
         let host = self.known.get(&id).filter(|host| now < host.not_before)?;
         Some(match host.kind {
@@ -196,15 +198,14 @@ impl HostTable {
         })
     }
 
-    /// A target that is due since then is to find its host as it is now: what made the host seem dead before that does
-    /// not count, and the target may ask whether it is back.
+    /// Lets a target test a dead host again if the host's last rest began before the target was due.
     pub fn doubt(&mut self, id: HostId, due: Millis, now: Millis) {
         if let Some(host) = self.known.get_mut(&id).filter(|host| host.is_dead && host.rested_at < due) {
             host.not_before = host.not_before.min(now);
         }
     }
 
-    /// Asks for a target of a host.
+    /// Decides whether a target of a host may go now. If it may, it counts as in flight.
     pub fn admit(&mut self, id: HostId, now: Millis) -> Admission {
         if let Some(refusal) = self.refusal(id, now) {
             return refusal;
@@ -238,8 +239,8 @@ impl HostTable {
         Admission::Go
     }
 
-    /// Whether a host that is not known to be prompt may have one more request in flight: while targets of prompt ones
-    /// come, there is always a place for one more of those, up to a quarter of all places.
+    /// Returns whether a host that is not known to be prompt may have one more request in flight. While targets of
+    /// prompt hosts come, one more place than these hosts use is kept for them, up to a quarter of all places.
     pub fn has_room(&self, now: Millis) -> bool {
         let lately = limits::PROMPT_WITHIN.as_millis() as Millis;
         let is_wanted = self.prompt_wanted_at.is_some_and(|at| now.saturating_sub(at) < lately);
@@ -247,12 +248,12 @@ impl HostTable {
         self.rules.places == 0 || !is_wanted || self.others < self.rules.places - kept
     }
 
-    /// Whether its last reply came promptly.
+    /// Returns whether the last reply of a host was prompt.
     pub fn is_prompt(&self, id: HostId) -> bool {
         self.known.get(&id).is_some_and(|host| host.is_prompt)
     }
 
-    /// A target that went has left, after so long.
+    /// Ends a target that was in flight for `took`.
     pub fn left_after(&mut self, id: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
         let is_prompt = match seen {
             RequestOutcome::Nothing => None,
@@ -277,7 +278,7 @@ impl HostTable {
         self.left(id, seen, now);
     }
 
-    /// A target that went has left.
+    /// Ends a target that was in flight.
     pub fn left(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let Some(host) = self.known.get_mut(&id) else { return };
         if host.in_flight > 0 {
@@ -287,7 +288,7 @@ impl HostTable {
         self.note(id, seen, now);
     }
 
-    /// What was seen of a host without a target in flight: its name could not be looked up.
+    /// Records a result for a host without a target in flight, such as a failed look-up of its name.
     pub fn note(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let rules = self.rules;
         if matches!(seen, RequestOutcome::Failure(kind) if tells_of_host(kind))
@@ -323,9 +324,9 @@ impl HostTable {
                 host.remember(true);
                 host.failures = host.failures.saturating_add(1);
                 host.is_probed = false;
-                // Those that were sent before a rest fail after its beginning, and tell nothing new.
+                // Requests sent before a rest may fail during it, and show nothing new.
                 if host.cannot_be_reached() && now >= host.not_before {
-                    // What another attempt at a target would not help, no rest helps either.
+                    // If another attempt does not help, a rest does not help either.
                     let probes = if kind.is_retryable() { rules.probes } else { 0 };
                     host.rest(kind, probes, rules.dead_for, now);
                 }
@@ -333,13 +334,13 @@ impl HostTable {
         }
     }
 
-    /// Microseconds between two requests to a host at its rate; 0 without one.
+    /// Returns the time between two requests to a host, in microseconds. 0 for no rate.
     pub fn interval(&self) -> u64 {
         self.interval
     }
 
-    /// When targets of a host that come now may go, at the earliest: for who puts them aside. `ahead` is how many of
-    /// them come first.
+    /// Returns when a target of a host that comes now may go at the earliest, for callers that defer it. `ahead`
+    /// targets of the host go before it.
     pub fn outlook(&self, id: HostId, ahead: usize, now: Millis) -> Millis {
         let Some(host) = self.known.get(&id) else { return now };
         let by_rate =
@@ -347,7 +348,7 @@ impl HostTable {
         host.not_before.max(by_rate / 1000)
     }
 
-    /// Forgets hosts of which nothing must be known; when there are still too many, all that are not in use.
+    /// Forgets hosts without relevant state. If too many remain, forgets all hosts without requests in flight.
     fn make_room(&mut self, now: Millis) {
         if self.known.len() < self.rules.held_max {
             return;
@@ -377,8 +378,8 @@ fn doubled(base: std::time::Duration, times: u8, cap: std::time::Duration) -> Mi
     (base.as_millis() as Millis).saturating_mul(1 << times.min(16)).min(cap.as_millis() as Millis)
 }
 
-/// Whether a failure means that the host cannot be reached, whatever it is asked for. A name that does not exist is
-/// told at once and at no cost, so that needs no breaker.
+/// Returns whether a failure means that the host cannot be reached for any request. A name that does not exist fails
+/// immediately and costs nothing, so it needs no breaker.
 fn tells_of_host(kind: FailureKind) -> bool {
     use FailureKind::{
         ConnectTimeout, Dns, DnsServfail, DnsTimeout, NotHttp, Refused, Tls, TlsTimeout, Unreachable,
@@ -389,14 +390,14 @@ fn tells_of_host(kind: FailureKind) -> bool {
     ) || kind.is_untrusted()
 }
 
-/// Whether a target that failed so may be as dead as it seems, or is it only now, or only from here.
+/// Returns whether a target with this failure may be dead. It may also be unreachable only now, or only from here.
 pub fn may_be_dead(kind: FailureKind) -> bool {
     use FailureKind::{DnsEmpty, DnsNotFound, HeadTimeout, IdleTimeout, Reset, TotalTimeout, Truncated};
     let is_silent = matches!(kind, HeadTimeout | IdleTimeout | Reset | TotalTimeout | Truncated);
     tells_of_host(kind) || is_silent || matches!(kind, DnsEmpty | DnsNotFound)
 }
 
-/// What a failed attempt tells of its host; `until` is what it asked for.
+/// Returns what a failed attempt shows about its host. `until` is the end of the pause that the host asked for.
 pub fn seen(kind: FailureKind, until: Option<Millis>) -> RequestOutcome {
     match (kind, kind.class()) {
         (_, FailureClass::Throttle) => RequestOutcome::Throttled(until),

@@ -98,21 +98,21 @@ pub struct Planner {
     /// Whether targets from [`PlannerOptions::end`] on were listed.
     is_past_end: bool,
     read_ahead: ReadAhead,
-    /// Of the only origin of the job.
+    /// State of the job's only origin.
     origin: OriginState,
-    /// Finds out how many requests it gets at once.
+    /// Search for the number of requests in flight to the origin; `None` if the number is fixed.
     concurrency: Option<ConcurrencyLimit>,
-    /// Who asks whether it is well.
+    /// The current probe of the origin.
     probing: Probing,
-    /// In a job over many hosts: their state is with the workers that have them.
+    /// Set in a job over many hosts. The workers that own the hosts have the hosts' state.
     routes: Option<Routes>,
     jitter: Jitter,
-    /// Until when targets are held for another reason than the origin's state; 0: they are not.
+    /// End of a pause that the origin's state did not cause. 0 = no pause.
     paused_until: Millis,
 }
 
 impl Planner {
-    /// An empty plan.
+    /// Creates an empty plan.
     pub fn new(options: PlannerOptions) -> Self {
         let origin = OriginState::new(options.limit, options.give_up_after);
         let jitter = Jitter::new(options.seed);
@@ -137,28 +137,28 @@ impl Planner {
         }
     }
 
-    /// The job is one over many hosts: from now on each worker gets the targets of its own.
+    /// Makes this a job over many hosts. From now on, each worker gets only targets of its own hosts.
     pub fn route_by_host(&mut self) {
         if self.routes.is_none() {
             self.routes = Some(Routes::new(self.options.workers));
             self.concurrency = None;
-            // What was seen of the first host says nothing of the others. A target that waits for a health check gets
-            // its answer all the same.
+            // The state of the first host does not apply to the others. A target that waits for a health check still
+            // gets its answer.
             self.origin = OriginState::new(self.options.limit, self.options.give_up_after);
         }
     }
 
-    /// The first page of the listing can be asked for again, to see whether the origin is well.
+    /// Allows the first page of the listing as a health check.
     pub fn can_ask_first_page(&mut self) {
         self.probing.can_ask_first_page();
     }
 
-    /// Targets that are listed and on their way into the journal.
+    /// Adds a number of targets that are listed and on the way into the journal.
     pub fn announce(&mut self, targets: usize) {
         self.announced += targets;
     }
 
-    /// A page that is in the journal: these positions of it are to be fetched. They were announced.
+    /// Adds a page that is in the journal. `positions` are the announced targets to fetch.
     pub fn add_page(&mut self, page: &Arc<Page>, positions: impl IntoIterator<Item = Range<usize>>) {
         for range in positions.into_iter().filter(|range| !range.is_empty()) {
             self.announced = self.announced.saturating_sub(range.len());
@@ -170,7 +170,7 @@ impl Planner {
         }
     }
 
-    /// Those of a page's positions that may be handed out.
+    /// Returns the part of `range` before [`PlannerOptions::end`].
     fn before_end(&mut self, first: Sequence, range: Range<usize>) -> Range<usize> {
         let Some(end) = self.options.end else { return range };
         let end = (end.saturating_sub(first) as usize).clamp(range.start, range.end);
@@ -178,53 +178,53 @@ impl Planner {
         range.start..end
     }
 
-    /// Announced targets that will not come: their outcome was known at once.
+    /// Removes announced targets, because their outcome is already known.
     pub fn withdraw(&mut self, targets: usize) {
         self.announced = self.announced.saturating_sub(targets);
     }
 
-    /// No more pages will come.
+    /// Ends the listing: no more pages will come.
     pub fn end_listing(&mut self) {
         self.listing_done = true;
     }
 
-    /// The only origin throttled an earlier run to so many requests a second.
+    /// Begins with the pace of an earlier run, in requests a second.
     pub fn resume_rate(&mut self, rate: f64) {
         self.origin.resume_rate(rate);
     }
 
-    /// The journal holds targets that wait, from an earlier run.
+    /// Announces that the journal has waiting targets of an earlier run.
     pub fn resume_waiting(&mut self) {
         self.waiting.all_in_journal();
     }
 
-    /// Whether there is room for another page: it counts what is not yet fetched, neither what waits for another
-    /// attempt nor what is fetched and not yet committed.
+    /// Returns whether there is room for another page. Unfetched targets count. Targets that wait for another attempt
+    /// do not, and neither do fetched targets that are not committed yet.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
         let listed = self.unassigned_targets();
         !self.is_past_end
             && listed + self.outstanding < limits::WINDOW_TARGETS_MAX
-            // Over many hosts there is work for all of them when much is listed.
+            // Over many hosts, list far ahead, so that there is work for all of them.
             && (self.routes.is_some() || listed < self.read_ahead.targets())
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
 
-    /// Whether what is listed and not fetched is little: more of a listing at a time would help.
+    /// Returns whether few listed targets are left to hand out, so that listing more in parallel would help.
     pub fn needs_targets(&self) -> bool {
         !self.listing_done && self.unassigned_targets() < limits::HUNGRY_TARGETS
     }
 
-    /// Whether the listing goes on and nothing that it gave is left to be handed out.
+    /// Returns whether the listing continues and none of its targets is left to hand out.
     pub fn has_no_targets(&self) -> bool {
         !self.listing_done && self.unassigned_targets() == 0
     }
 
-    /// What is listed and not handed out.
+    /// Number of targets that are listed and not handed out.
     fn unassigned_targets(&self) -> usize {
         self.announced + self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
 
-    /// What a worker is to do next; it takes at most `max` targets.
+    /// Returns the next work of a worker, with at most `max` targets.
     pub fn next_batch(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if self.routes.is_some() {
             return self.next_of_hosts(worker, max.min(limits::BATCH_TARGETS_MAX), now);
@@ -244,7 +244,7 @@ impl Planner {
         self.until_given_up(next)
     }
 
-    /// Nobody waits for longer than the origin is waited for.
+    /// Limits a wait to the time at which the job gives the origin up.
     fn until_given_up(&self, next: NextWork) -> NextWork {
         let Some(OriginTrouble { until, .. }) = self.origin.trouble() else { return next };
         match next {
@@ -254,7 +254,7 @@ impl Planner {
         }
     }
 
-    /// While only one may ask whether the origin is well.
+    /// Returns the next work while only a probe may be sent.
     fn next_probe(&mut self, now: Millis) -> NextWork {
         if self.is_done() {
             return NextWork::Done;
@@ -275,7 +275,7 @@ impl Planner {
         NextWork::Batch(batch)
     }
 
-    /// A target that was never handed out, from anywhere: neighbours may be broken together.
+    /// Takes a random target that was never handed out, because neighbours may be broken together.
     fn take_any_ready(&mut self) -> Option<Batch> {
         if self.ready.is_empty() {
             return None;
@@ -292,7 +292,7 @@ impl Planner {
         Some(Batch::Page(page, position..position + 1))
     }
 
-    /// The same in a job over many hosts.
+    /// [`Planner::next_batch`] in a job over many hosts.
     fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if let Some(routes) = &mut self.routes {
             for target in self.waiting.take_due(now, limits::BATCH_TARGETS_MAX) {
@@ -312,12 +312,12 @@ impl Planner {
         self.outlook()
     }
 
-    /// Whether targets were divided since this was asked the last time: other workers may have some now.
+    /// Returns whether targets were divided since the last call. If so, other workers may have some now.
     pub fn take_divided(&mut self) -> bool {
         self.routes.as_mut().is_some_and(Routes::take_divided)
     }
 
-    /// For a worker that wants no batch: when it should.
+    /// Returns when a worker that takes no batch now should ask again.
     pub fn outlook(&self) -> NextWork {
         if self.is_done() {
             return NextWork::Done;
@@ -330,7 +330,7 @@ impl Planner {
         if !due.is_empty() {
             return Some(Batch::Retries(due));
         }
-        // Near the end everybody gets a share, so that nobody is left with all of the rest.
+        // Near the end, divide the rest among the workers, so that no worker gets all of it.
         let fair = if self.listing_done { self.ready_targets.div_ceil(self.options.workers) } else { max };
         let (page, range) = self.ready.front_mut()?;
         let count = range.len().min(max).min(fair.max(1));
@@ -344,7 +344,7 @@ impl Planner {
         Some(Batch::Page(page, taken))
     }
 
-    /// Takes back what a worker did not start.
+    /// Takes back targets that a worker did not start.
     pub fn give_back(&mut self, batch: Batch) {
         self.outstanding = self.outstanding.saturating_sub(batch.len());
         if batch.len() == 1 && batch.first_sequence() == self.probing.target() {
@@ -364,14 +364,14 @@ impl Planner {
         }
     }
 
-    /// So many targets that were reported as settled are not: their process died before that was durable. They are
-    /// outstanding again.
+    /// Makes targets outstanding again that were reported as settled. Their process died before their outcomes were
+    /// durable.
     pub fn take_back(&mut self, targets: usize) {
         self.outstanding += targets;
     }
 
-    /// Takes note of what a worker has done. Returned are the targets that must go into the journal's table, before
-    /// what [`Planner::wants_waiting`] asks for is loaded.
+    /// Records a worker's report. Returns targets that must go into the journal's table. Write them before the next
+    /// load for [`Planner::wants_waiting`].
     pub fn report(&mut self, report: WorkerReport, now: Millis) -> Vec<WaitingTarget> {
         let WorkerReport { settled, mut retries, observed, fetched, load: _ } = report;
         self.outstanding = self.outstanding.saturating_sub(settled + retries.len());
@@ -386,8 +386,8 @@ impl Planner {
         to_journal
     }
 
-    /// Takes note of what a worker has in flight, and of the replies that came. What an origin gives at its pace, or
-    /// while it is in trouble, says nothing of how much it could.
+    /// Records a worker's requests in flight, and its replies. The goodput of an origin at its pace, or in trouble,
+    /// does not show its capacity.
     pub fn observe_load(&mut self, worker: usize, load: Load, now: Millis) {
         let is_held = self.rate().is_some() || self.held_until(now).is_some();
         let listing = self.listing_state();
@@ -408,7 +408,7 @@ impl Planner {
         ListingState::Ahead
     }
 
-    /// Requests in flight at most.
+    /// Maximum number of requests in flight.
     pub fn concurrency(&self) -> usize {
         let most = self.unbounded_concurrency();
         self.only_host_limit().map_or(most, |limit| most.min(limit))
@@ -427,35 +427,35 @@ impl Planner {
         self.concurrency.as_ref().map_or(self.options.limit, ConcurrencyLimit::limit)
     }
 
-    /// The number that is found out must never be higher than this.
+    /// Lowers the upper bound of the search for the number of requests in flight.
     pub fn lower_concurrency(&mut self, most: usize) {
         if let Some(concurrency) = &mut self.concurrency {
             concurrency.lower_most(most);
         }
     }
 
-    /// Whether the number of requests in flight is found out, ...
+    /// Returns whether the number of requests in flight is searched for, and not fixed.
     pub fn finds_concurrency(&self) -> bool {
         self.concurrency.is_some()
     }
 
-    /// ... and is not found yet.
+    /// Returns whether this search is still going on.
     pub fn tries_concurrency(&self) -> bool {
         self.concurrency.as_ref().is_some_and(ConcurrencyLimit::is_trying)
     }
 
-    /// The number of requests in flight that was found, if only its bound kept it from being higher.
+    /// Returns the number of requests in flight that was found, if only its bound kept it from being higher.
     pub fn concurrency_reached(&self) -> Option<usize> {
         let searched = self.concurrency.as_ref().filter(|_| self.reached_host_limit().is_none())?;
         searched.is_at_most().then(|| searched.limit())
     }
 
-    /// Whether there is anything that shows whether the origin is well.
+    /// Returns whether there is something to probe the origin with.
     fn can_be_asked(&self) -> bool {
         self.routes.is_none() && (self.probing.can_check() || !self.ready.is_empty())
     }
 
-    /// A target waits for another attempt.
+    /// Lets a target wait for another attempt.
     fn put_off(&mut self, retry: Retry, now: Millis, to_journal: &mut Vec<WaitingTarget>) {
         let Retry { mut target, retry_after, not_before } = retry;
         let delay = match not_before {
@@ -472,8 +472,8 @@ impl Planner {
         to_journal.extend(not_held.filter(|not_held| !is_long || not_held.sequence != sequence));
     }
 
-    /// The target that asked whether the origin is well may have come back, or something else has shown that it is.
-    /// Returned are targets that must go into the journal's table.
+    /// Ends the probe if its target has come back, or if something else has shown that the origin is well. Returns
+    /// targets that must go into the journal's table.
     fn end_probe(
         &mut self,
         retries: &mut Vec<Retry>,
@@ -495,12 +495,12 @@ impl Planner {
         }
         self.probing.state = ProbeState::Idle;
         if observed.probes == 0 {
-            // Its process has died: it has asked nobody.
+            // Its process has died before it sent the request.
             return to_journal;
         }
         let failed = at.filter(|_| is_first).map(|at| retries.remove(at));
         match failed {
-            // The origin says itself that it is not well.
+            // The origin itself says that it is overloaded.
             Some(retry) if retry.target.kind.class() == FailureClass::Throttle => {
                 self.origin.rest(retry.retry_after.unwrap_or(0).min(RETRY_AFTER_MAX), now);
                 retries.push(retry);
@@ -518,7 +518,7 @@ impl Planner {
         to_journal
     }
 
-    /// A health check has come back. Returned are targets that must go into the journal's table.
+    /// Handles the result of a health check. Returns targets that must go into the journal's table.
     pub fn health_checked(
         &mut self,
         asked: &HealthCheck,
@@ -532,14 +532,14 @@ impl Planner {
         let ProbeState::Check(failed) = std::mem::take(&mut self.probing.state) else { return to_journal };
         if self.origin.gate(now) == Gate::Asking {
             match (status, &failed) {
-                // A page alone says little of objects: none was fetched yet.
+                // A page says little about objects, and none was fetched yet.
                 (HealthStatus::Healthy, _) if *asked == HealthCheck::FirstPage => {
                     self.origin.is_partly_healthy(now);
                 }
                 (HealthStatus::Healthy, Some(_)) => self.origin.is_partly_healthy(now),
                 (HealthStatus::Healthy, None) => self.origin.is_healthy(now),
                 (HealthStatus::Down, _) | (HealthStatus::Unknown, Some(_)) => self.origin.rest(0, now),
-                // Something else is asked for, or a target asks.
+                // The next probe is another health check or a target.
                 (HealthStatus::Unknown, None) => {}
             }
         }
@@ -551,29 +551,29 @@ impl Planner {
         to_journal
     }
 
-    /// The health check that is to be made, once.
+    /// Takes the health check that is to be made.
     pub fn take_health_check(&mut self) -> Option<HealthCheck> {
         self.probing.question.take()
     }
 
-    /// The target that asks whether the origin is well.
+    /// Returns the target that is the current probe.
     pub fn probe(&self) -> Option<Sequence> {
         self.probing.target()
     }
 
-    /// Attempts for which a target's wait grows. With a pace those that were refused do not come back as a storm,
-    /// whatever their attempts were.
+    /// Returns the number of attempts that sets a target's delay. With a pace it is 0 for a refused target, because the
+    /// pace already prevents a storm.
     fn patience(&self, target: &WaitingTarget) -> u32 {
         let is_paced = self.rate().is_some() && target.kind.class() == FailureClass::Throttle;
         if is_paced { 0 } else { target.attempts }
     }
 
-    /// Requests a second that the only origin of the job gets, while it throttles.
+    /// Returns the pace of the job's only origin in requests a second. `None` if it does not throttle.
     pub fn rate(&self) -> Option<f64> {
         self.origin.rate().filter(|_| self.routes.is_none())
     }
 
-    /// The listing's own requests tell something of the origin as well: a page that came, or that failed.
+    /// Records the result of a request of the listing: a page that came, or that failed.
     pub fn observe_listing(&mut self, observed: Observations, now: Millis) {
         if observed.successes > 0 {
             return self.origin.note_page(now);
@@ -582,17 +582,19 @@ impl Planner {
         self.origin.observe(observed, can_be_asked, now);
     }
 
-    /// What the origin is waited for, if it is.
+    /// Returns why the job waits for the origin. `None` if it does not wait.
     pub fn trouble(&self) -> Option<OriginTrouble> {
         self.origin.trouble()
     }
 
-    /// Whether the origin gets fewer requests than it may: workers that found no room wait for the end of that.
+    /// Returns whether the origin currently gets fewer requests than its limit. Workers without work wait until this
+    /// ends.
     pub fn is_held_back(&self, now: Millis) -> bool {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
-    /// Until when targets that were handed out and not started are held, if they are; all but the [`Planner::probe`].
+    /// Returns until when targets that were handed out must not start, except for the [`Planner::probe`]. `None` if
+    /// they may start.
     pub fn held_until(&self, now: Millis) -> Option<Millis> {
         match self.origin.gate(now) {
             Gate::Resting(until) => Some(until.max(self.paused_until)),
@@ -601,38 +603,38 @@ impl Planner {
         }
     }
 
-    /// Holds targets until then, whatever the origin does.
+    /// Holds targets until `until`, regardless of the origin's state.
     pub fn pause(&mut self, until: Millis) {
         self.paused_until = until;
     }
 
-    /// An object that was fetched, as its page has it.
+    /// Returns the last fetched object, as in its page.
     pub fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.probing.last_fetched()
     }
 
-    /// Until when the origin rests, if it does.
+    /// Returns the end of the origin's rest, or of a pause. `None` if there is neither, and during a probe.
     pub fn resting_until(&self, now: Millis) -> Option<Millis> {
         self.held_until(now).filter(|until| *until < Millis::MAX)
     }
 
-    /// Whether the origin had no success for so long that the job ends.
+    /// Returns whether the origin was without success for the limit, so that the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
         self.origin.is_given_up(now)
     }
 
-    /// Where to load waiting targets from the journal, when there is room for them.
+    /// Returns where to load waiting targets from the journal, and how many. `None` if there is no room.
     pub fn wants_waiting(&mut self) -> Option<(DueKey, usize)> {
         self.waiting.wants_load()
     }
 
-    /// The answer to [`Planner::wants_waiting`]. Returned are the targets that must go into the journal's table.
+    /// Adds the rows loaded for [`Planner::wants_waiting`]. Returns targets that must go into the journal's table.
     #[must_use]
     pub fn loaded_waiting(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
         self.waiting.loaded(rows, complete)
     }
 
-    /// Targets that wait for another attempt, in memory.
+    /// Number of targets in memory that wait for another attempt.
     pub fn waiting_targets(&self) -> usize {
         self.waiting.held()
     }
@@ -657,10 +659,10 @@ impl Planner {
     }
 }
 
-/// Longest `Retry-After` that is followed.
+/// Longest `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis;
 
-/// The last attempt was made while the origin was down.
+/// Uncounts the last attempt, which was made while the origin was down.
 fn uncounted(mut retry: Retry) -> Retry {
     retry.target.attempts = retry.target.attempts.saturating_sub(1);
     retry

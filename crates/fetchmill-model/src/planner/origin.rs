@@ -21,12 +21,12 @@ use crate::outcome::{FailureClass, FailureKind};
 
 pub use super::millis::Millis;
 
-/// What workers saw of an origin since they last said so.
+/// Results of requests to an origin since the workers' last report.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observations {
-    /// Complete replies that are not a sign of trouble; 404 is none.
+    /// Complete replies that are not a sign of trouble. A 404 counts as a success.
     pub successes: u32,
-    /// Transient failures of targets that had none before.
+    /// Transient failures of targets that had not failed before.
     pub transient: u32,
     /// Transient failures of targets that had failed before: they may be broken.
     pub repeated: u32,
@@ -34,15 +34,15 @@ pub struct Observations {
     pub throttled: u32,
     /// The longest `Retry-After` among them, milliseconds.
     pub retry_after: Millis,
-    /// Targets that asked whether the origin is well, and have come back.
+    /// Probes that have ended.
     pub probes: u32,
-    /// Why the last attempt of these failed.
+    /// Failure kind of the last failed attempt.
     pub last_failure: Option<FailureKind>,
 }
 
 impl Observations {
-    /// An attempt failed, behind so many that counted. The patience that the server asked for is heeded as far as the
-    /// bound goes.
+    /// Adds a failed attempt of a target with `attempts` earlier attempts that counted. `Retry-After` is obeyed up to
+    /// its bound.
     pub fn note_failure(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if kind.is_retryable() {
             self.last_failure = Some(kind);
@@ -59,7 +59,7 @@ impl Observations {
         }
     }
 
-    /// Adds what was seen elsewhere.
+    /// Adds the results of another worker.
     pub fn add(&mut self, other: Observations) {
         self.successes = self.successes.saturating_add(other.successes);
         self.transient = self.transient.saturating_add(other.transient);
@@ -76,13 +76,13 @@ impl Observations {
 pub enum Gate {
     /// At most this many in flight.
     Open(usize),
-    /// None before this.
+    /// No requests before this time.
     Resting(Millis),
-    /// Only one that asks whether it is well.
+    /// Only a probe.
     Asking,
 }
 
-/// What an origin is waited for.
+/// Trouble of an origin that the job waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OriginTrouble {
     /// When it began.
@@ -99,16 +99,16 @@ pub struct OriginState {
     limit: usize,
     tokens: u32,
     not_before: Millis,
-    /// Only what asks whether it is well goes out, until something succeeds.
+    /// Only probes are sent, until something succeeds.
     is_closed: bool,
-    /// Times it rested since it was well.
+    /// Number of rests since the origin was last well.
     rests: u32,
-    /// Since when it has been in trouble.
+    /// Start of the current trouble.
     trouble_since: Option<Millis>,
-    /// When anything failed last, and why.
+    /// Time and kind of the last failure.
     failed_at: Millis,
     last_failure: Option<FailureKind>,
-    /// When it was last seen to be well, be it by a page or a health check.
+    /// Time of the last sign that the origin is well. A page or a health check counts, too.
     healthy_at: Option<Millis>,
     give_up_after: Millis,
     congestion: Congestion,
@@ -137,7 +137,8 @@ impl Refusals {
         }
     }
 
-    /// Whether they are an outage: as many as take all tokens and nothing else for a while, or nothing else for long.
+    /// Returns whether the refusals are an outage: there was no success for a while and they take all tokens, or there
+    /// was no success for long.
     fn are_outage(&self, now: Millis) -> bool {
         let millis = now.saturating_sub(self.since);
         let takes_all = self.count.saturating_mul(limits::RETRY_COST_THROTTLE) >= limits::RETRY_TOKENS_MAX;
@@ -149,7 +150,7 @@ impl Refusals {
 }
 
 impl OriginState {
-    /// With at most `limit` requests in flight.
+    /// Creates the state of an origin with at most `limit` requests in flight.
     pub fn new(limit: usize, give_up_after: Millis) -> Self {
         OriginState {
             limit,
@@ -167,17 +168,17 @@ impl OriginState {
         }
     }
 
-    /// Requests a second that it gets, while it throttles.
+    /// Returns the pace in requests a second. `None` if the origin does not throttle.
     pub fn rate(&self) -> Option<f64> {
         self.congestion.rate()
     }
 
-    /// Begins with the rate of an earlier run.
+    /// Begins with the pace of an earlier run.
     pub fn resume_rate(&mut self, rate: f64) {
         self.congestion.resume(rate);
     }
 
-    /// Whether requests may go out.
+    /// Returns whether requests may be sent.
     pub fn gate(&self, now: Millis) -> Gate {
         if now < self.not_before {
             Gate::Resting(self.not_before)
@@ -188,9 +189,9 @@ impl OriginState {
         }
     }
 
-    /// Takes note of what was seen. `can_be_asked`: there is something that shows whether it is well.
+    /// Records observations. `can_be_asked` says that there is something to probe the origin with.
     pub fn observe(&mut self, seen: Observations, can_be_asked: bool, now: Millis) {
-        // Beside failures they may have come before it went down.
+        // Successes that come together with failures may be from before the origin went down.
         let is_stale = self.is_closed && seen.probes == 0 && (seen.transient > 0 || seen.repeated > 0);
         if seen.successes > 0 && !is_stale {
             self.succeed(now);
@@ -203,7 +204,7 @@ impl OriginState {
         self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
         self.refusals.note(seen, now);
         if self.is_closed || now < self.not_before {
-            // Those that were sent before fail after it, and tell nothing new.
+            // Requests sent before may fail now, and show nothing new.
             return;
         }
         let is_drained = self.tokens == 0 && cost > 0;
@@ -235,13 +236,13 @@ impl OriginState {
         self.refusals = Refusals::default();
     }
 
-    /// It seems to be down: from now on it is asked.
+    /// Lets only probes through, because the origin seems to be down.
     fn close(&mut self, now: Millis) {
         self.is_closed = true;
         self.trouble_since.get_or_insert(now);
     }
 
-    /// It is down, or asks for a rest.
+    /// Starts a rest, because the origin is down or asks for one.
     pub fn rest(&mut self, retry_after: Millis, now: Millis) {
         self.close(now);
         self.failed_at = now;
@@ -262,12 +263,12 @@ impl OriginState {
         (base.as_millis() as Millis).min(self.give_up_after / 4).max(1)
     }
 
-    /// A page of its listing came: it is well, as far as that goes.
+    /// Records a page of the listing as a sign that the origin is well.
     pub fn note_page(&mut self, now: Millis) {
         self.healthy_at = Some(now);
     }
 
-    /// It is well: what failed more than once is broken.
+    /// Opens the origin again: it is well, and targets that failed more than once are broken.
     pub fn is_healthy(&mut self, now: Millis) {
         self.healthy_at = Some(now);
         if self.rests == 0 {
@@ -276,26 +277,27 @@ impl OriginState {
         self.open();
     }
 
-    /// It gives what it gave before, and targets that never failed do fail: many are broken, or only what was given
-    /// before is still given. They are tried, as many as tokens allow, after a rest.
+    /// Opens the origin after a rest, because a health check succeeded but a target failed that had never failed
+    /// before. Many targets may be broken, or the origin may answer only earlier requests. After the rest, as many
+    /// targets are tried as tokens allow.
     pub fn is_partly_healthy(&mut self, now: Millis) {
         self.open();
         self.rests = 1;
         self.not_before = now + self.rest_from(limits::PARTLY_HEALTHY_REST);
-        // As of the end of the rest: what fails again right behind it must not lead to the next one at once.
+        // Use the end of the rest, so that a failure right after it does not immediately cause the next rest.
         self.healthy_at = Some(self.not_before);
         self.congestion.forget(self.not_before);
     }
 
-    /// Whether it is in trouble, and until when that is waited for.
+    /// Returns the trouble of the origin, and how long the job waits for its end.
     pub fn trouble(&self) -> Option<OriginTrouble> {
         let since = self.trouble_since.filter(|_| self.rests > 0)?;
         Some(OriginTrouble { since, until: since + self.give_up_after, kind: self.last_failure })
     }
 
-    /// Whether it had no success for so long that the job ends.
+    /// Returns whether the origin was without success for the limit, so that the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
-        // While targets are tried, only as far as some fail.
+        // While targets are tried, time counts only up to the last failure.
         let now = if self.is_closed { now } else { self.failed_at };
         self.trouble_since.is_some_and(|since| now.saturating_sub(since) > self.give_up_after)
     }

@@ -4,24 +4,24 @@
 use super::millis::Millis;
 use crate::limits;
 
-/// Of so many milliseconds' work, ...
+/// Length of the read-ahead, in milliseconds of fetching.
 const AHEAD: f64 = 10_000.0;
-/// ... by what the last second or two gave, since batches are settled together.
+/// Interval of rate measurements. The rate is measured over one to two seconds, since batches are settled together.
 const MEASURED: Millis = 1_000;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadAhead {
     settled: usize,
-    /// What was settled one and two seconds ago.
+    /// Number of settled targets one and two intervals ago, with the time.
     before: [(Millis, usize); 2],
-    /// Targets a millisecond.
+    /// Fetching rate, in targets a millisecond.
     rate: f64,
     has_been_ahead: bool,
 }
 
 impl ReadAhead {
-    /// So many targets more are settled.
+    /// Records that `settled` more targets are settled.
     pub(super) fn note(&mut self, settled: usize, now: Millis) {
         self.settled += settled;
         if now >= self.before[1].0 + MEASURED {
@@ -31,13 +31,13 @@ impl ReadAhead {
         }
     }
 
-    /// So many targets are listed and not handed out: whether it still is on its way to be ahead for the first time.
+    /// Returns whether the listing has not yet been fully ahead. `listed` targets are listed and not handed out.
     pub(super) fn is_behind(&mut self, listed: usize) -> bool {
         self.has_been_ahead |= listed >= self.targets();
         !self.has_been_ahead
     }
 
-    /// Targets that may be listed and not handed out.
+    /// Maximum number of targets that may be listed and not handed out.
     pub(super) fn targets(&self) -> usize {
         ((self.rate * AHEAD) as usize).clamp(limits::READ_AHEAD_TARGETS_MIN, limits::WINDOW_TARGETS_MAX)
     }

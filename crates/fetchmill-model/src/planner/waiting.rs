@@ -12,7 +12,7 @@ use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
 use crate::target::{Sequence, WaitingTarget};
 
-/// When a target is due, and which.
+/// Due time of a target, and its sequence number.
 pub type DueKey = (Millis, Sequence);
 
 /// The waiting targets that the planner knows.
@@ -21,10 +21,10 @@ pub struct WaitingTargets {
     held: BTreeMap<DueKey, WaitingTarget>,
     held_max: usize,
     horizon: Option<DueKey>,
-    /// The latest time that a target was due which has been taken. What the journal has of those is below the horizon:
-    /// it is not loaded again.
+    /// Latest due time of a taken target. Rows of taken targets in the journal are below the horizon, so they are not
+    /// loaded again.
     taken: Millis,
-    /// While a load is on its way: what came meanwhile.
+    /// Targets that were added while a load is in progress; `None` without a load.
     during_load: Option<Vec<WaitingTarget>>,
 }
 
@@ -33,13 +33,13 @@ fn key(target: &WaitingTarget) -> DueKey {
 }
 
 impl WaitingTargets {
-    /// With room for so many in memory.
+    /// Creates an empty set with room for `held_max` targets in memory.
     pub(super) fn with_room(held_max: usize) -> Self {
         WaitingTargets { held: BTreeMap::new(), held_max, horizon: None, taken: 0, during_load: None }
     }
 
-    /// Adds a target. What is returned is not held: this one, or another for which there is no room any more. The
-    /// caller puts it into the journal.
+    /// Adds a target. Returns this target, or another one, if there is no room for it. The caller puts it into the
+    /// journal.
     #[must_use]
     pub fn add(&mut self, target: WaitingTarget) -> Option<WaitingTarget> {
         if let Some(came) = &mut self.during_load {
@@ -54,20 +54,20 @@ impl WaitingTargets {
             return None;
         }
         let (_, mut evicted) = self.held.pop_last()?;
-        // Behind all that were taken: a load from here on must not bring those again.
+        // Put it after all taken targets, so that a load from here on does not bring those again.
         evicted.not_before = evicted.not_before.max(self.taken + 1);
         let key = key(&evicted);
         self.horizon = Some(self.horizon.map_or(key, |horizon| horizon.min(key)));
         Some(evicted)
     }
 
-    /// Takes back a target that was due and not started. It is held however many there are: the journal may not have
+    /// Takes back a target that was due and not started. It is always held in memory, because the journal may not have
     /// it.
     pub fn put_back(&mut self, target: WaitingTarget) {
         self.held.insert(key(&target), target);
     }
 
-    /// Takes those that are due.
+    /// Takes up to `max` due targets.
     pub fn take_due(&mut self, now: Millis, max: usize) -> Vec<WaitingTarget> {
         let mut due = Vec::new();
         while due.len() < max {
@@ -82,7 +82,7 @@ impl WaitingTargets {
         due
     }
 
-    /// When the next one is due.
+    /// Returns when the next target is due.
     pub fn next_due(&self) -> Option<Millis> {
         self.held.first_key_value().map(|(key, _)| key.0)
     }
@@ -92,7 +92,8 @@ impl WaitingTargets {
         self.held.first_key_value().map(|(key, target)| (key.0, target.kind))
     }
 
-    /// Where to go on loading from the journal, and how many, when there is room. Answer with [`Self::loaded`].
+    /// Returns where to continue loading from the journal, and how many rows. `None` if there is no room. The caller
+    /// answers with [`Self::loaded`].
     pub fn wants_load(&mut self) -> Option<(DueKey, usize)> {
         let horizon = self.horizon?;
         if self.during_load.is_some() || self.held.len() > self.held_max / 2 {
@@ -102,8 +103,8 @@ impl WaitingTargets {
         Some((horizon, self.held_max / 2))
     }
 
-    /// The rows from the horizon on, in their order; `complete` when there are no more behind them. What is returned is
-    /// not held, as with [`Self::add`].
+    /// Adds the rows from the horizon on, in their order. `complete` says that no more rows follow. Returned targets
+    /// are not held, as with [`Self::add`].
     #[must_use]
     pub fn loaded(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
         self.horizon =
@@ -115,17 +116,17 @@ impl WaitingTargets {
         came.into_iter().filter_map(|target| self.add(target)).collect()
     }
 
-    /// For a job that is resumed: everything stands in the journal.
+    /// Marks all waiting targets as being in the journal, for a resumed job.
     pub fn all_in_journal(&mut self) {
         self.horizon = Some((0, 0));
     }
 
-    /// How many are held.
+    /// Number of targets in memory.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether none waits, here or in the journal.
+    /// Returns whether no target waits, in memory or in the journal.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.horizon.is_none() && self.during_load.is_none()
     }

@@ -55,7 +55,7 @@ pub struct OriginReplies {
     has_surplus: bool,
 }
 
-/// Replies of a connection since it was last known that nothing else is on its way.
+/// Replies of a connection since the last time when no other reply was on its way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionReplies {
     /// Number of replies since then.
@@ -158,9 +158,10 @@ impl OriginReplies {
         self.slowest.max(self.slowest_before)
     }
 
-    /// Replies in a window where connections break. A new connection for n replies costs `CONNECTION_COST` / n of a request
-    /// each, and n / 2 x (breaks a reply) are fetched again. Time is least for the root of twice the quotient. The root of the
-    /// quotient costs 6 % more and makes 29 % fewer requests again, which the server counts.
+    /// Returns the number of replies in a window if connections break. With n replies per connection, each reply costs
+    /// `CONNECTION_COST` / n of a request for the connection, and n / 2 x (breaks per reply) requests are repeated. The
+    /// time is minimal at the root of twice the quotient. The root of the quotient costs 6 % more time but repeats 29 %
+    /// fewer requests, which the server counts.
     fn window_replies(&self) -> u32 {
         if self.breaks == 0.0 {
             return u32::MAX;
@@ -168,8 +169,9 @@ impl OriginReplies {
         (CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
     }
 
-    /// How long replies are collected. Connections that were opened together would rest together in each second, and others
-    /// be opened in their place, so the first window of each is by chance shorter, but no shorter than its rest.
+    /// Returns how long replies are collected. Connections that were opened together would also rest together every
+    /// second, and other connections would be opened in their place. So the first window of each connection is
+    /// shortened at random, but not below its rest.
     fn window(&self, of: &ConnectionReplies) -> MonotonicMicros {
         if of.has_collected {
             return WINDOW_MAX;
@@ -179,22 +181,23 @@ impl OriginReplies {
         (first as MonotonicMicros).max(self.silence_of_many()).min(WINDOW_MAX)
     }
 
-    /// Whether a rest after each reply costs less time than a long one after many. One reply since the last rest cannot
-    /// be another's, so the short one is enough.
+    /// Returns whether a short rest after each reply costs less time than a long rest after many. A single reply since
+    /// the last rest cannot belong to another request, so a short rest is enough.
     fn rests_after_each(&self) -> bool {
         let long = self.silence_of_many().min(REST_MAX) as f64 + self.lost_in_window() / IDLE_COST;
         self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
     }
 
-    /// Whether a connection with one reply rests at once because little is known: slower replies have not come yet, and
-    /// the silence that several need after them may be longer than a drain. After several replies it must go on: how
-    /// long their silence must be is not known yet.
+    /// Returns whether a connection with one reply rests immediately because little is known. Slower replies have not
+    /// come yet, and several replies may need a silence that is longer than a drain. After several replies the
+    /// connection must continue, because the length of their silence is not known yet.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
         self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }
 
-    /// Of a window, what breaks cost: what is fetched again, and a new connection if the window is shorter for that. Of an
-    /// origin that is not known yet nothing: several replies must not rest before the slowest is.
+    /// Returns what breaks cost per window: the repeated requests, and a new connection if breaks shorten the window.
+    /// Returns 0 for an origin that is not known yet: after several replies a connection must not rest before the
+    /// slowest reply is known.
     fn lost_in_window(&self) -> f64 {
         if self.breaks == 0.0 || self.known < KNOWN_REPLIES {
             return 0.0;
@@ -205,19 +208,20 @@ impl OriginReplies {
         (connection + again) * WINDOW_MAX as f64
     }
 
-    /// A reply that was shifted is followed by its own within the time that replies take.
+    /// Returns the silence after several replies. If a reply was shifted, the missing one follows within the usual time
+    /// of a reply.
     fn silence_of_many(&self) -> MonotonicMicros {
         (2 * self.slowest()).max(SILENCE_MIN)
     }
 
-    /// How long a connection must stay silent, with no request out, before its replies are certain. Where replies may be
-    /// slow, a few of them do not tell how slow: the one that is missing may be the slowest.
+    /// Returns how long a connection without requests in flight must stay silent before its replies are certain. If
+    /// replies may be slow, a few of them do not show how slow: a missing reply may be the slowest.
     pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
         self.silence_while(of, 0)
     }
 
-    /// The same while a request to the origin, on another connection, has waited for so long: as long as few replies have
-    /// come, the missing one may be as slow as that.
+    /// Returns the silence if a request to the origin on another connection has already waited for `waiting`. As long
+    /// as few replies have come, a missing reply may be as slow as that request.
     pub fn silence_while(&self, of: &ConnectionReplies, waiting: MonotonicMicros) -> MonotonicMicros {
         if of.replies <= 1 {
             return SILENCE_MIN;
@@ -229,14 +233,15 @@ impl OriginReplies {
         self.silence_of_many().max(2 * of.slowest).max(waiting).max(least)
     }
 
-    /// How long a connection must stay silent that its server was asked to end. That end is the proof, and comes soon; one
-    /// that does not end is certain by its silence alone, and how slow replies can be is not known before so many.
+    /// Returns how long a connection must stay silent after its server was asked to close it. Normally the close comes
+    /// soon and is the proof. Without a close, only silence makes the replies certain, and until `KNOWN_REPLIES`
+    /// replies the slowest possible reply is not known.
     pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
         let least = if self.known < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
         self.silence(of).max(least)
     }
 
-    /// What a connection does after a reply. `is_full` says that it holds as many bytes as it may.
+    /// Returns the next step of a connection after a reply. `is_full` means that it holds the maximum number of bytes.
     pub fn next_step(&self, of: &ConnectionReplies, is_full: bool, now: MonotonicMicros) -> NextStep {
         let is_used_up = self.has_surplus && of.total + 1 >= SUSPECT_REPLIES_MAX;
         let is_due = is_full
@@ -252,7 +257,7 @@ impl OriginReplies {
         // After a window that is shorter than the rest, a new connection costs less time.
         let is_slower = self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
-        // What holds all that it may must not get more, unless it would have to rest for too long: then one reply more.
+        // A full connection must not get more replies. If its rest would be too long, it gets one more reply.
         if silence > REST_MAX || may_end && !is_full {
             NextStep::LastRequest
         } else {
@@ -262,53 +267,53 @@ impl OriginReplies {
 }
 
 impl ConnectionReplies {
-    /// A request is sent.
+    /// Records that a request is sent.
     pub fn start(&mut self, now: MonotonicMicros) {
         if self.replies == 0 {
             self.started = now;
         }
     }
 
-    /// Its reply is complete.
+    /// Records a complete reply.
     pub fn note(&mut self, took: MonotonicMicros) {
         self.note_batch(1, took);
     }
 
-    /// A batch of so many replies is complete.
+    /// Records a batch of `count` complete replies.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros) {
         self.replies += count;
         self.total += count;
         self.slowest = self.slowest.max(took);
     }
 
-    /// It is to be silent for so long.
+    /// Records how long the connection must now be silent.
     pub fn rest_for(&mut self, silence: MonotonicMicros) {
         self.rests_for = silence;
     }
 
-    /// Nothing else is on its way: it was silent for long enough.
+    /// Records that the connection was silent for long enough, so that no other reply is on its way.
     pub fn rested(&mut self) {
         self.rested_for = self.rests_for;
         self.has_collected |= self.replies > 1;
         (self.replies, self.slowest) = (0, 0);
     }
 
-    /// Whether a reply since its last rest was slower than that rest allowed for: then the rest was too short.
+    /// Returns whether the last rest was too short: a later reply was slower than it allowed for.
     pub fn outlasts_rest(&self) -> bool {
         self.rested_for > 0 && 2 * self.slowest > self.rested_for
     }
 
-    /// Its next request is its last.
+    /// Records that the next request is the last one.
     pub fn end_with_next(&mut self) {
         self.is_ending = true;
     }
 
-    /// Whether its next request asks the server to close, or its last one has.
+    /// Returns whether the next request asks the server to close the connection, or the last request has done so.
     pub fn is_ending(&self) -> bool {
         self.is_ending
     }
 
-    /// Replies since it was last known good.
+    /// Returns the number of replies since the last rest.
     pub fn replies(&self) -> u32 {
         self.replies
     }

@@ -12,7 +12,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 use crate::limits::{DECODED_BYTES_FIRST, READ_BYTES, ZSTD_WINDOW_LOG_MAX};
 use crate::name::for_display;
 
-/// What requests say that they accept (`Accept-Encoding`).
+/// Value of `Accept-Encoding` in requests.
 pub const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
 
 /// One of [`ACCEPTED_ENCODINGS`].
@@ -26,15 +26,15 @@ pub enum ContentEncoding {
     Zstd,
 }
 
-/// What a reply says; an error is what it names when that is nothing that can be decoded.
+/// Encoding that a reply names. The error is the name of an encoding that cannot be decoded.
 pub type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
 
-/// Whether a value of the field says that the body is not encoded.
+/// Returns whether a value of `Content-Encoding` means that the body is not encoded.
 pub fn is_identity(encoding: &[u8]) -> bool {
     encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
 }
 
-/// Says that a reply names an encoding that was not asked for.
+/// Returns the message for a reply with an encoding that was not requested.
 pub fn not_asked_for(name: &[u8]) -> String {
     format!("Content-Encoding is {}, but only {ACCEPTED_ENCODINGS} were requested", for_display(name))
 }
@@ -42,17 +42,17 @@ pub fn not_asked_for(name: &[u8]) -> String {
 /// Why a body is not decoded.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// It is not what its encoding says, and this is wrong with it.
+    /// The body does not match its encoding. Contains the problem.
     Malformed(String),
-    /// It would be longer than it may.
+    /// The decoded body would be too long.
     TooLong,
-    /// It could not be read from its file.
+    /// The body could not be read from its file.
     Storage(io::Error),
 }
 
 impl ContentEncoding {
-    /// As the values of a reply's fields `Content-Encoding` say; none: the body is not encoded. Several encodings, one upon
-    /// the other, are nothing that was asked for: each would need its own bound.
+    /// Reads the values of the fields `Content-Encoding`. `None` if the body is not encoded. Several nested encodings
+    /// are an error: they were not requested, and each would need its own bound.
     pub fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         let is_encoding = |name: &&[u8]| !name.is_empty() && !is_identity(name);
@@ -65,7 +65,7 @@ impl ContentEncoding {
     }
 
     fn of_name(name: &[u8]) -> Option<Self> {
-        // `x-gzip` is the same (RFC 9110, 8.4.1.3).
+        // `x-gzip` is the same as `gzip` (RFC 9110, 8.4.1.3).
         let known = [
             (&b"gzip"[..], ContentEncoding::Gzip),
             (b"x-gzip", ContentEncoding::Gzip),
@@ -83,8 +83,8 @@ impl ContentEncoding {
         }
     }
 
-    /// Decodes all of a body and gives it piece by piece; a piece for which `take` returns `false` is the last one. Nobody
-    /// may use a piece before all of them have come: the body may turn out to be malformed at its end.
+    /// Decodes a whole body and passes it to `take` piece by piece, until `take` returns `false`. The caller must not
+    /// use a piece before the last one has come, because the end of the body may be malformed.
     pub fn decode(
         self,
         mut encoded: impl BufRead,
@@ -109,7 +109,7 @@ impl ContentEncoding {
 }
 
 impl ContentEncoding {
-    /// Decodes as it reads. An error without a number of the system's is malformed input.
+    /// Returns a reader that decodes the body. An error without an OS error number means malformed input.
     pub fn reader<'r>(self, encoded: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
         Ok(match self {
             ContentEncoding::Gzip => Box::new(MultiGzDecoder::new(encoded)),
@@ -119,7 +119,7 @@ impl ContentEncoding {
     }
 }
 
-/// Gives all that is read, in pieces.
+/// Passes all decoded bytes to `take` in pieces.
 fn give(
     mut decoder: impl Read,
     bytes_max: u64,
@@ -131,7 +131,7 @@ fn give(
         let length = match decoder.read(&mut piece) {
             Ok(0) => return Ok(()),
             Ok(length) => length,
-            // What a decoder finds wrong has no number of the system's.
+            // An error of the decoder itself has no OS error number.
             Err(error) if error.raw_os_error().is_some() => return Err(DecodeError::Storage(error)),
             Err(error) => return Err(DecodeError::Malformed(problem_of(&error))),
         };
@@ -140,13 +140,13 @@ fn give(
             return Ok(());
         }
         if length == piece.len() {
-            // Of a large body fewer calls write larger pieces.
+            // For a large body, larger pieces need fewer writes.
             piece.resize(READ_BYTES, 0);
         }
     }
 }
 
-/// In a user's words, where those of decoders mislead.
+/// Returns the problem in the user's words if the decoder's message is misleading.
 fn problem_of(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return "the body ends before its encoding does".to_owned();
@@ -164,7 +164,7 @@ fn zstd_decoder<R: BufRead>(encoded: R) -> io::Result<ZstdDecoder<'static, R>> {
     Ok(decoder)
 }
 
-/// Of brotli: its library's own reader takes whatever stands behind the end.
+/// Decoder for brotli. The reader of the library would accept any bytes after the end.
 struct BrotliDecoder<R> {
     encoded: R,
     state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
@@ -173,7 +173,7 @@ struct BrotliDecoder<R> {
 
 impl<R: BufRead> BrotliDecoder<R> {
     fn new(encoded: R) -> Self {
-        // The one that knows no large windows.
+        // The strict state does not allow large windows.
         let state = BrotliState::new_strict(
             StandardAlloc::default(),
             StandardAlloc::default(),
@@ -182,7 +182,7 @@ impl<R: BufRead> BrotliDecoder<R> {
         BrotliDecoder { encoded, state: Box::new(state), is_at_end: false }
     }
 
-    /// Nothing may stand behind the end.
+    /// Checks that no bytes follow the end.
     fn end(&mut self) -> io::Result<()> {
         self.is_at_end = true;
         if self.encoded.fill_buf()?.is_empty() { Ok(()) } else { Err(malformed("bytes after its end")) }

@@ -1,4 +1,4 @@
-//! How long to wait for a reply before its request is repeated on another connection.
+//! Rules for how long to wait for a reply before its request is repeated on another connection.
 //!
 //! Options limit an attempt: 30 s for a head. If replies take a millisecond and one request in 2,000 hangs, hung
 //! requests could occupy all places in flight within that limit. So a request that is far slower than its origin's
@@ -11,59 +11,60 @@
 use crate::planner::origin::Millis;
 use crate::reply::certainty::MonotonicMicros;
 
-/// The shortest wait for a reply, in milliseconds, before any request was abandoned. ...
+/// Shortest wait for a reply, in milliseconds, before any request was abandoned.
 const FIRST: Millis = 250;
-/// ... The same once requests that were made again had their replies at once, ...
+/// Shortest wait if repeated requests were answered immediately.
 const LEAST: Millis = 50;
-/// ... and once their replies were slow, too.
+/// Shortest wait if the replies to repeated requests were slow too.
 const MOST: Millis = 1_000;
 /// The wait for a reply, as a multiple of the origin's mean.
 const MEANS: f64 = 8.0;
 /// Weight of one reply in the mean.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// Replies, or pages of a listing, after which the mean is known well. ...
+/// Replies, or pages of a listing, after which the mean is known well.
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
-/// ... After this many the mean is known, but the wait is at least [`MOST`].
+/// Replies after which the mean is known approximately. Until it is known well, the wait is at least [`MOST`].
 const KNOWN_A_LITTLE: u64 = 4;
-/// A reply to a request that was made again is fast if it takes at most the shortest wait divided by this.
+/// A reply to a repeated request is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
 /// Each wait for a target is this many times as long as the one before it.
 const LONGER: Millis = 4;
-/// How often a target's request is abandoned, at most.
+/// Maximum number of abandoned requests for one target.
 const TIMES_MAX: u32 = 3;
-/// Extra requests for each reply that has come. Pages are few, and all objects wait for one that hangs.
+/// Extra requests that each reply allows. Pages allow more: there are few of them, and all objects wait for a page that
+/// hangs.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 0.1;
-/// Extra requests before any reply, so that a few replies are enough for one.
+/// Extra requests that are allowed before any reply, so that a few replies are enough for one.
 const EXTRA_FIRST: f64 = 1.0;
-/// Extra requests that may add up.
+/// Maximum number of extra requests that can accumulate.
 const EXTRA_MAX: f64 = 200.0;
-/// Replies to later requests that must have come: a pause of the origin, or of this machine, delays all of them. ...
+/// Replies to later requests that must have come. A pause of the origin, or of this machine, delays all of them.
 const OVERTAKEN_BY: u64 = 64;
-/// ... Nothing comes later than the last requests of a job, so for so few requests no reply must come. For more, the
-/// wait is multiplied by [`LONGER`].
+/// Up to this number of requests in flight, no later reply is needed, because nothing follows the last requests of a
+/// job. With more in flight and too few later replies, the wait is multiplied by [`LONGER`].
 const LAST: usize = 4;
-/// Milliseconds after a refusal in which no request is made again.
+/// Milliseconds after a refusal during which no request is repeated.
 const REFUSED: Millis = 10_000;
 
-/// See the module: of one origin, as one thread has seen it.
+/// Measured reply times of one origin, as one thread has seen them; see the module.
 #[derive(Debug, Clone)]
 pub struct Patience {
     /// The shortest wait.
     least: Millis,
-    /// Microseconds that a reply takes.
+    /// Mean time of a reply in microseconds.
     mean: f64,
     replies: u64,
-    /// Requests that are out and may be abandoned.
+    /// Requests in flight that may be abandoned.
     out: usize,
     /// Extra requests that may be made now.
     extra: f64,
-    /// What each reply adds to them.
+    /// Extra requests that each reply adds.
     extra_each: f64,
     /// Replies after which the mean is known well.
     known: u64,
-    /// No request is made again until then.
+    /// No request is repeated before this time.
     refused_until: Millis,
 }
 
@@ -83,7 +84,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Of pages of a listing.
+    /// Creates the state for pages of a listing.
     pub fn of_pages() -> Self {
         Patience { extra_each: EXTRA_PAGES, known: KNOWN_PAGES, ..Patience::default() }
     }
@@ -96,31 +97,32 @@ impl Patience {
         self.extra = (self.extra + f64::from(count) * self.extra_each).min(EXTRA_MAX);
     }
 
-    /// Notes that the origin refused a request because there are too many.
+    /// Notes that the origin refused a request because there were too many requests.
     pub fn note_refused(&mut self, now: Millis) {
         self.refused_until = now + REFUSED;
     }
 
-    /// Notes how long the reply took to a request that was made again. A fast one shows that the wait was too long.
+    /// Notes how long the reply to a repeated request took. A fast reply shows that the wait was too long.
     pub fn note_made_again(&mut self, took: MonotonicMicros) {
         let took = took / 1000;
         self.least = if took * FAST <= self.least { self.least / 2 } else { self.least * 2 };
         self.least = self.least.clamp(LEAST, MOST);
     }
 
-    /// Notes that a request is out that may be abandoned, and returns the replies that have come so far.
+    /// Notes a new request in flight that may be abandoned. Returns the number of replies so far.
     pub fn begin(&mut self) -> u64 {
         self.out += 1;
         self.replies
     }
 
-    /// Notes that such a request is over.
+    /// Notes that a request from [`Patience::begin`] is over.
     pub fn end(&mut self) {
         self.out -= 1;
     }
 
-    /// Decides whether a request is abandoned that is silent since `since`. Its target's requests were abandoned `times` before;
-    /// `before` replies had come when it was sent. One that is abandoned uses up an extra request.
+    /// Decides whether to abandon a request that has been silent since `since`. `times` counts the earlier abandoned
+    /// requests of its target. `before` is the number of replies when it was sent. An abandoned request uses up an
+    /// extra request.
     pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
         let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
         let wait = self.wait(if is_overtaken { times } else { times + 1 });
@@ -134,12 +136,12 @@ impl Patience {
         abandons
     }
 
-    /// Whether a target's request may be abandoned whose requests were so often.
+    /// Returns whether a request may be abandoned after `times` abandoned requests for the same target.
     pub fn may_abandon(times: u32) -> bool {
         times < TIMES_MAX
     }
 
-    /// Milliseconds that a reply is waited for.
+    /// Returns how long to wait for a reply, in milliseconds, after `times` abandoned requests.
     fn wait(&self, times: u32) -> Millis {
         let least = if self.replies < self.known { MOST } else { self.least };
         let wait = least.max((self.mean * MEANS / 1000.0) as Millis);

@@ -1,4 +1,4 @@
-//! A row of a check: what one site answered, or why it did not.
+//! A row of a check: the answer of one site, or the reason why there is none.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 use crate::object::Micros;
 use crate::outcome::FailureKind;
 
-/// What became of one target of a check. What does not apply, or is not known, is none.
+/// The result for one target of a check. Fields that do not apply, or are not known, are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CheckRow<'a> {
-    /// The list's URL; none for a line that gives none.
+    /// URL from the list. `None` for a line without a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
-    /// What the list calls it; of a line that gives no URL, which line it is.
+    /// Key from the list. For a line without a URL, it identifies the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Cow<'a, str>>,
     /// The status of the last final reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why there is no complete reply; none when there is one, whatever its status.
+    /// Why there is no complete reply. `None` if there is one, whatever its status.
     #[serde(skip_serializing_if = "Option::is_none", with = "kind_name")]
     pub kind: Option<FailureKind>,
-    /// Why a line gives no URL.
+    /// Why a line has no URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'a, str>>,
-    /// Where redirects have led.
+    /// Final URL after redirects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_url: Option<Cow<'a, str>>,
-    /// The URLs that redirects named, in their order.
+    /// URLs of the redirects, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub redirects: Vec<Cow<'a, str>>,
     /// Address and port of the connection.
@@ -45,52 +45,52 @@ pub struct CheckRow<'a> {
     /// The field `Content-Length`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_length: Option<u64>,
-    /// Bytes of the body that were read.
+    /// Number of bytes of the body that were read.
     pub body_bytes: u64,
-    /// Attempts that were made.
+    /// Number of attempts.
     pub attempts: u32,
-    /// When the last attempt began; 0: there was none.
+    /// Start of the last attempt. 0 if there was none.
     pub started_at: Micros,
-    /// Milliseconds that the target waited for its turn.
+    /// Time in the queue in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_ms: Option<f32>,
-    /// Milliseconds of the look-up.
+    /// Time of the name look-up in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_ms: Option<f32>,
-    /// Milliseconds to the connection.
+    /// Time to connect in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_ms: Option<f32>,
-    /// Milliseconds of the TLS handshake.
+    /// Time of the TLS handshake in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_ms: Option<f32>,
-    /// Milliseconds from the request to the first byte of the reply.
+    /// Time from the request to the first byte of the reply, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_ms: Option<f32>,
-    /// Milliseconds from the start of the last attempt to its end.
+    /// Time from the start of the last attempt to its end, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_ms: Option<f32>,
-    /// Whether this is what a second look has found.
+    /// Whether this is the result of a recheck.
     #[serde(skip_serializing_if = "is_false")]
     pub second_look: bool,
-    /// Whether this machine, rather than the site, may be to blame.
+    /// Whether this machine, and not the site, may be the cause.
     #[serde(skip_serializing_if = "is_false")]
     pub suspect: bool,
-    /// The values of the kept columns.
+    /// Values of the kept columns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Option<Cow<'a, str>>>,
 }
 
-/// What a row says in a word: what is counted, and what two checks are compared by.
+/// Answer of a row as one word. It is counted, and used to compare two checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CheckAnswer {
     /// A complete reply with this status.
     Status(u16),
-    /// None.
+    /// No complete reply, because of this failure.
     Kind(FailureKind),
 }
 
 impl CheckAnswer {
-    /// As it is shown: `200`, `dns-not-found`.
+    /// Returns the displayed form, such as `200` or `dns-not-found`.
     pub fn name(self) -> Cow<'static, str> {
         match self {
             CheckAnswer::Status(status) => status.to_string().into(),
@@ -98,7 +98,7 @@ impl CheckAnswer {
         }
     }
 
-    /// Whether people would say that the site has failed: no complete reply, a 4xx or a 5xx.
+    /// Returns whether the answer counts as a failure of the site: no complete reply, a 4xx or a 5xx.
     pub fn is_failure(self) -> bool {
         match self {
             CheckAnswer::Status(status) => status >= 400,
@@ -110,16 +110,16 @@ impl CheckAnswer {
 impl<'a> CheckRow<'a> {
     /// Appends the row as JSON, without an end of line.
     pub fn write_line(&self, out: &mut Vec<u8>) {
-        // Text and numbers can always be written, and memory takes them.
+        // Writing text and numbers to memory cannot fail.
         let _ = serde_json::to_writer(out, self);
     }
 
-    /// The reverse of [`CheckRow::write_line`]; none for what that does not write.
+    /// Reads the output of [`CheckRow::write_line`]. `None` for a line that it would not write.
     pub fn read_line(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
 
-    /// A failure kind when there is one, or else the status.
+    /// Returns the failure kind if there is one, otherwise the status.
     pub fn answer(&self) -> CheckAnswer {
         match (self.kind, self.status) {
             (None, Some(status)) => CheckAnswer::Status(status),
@@ -128,7 +128,7 @@ impl<'a> CheckRow<'a> {
     }
 }
 
-/// A time as rows have it: milliseconds with the microseconds behind the point.
+/// Converts a time to milliseconds, with the microseconds as decimals.
 pub fn millis(duration: Duration) -> f32 {
     (duration.as_micros() as f64 / 1000.0) as f32
 }
@@ -138,7 +138,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A failure kind by its name.
+/// Writes and reads a failure kind by its name.
 mod kind_name {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::values::{ColumnKind, Value, of_number, of_text};
 use crate::object::Seconds;
 
-/// The columns of such a file, in their order; those that a list keeps stand behind them. A file that has all of them
-/// is a manifest: a list whose targets have names, and objects of which something is known.
+/// Columns of a written list, in order. Kept columns of the source list follow them. A file with all of these columns
+/// is a manifest: its targets have names, and facts about their objects are known.
 pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
     ("name", ColumnKind::Text),
     ("url", ColumnKind::Text),
@@ -17,26 +17,26 @@ pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
     ("last_modified", ColumnKind::Time),
 ];
 
-/// One target. What does not apply, or is not known, is none.
+/// One target. Fields that do not apply, or are not known, are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListRow<'a> {
-    /// The text of its name ([`crate::name::to_text`]); none when the URL is the name.
+    /// Text of the name ([`crate::name::to_text`]). `None` if the URL is the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Cow<'a, str>>,
-    /// Its URL; none when there is none that leads to it.
+    /// URL. `None` if no URL leads to the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
-    /// Bytes of the object.
+    /// Size of the object in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Its ETag, without quotes.
+    /// ETag of the object, without quotes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<Cow<'a, str>>,
-    /// When it was written.
+    /// Time when the object was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<Seconds>,
-    /// The values of the kept columns.
+    /// Values of the kept columns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Option<Cow<'a, str>>>,
 }
@@ -44,16 +44,16 @@ pub struct ListRow<'a> {
 impl<'a> ListRow<'a> {
     /// Appends the row as JSON, without an end of line.
     pub fn write_line(&self, out: &mut Vec<u8>) {
-        // Text and numbers can always be written, and memory takes them.
+        // Writing text and numbers to memory cannot fail.
         let _ = serde_json::to_writer(out, self);
     }
 
-    /// The reverse of [`ListRow::write_line`]; none for what that does not write.
+    /// Reads the output of [`ListRow::write_line`]. `None` for a line that it would not write.
     pub fn read_line(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
 
-    /// Its values, in the order of [`LISTED_COLUMNS`].
+    /// Returns the values in the order of [`LISTED_COLUMNS`].
     pub fn values(&self) -> [Value<'_>; LISTED_COLUMNS.len()] {
         [
             of_text(self.name.as_deref()),

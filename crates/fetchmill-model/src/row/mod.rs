@@ -11,19 +11,19 @@ pub use values::{ColumnKind, ColumnTypes, ROW_COLUMNS, RowValues, Value};
 
 use serde::Deserialize;
 
-/// What the rows of a job are about.
+/// Kind of the rows of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowKind {
-    /// What sites answered: [`CheckRow`].
+    /// Answers of sites: [`CheckRow`].
     #[default]
     Answers,
-    /// Targets as they were listed: [`ListRow`].
+    /// Listed targets: [`ListRow`].
     Targets,
 }
 
 impl RowKind {
-    /// The columns of their file.
+    /// Returns the columns of the file with these rows.
     pub fn columns(self) -> ColumnTypes {
         match self {
             RowKind::Answers => &ROW_COLUMNS,

@@ -1,4 +1,4 @@
-//! A row as columns: their names, their types, and the values of one row.
+//! A row as columns: the names and types of the columns, and the values of one row.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,14 @@ use super::check_row::CheckRow;
 use crate::object::Micros;
 use crate::outcome::FailureKind;
 
-/// What a column of results holds.
+/// Type of a column in results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     /// Text.
     Text,
-    /// Text of which few differ.
+    /// Text with few distinct values.
     Word,
-    /// Texts in an order.
+    /// An ordered list of texts.
     Texts,
     /// A status.
     Status,
@@ -27,10 +27,10 @@ pub enum ColumnKind {
     Flag,
 }
 
-/// What columns are called and hold, in their order.
+/// Names and types of columns, in order.
 pub type ColumnTypes = &'static [(&'static str, ColumnKind)];
 
-/// The columns of a check's results, in their order; those that a list keeps stand behind them.
+/// Columns of a check's results, in order. Kept columns of the list follow them.
 pub const ROW_COLUMNS: [(&str, ColumnKind); 22] = [
     ("url", ColumnKind::Text),
     ("key", ColumnKind::Text),
@@ -56,17 +56,17 @@ pub const ROW_COLUMNS: [(&str, ColumnKind); 22] = [
     ("suspect", ColumnKind::Flag),
 ];
 
-/// A row as it goes into a file: a value for each of its columns, and for each that a list has kept.
+/// A row in the form in which it is written to a file: a value for each column and for each kept column.
 #[derive(Debug, Clone, Copy)]
 pub struct RowValues<'r> {
-    /// In the order of the columns.
+    /// Values in the order of the columns.
     pub values: &'r [Value<'r>],
-    /// In the order of the kept ones; those that are missing are none.
+    /// Values in the order of the kept columns. `None` for a missing value.
     pub kept: &'r [Option<Cow<'r, str>>],
 }
 
 impl<'r> RowValues<'r> {
-    /// The value of a kept column.
+    /// Returns the value of a kept column.
     pub fn extra_value(&self, column: usize) -> Option<&'r str> {
         self.kept.get(column).and_then(Option::as_deref)
     }
@@ -75,7 +75,7 @@ impl<'r> RowValues<'r> {
 /// A value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'r> {
-    /// None.
+    /// No value.
     Null,
     /// Text.
     Text(&'r str),
@@ -92,7 +92,7 @@ pub enum Value<'r> {
 }
 
 impl CheckRow<'_> {
-    /// Its values, in the order of [`ROW_COLUMNS`].
+    /// Returns the values in the order of [`ROW_COLUMNS`].
     pub fn values(&self) -> [Value<'_>; ROW_COLUMNS.len()] {
         [
             of_text(self.url.as_deref()),

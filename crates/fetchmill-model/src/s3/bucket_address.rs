@@ -9,19 +9,19 @@ use crate::origin::OriginKey;
 use crate::s3::AwsVariant;
 use crate::source::OriginUrl;
 
-/// The region that stores expect who know none, and that of buckets which say nothing else.
+/// Default region: expected by stores without regions, and used for buckets that name no other region.
 pub const REGION_DEFAULT: &str = "us-east-1";
-/// Bytes of a region's name.
+/// Maximum length of a region's name in bytes.
 const REGION_BYTES_MAX: usize = 64;
 
-/// How names of directory buckets end, and those of their access points.
+/// Suffixes of the names of directory buckets, and of their access points.
 const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
-/// How a bucket stands in a request.
+/// Place of a bucket's name in a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
-    /// In the path at an endpoint of the user's, in the host at AWS, where its name can be part of one.
+    /// In the path at the user's endpoint. At AWS in the host, if the name can be part of a host.
     #[default]
     Auto,
     /// `https://HOST/BUCKET/KEY`.
@@ -30,33 +30,33 @@ pub enum Addressing {
     Virtual,
 }
 
-/// Its words are those of boto3; what is left out is the first.
+/// The words are those of boto3. The first one is the default.
 impl OptionValue for Addressing {}
 
-/// Which store.
+/// A store.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its URL; none: AWS.
+    /// URL of the store; `None` = AWS.
     pub url: Option<OriginUrl>,
     /// See [`Addressing`].
     pub addressing: Addressing,
-    /// Which of AWS's endpoints.
+    /// Variant of AWS's endpoint.
     pub variant: AwsVariant,
 }
 
 impl Endpoint {
-    /// Whether buckets are asked for at the edge that is nearest.
+    /// Returns whether requests go to the nearest edge (S3 Transfer Acceleration).
     fn is_accelerated(&self) -> bool {
         self.url.is_none() && self.variant.accelerate
     }
 }
 
-/// A bucket's name that can be part of a path.
+/// A bucket name that can be part of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketName(String);
 
 impl BucketName {
-    /// Letters, digits, dots, hyphens and underscores: what any store takes.
+    /// Accepts letters, digits, dots, hyphens and underscores, which every store accepts.
     pub fn parse(text: &str) -> Result<Self> {
         let is_good = (1..=255).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
@@ -71,17 +71,18 @@ impl BucketName {
         Err(Error::Usage(format!("{shown} is not a bucket name; write the source as s3://BUCKET/PREFIX")))
     }
 
-    /// As it is written.
+    /// Returns the name as it is written.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether it names a directory bucket of AWS. Their keys are listed in no order, and `start-after` is not known there.
+    /// Returns whether this is a directory bucket of AWS. Such a bucket lists its keys in no order, and does not
+    /// support `start-after`.
     pub fn is_directory(&self) -> bool {
         DIRECTORY_BUCKETS.iter().any(|end| self.0.ends_with(end))
     }
 
-    /// Whether it can be one label of a host for which a certificate holds.
+    /// Returns whether the name can be a single label of a host name that a certificate covers.
     fn is_label(&self) -> bool {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         (3..=63).contains(&self.0.len())
@@ -91,8 +92,8 @@ impl BucketName {
     }
 }
 
-/// Bucket and prefix of a source as a user writes it, `s3://BUCKET[/PREFIX]`. Nothing in a prefix has a meaning but its
-/// bytes: a key may have `?`, `#`, `%` in it.
+/// Splits a source as a user writes it, `s3://BUCKET[/PREFIX]`, into bucket and prefix. All bytes of a prefix are
+/// literal: a key may contain `?`, `#` and `%`.
 pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     let Some(rest) = text.strip_prefix("s3://") else {
         return Err(Error::Usage(format!(
@@ -104,24 +105,24 @@ pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     Ok((BucketName::parse(bucket)?, prefix.to_owned()))
 }
 
-/// Bucket and key of a normalised `s3://BUCKET/KEY`; the key as it is encoded there.
+/// Splits a normalised `s3://BUCKET/KEY` into bucket and key. The key stays encoded.
 pub fn split_url(url: &str) -> Option<(&str, &str)> {
     url.strip_prefix("s3://")?.split_once('/')
 }
 
-/// Where a bucket is asked for.
+/// Address of a bucket in requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketAddress {
     /// Scheme, host and port.
     pub key: OriginKey,
-    /// What stands before a key in a path: `/`, or `/BUCKET/`.
+    /// Path before a key: `/`, or `/BUCKET/`.
     pub prefix: String,
-    /// What requests are signed for.
+    /// Region for signing requests.
     pub region: String,
 }
 
 impl BucketAddress {
-    /// Of a bucket in a region.
+    /// Returns the address of a bucket in a region.
     pub fn of(endpoint: &Endpoint, bucket: &BucketName, region: &str) -> Result<Self> {
         let (scheme, authority, path) = match &endpoint.url {
             Some(url) => (url.scheme().to_owned(), url.authority(), url.path().to_owned()),
@@ -144,13 +145,13 @@ impl BucketAddress {
         Ok(BucketAddress { key, prefix, region: region.to_owned() })
     }
 
-    /// The path of the bucket itself, for listings.
+    /// Returns the path of the bucket itself, for listings.
     pub fn bucket_path(&self) -> &str {
         // A bucket in the host has the path `/`.
         if self.prefix.len() > 1 { self.prefix.trim_end_matches('/') } else { &self.prefix }
     }
 
-    /// The path of a key, encoded.
+    /// Returns the encoded path of a key.
     pub fn key_path(&self, key: &[u8]) -> String {
         let mut path = self.prefix.clone().into_bytes();
         name::encode(key, &mut path);
@@ -158,13 +159,14 @@ impl BucketAddress {
     }
 }
 
-/// Whether it can be a region: it becomes part of the field that signs a request. Those of AWS have fewer characters.
+/// Returns whether a text can be a region. The region becomes part of the field that signs a request. AWS's regions use
+/// fewer kinds of characters.
 pub fn is_region(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !text.is_empty() && text.len() <= REGION_BYTES_MAX && text.bytes().all(is_part)
 }
 
-/// Refuses a bucket that cannot be in a host, where an option asks for that.
+/// Refuses a bucket name that cannot be part of a host if `option` requires this.
 fn must_be_label(bucket: &BucketName, option: &str) -> Result<bool> {
     if bucket.is_label() {
         return Ok(true);

@@ -7,25 +7,25 @@ use crate::limits::XML_DEPTH_MAX;
 use crate::name;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// Text of one element that is looked at: the longest messages of AWS have some hundred characters.
+/// Maximum bytes read from the text of an element. The longest messages of AWS have some hundred characters.
 const VALUE_BYTES_MAX: usize = 1024;
 
-/// What an error document says. Its texts are short, and can be shown.
+/// Contents of an error document. The texts are short, and can be shown.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ErrorDocument {
-    /// `AccessDenied` and the like; empty when it has none.
+    /// Error code, such as `AccessDenied`; empty if there is none.
     pub code: String,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// Where the bucket is, or for which region is to be signed.
+    /// Region of the bucket, or region to sign requests for.
     pub region: Option<String>,
-    /// Which host is to be asked.
+    /// Host to send requests to.
     pub endpoint: Option<String>,
-    /// The store's clock, seconds since 1970 UTC.
+    /// Time of the store in seconds since 1970 UTC.
     pub server_time: Option<u64>,
 }
 
-/// What an error asks for.
+/// Remedy for an error of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
     /// Fewer requests.
@@ -36,7 +36,7 @@ pub enum StoreError {
     Expired,
     /// Another region.
     WrongRegion,
-    /// Rights.
+    /// More permissions.
     Denied,
     /// A bucket that exists.
     NoBucket,
@@ -48,12 +48,12 @@ pub enum StoreError {
     BadCredentials,
     /// Another try.
     Transient,
-    /// Somebody who reads the message.
+    /// A person who reads the message.
     Other,
 }
 
 impl ErrorDocument {
-    /// Of a body that may be cut; none if it is no error document.
+    /// Reads a body, which may be cut. Returns `None` if it is not an error document.
     pub fn read(body: &[u8]) -> Option<Self> {
         if !Self::is_document(body) {
             return None;
@@ -61,7 +61,7 @@ impl ErrorDocument {
         let text = body.utf8_chunks().next().map_or("", |chunk| chunk.valid());
         let mut reading = ErrorDocumentReader::default();
         let mut reader = Reader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
-        // Whatever comes first, its end or a mistake, what was read so far is what it says.
+        // Stop at the end or at the first error, and use everything read so far.
         while let Ok(event) = reader.read_event() {
             match event {
                 Event::Start(start) if !reading.open(start.local_name().as_ref()) => break,
@@ -82,7 +82,7 @@ impl ErrorDocument {
         Some(reading.fault)
     }
 
-    /// Whether a body that starts so is an error document.
+    /// Returns whether a body with this start is an error document.
     pub fn is_document(start: &[u8]) -> bool {
         let mut rest = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
         while let Some(behind) = behind_note(rest) {
@@ -92,7 +92,7 @@ impl ErrorDocument {
             .is_some_and(|rest| matches!(rest, [] | [b'>' | b'/' | b' ' | b'\t' | b'\r' | b'\n', ..]))
     }
 
-    /// By its code, and where that is not known by the status of the reply.
+    /// Returns the meaning of the error code, or of the reply's status if the code is unknown.
     pub fn meaning(&self, status: u16) -> StoreError {
         match self.code.as_str() {
             "SlowDown"

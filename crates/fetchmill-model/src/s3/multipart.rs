@@ -8,15 +8,15 @@ use quick_xml::events::Event;
 use super::START_UPLOAD_QUERY;
 use crate::name::encode_whole;
 
-/// The query that lists uploads that were begun and neither completed nor aborted.
+/// Returns the query that lists uploads that were begun, but neither completed nor aborted.
 pub fn uploads_query(prefix: &str) -> String {
     let mut encoded = Vec::new();
     encode_whole(prefix.as_bytes(), &mut encoded);
-    // What is encoded is ASCII.
+    // Encoded text is ASCII.
     format!("prefix={}&{START_UPLOAD_QUERY}", String::from_utf8_lossy(&encoded))
 }
 
-/// The document that completes an upload: the ETags of its parts, in order.
+/// Returns the document that completes an upload: the ETags of its parts, in order.
 pub fn complete_document(etags: &[String]) -> String {
     let mut document = "<CompleteMultipartUpload>".to_owned();
     for (index, etag) in etags.iter().enumerate() {
@@ -28,7 +28,8 @@ pub fn complete_document(etags: &[String]) -> String {
     document
 }
 
-/// Calls `each` with the name of every element that has text, and the text. `false`: it is no XML, or was cut.
+/// Calls `each` with the name and the text of every element that has text. Returns `false` if the document is not XML,
+/// or was cut.
 fn for_each_text(document: &[u8], mut each: impl FnMut(&str, &str)) -> bool {
     let document = String::from_utf8_lossy(document);
     let mut reader = Reader::from_str(&document);
@@ -61,7 +62,7 @@ fn for_each_text(document: &[u8], mut each: impl FnMut(&str, &str)) -> bool {
     }
 }
 
-/// The text of the first element with a name.
+/// Returns the text of the first element with this name.
 fn text_of(document: &[u8], wanted: &str) -> Option<String> {
     let mut found = None;
     for_each_text(document, |name, text| {
@@ -72,18 +73,18 @@ fn text_of(document: &[u8], wanted: &str) -> Option<String> {
     found
 }
 
-/// Which upload was begun.
+/// Returns the id of the upload that was begun.
 pub fn upload_id(document: &[u8]) -> Option<String> {
     text_of(document, "UploadId").filter(|id| !id.is_empty())
 }
 
-/// The uploads of a key in a list of uploads; none: it is no such list.
+/// Returns the uploads of a key in a list of uploads. `None` if the document is not such a list.
 pub fn uploads_of(document: &[u8], key: &str) -> Option<Vec<String>> {
     let uploads = all_uploads(document)?.into_iter().filter(|(of, _)| of == key);
     Some(uploads.map(|(_, id)| id).collect())
 }
 
-/// All uploads in a list of uploads: their keys and ids; none: the document is not such a list.
+/// Returns the keys and ids of all uploads in a list of uploads. `None` if the document is not such a list.
 pub fn all_uploads(document: &[u8]) -> Option<Vec<(String, String)>> {
     let mut uploads = Vec::new();
     // Stores give the two in either order.
@@ -102,8 +103,7 @@ pub fn all_uploads(document: &[u8]) -> Option<Vec<(String, String)>> {
     (is_xml && memchr::memmem::find(document, b"ListMultipartUploadsResult").is_some()).then_some(uploads)
 }
 
-/// Whether the answer to the last request of an upload says that the object is there: an error may come with status
-/// 200.
+/// Returns whether the reply to the last request of an upload confirms the object. An error may come with status 200.
 pub fn is_completed(document: &[u8]) -> bool {
     memchr::memmem::find(document, b"CompleteMultipartUploadResult").is_some()
 }

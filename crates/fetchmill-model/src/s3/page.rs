@@ -18,20 +18,20 @@ use crate::name;
 use crate::source::BadPage;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// What a page says besides its keys.
+/// Facts of a page other than its keys.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PageEnd {
-    /// How many keys were given.
+    /// Number of keys.
     pub keys: u64,
-    /// The last of them: the greatest, where they ascend.
+    /// Last key. It is the greatest one if the keys ascend.
     pub last_key: Option<Vec<u8>>,
-    /// Where they do not ascend; none where they do.
+    /// Place where the keys do not ascend; `None` if they ascend.
     pub disorder: Option<Disorder>,
-    /// Folders of a page that was asked for by folder, with the `/` at their ends: [`FOLDERS_KEPT`] at most.
+    /// Folders of a page that was requested by folder, each with its final `/`. At most [`FOLDERS_KEPT`].
     pub folders: Vec<Vec<u8>>,
-    /// Whether more keys follow. A page that does not say it has more if it gives a token.
+    /// Whether more keys follow. If a page does not say so, more keys follow if it has a token.
     pub is_truncated: bool,
-    /// What stands for the place behind this page.
+    /// Continuation token for the next page.
     pub token: Option<String>,
 }
 
@@ -40,14 +40,15 @@ pub struct PageEnd {
 pub struct Disorder {
     /// The key.
     pub key: Vec<u8>,
-    /// The one before it, or the one that only greater keys were asked for.
+    /// The key before it, or the `start-after` key of the request.
     pub after: Vec<u8>,
 }
 
-/// Folders that are kept of a page: nobody asks for more.
+/// Number of folders kept from a page. No request needs more.
 const FOLDERS_KEPT: usize = 8;
 
-/// Gives the keys of a page to `each`, in the order of the store. Those before a mistake were given when it is found.
+/// Passes the keys of a page to `each`, in the order of the store. When an error is found, the keys before it were
+/// already passed.
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("the page is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -71,15 +72,15 @@ pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<P
     }
 }
 
-/// Whether keys are percent-encoded. Some stores say it behind the keys, so it is looked for before them; no text has
-/// it, because `<` and `>` are escaped there.
+/// Returns whether keys are percent-encoded. Some stores say so after the keys, so this searches the whole page first.
+/// The search cannot match text, because `<` and `>` are escaped there.
 fn is_url_encoded(text: &str) -> bool {
     const ELEMENT: &[u8] = b"EncodingType>";
     memchr::memmem::find_iter(text.as_bytes(), ELEMENT)
         .any(|at| text[at + ELEMENT.len()..].trim_start().starts_with("url<"))
 }
 
-/// An element whose text is looked at.
+/// Element whose text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Key,
@@ -92,14 +93,14 @@ enum Field {
     Folder,
 }
 
-/// What a page lists.
+/// Kind of an entry on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageElement {
     Key,
     Folder,
 }
 
-/// A key of which not everything is known yet.
+/// A key that is being read.
 #[derive(Debug, Default)]
 struct CurrentKey {
     key: Vec<u8>,

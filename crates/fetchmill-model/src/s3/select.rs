@@ -10,31 +10,31 @@ const STANDARD: &str = "STANDARD";
 /// An object as a page lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketEntry<'a> {
-    /// What the journal keeps.
+    /// Facts for the journal.
     pub listed: ListedKey<'a>,
-    /// How it is stored, such as `GLACIER`; empty when the listing does not say it.
+    /// Storage class, such as `GLACIER`; empty if the listing does not name it.
     pub storage_class: &'a str,
 }
 
 options! {
-    /// What a listing must say of a key; `None` for no bound.
+    /// Bounds on the facts of a listed key. `None` for no bound.
     #[derive(PartialEq, Eq)]
     pub struct KeyBounds {
-        /// Bytes at least.
+        /// Minimum size in bytes.
         size_from: Option<u64> = None, Bounds::at_least(0.0, "bytes");
-        /// Fewer bytes than this.
+        /// The size must be less than this, in bytes.
         size_to: Option<u64> = None, Bounds::at_least(0.0, "bytes");
-        /// Written then or later, seconds since 1970 UTC.
+        /// Written at this time or later, in seconds since 1970 UTC.
         modified_from: Option<u64> = None;
         /// Written before this.
         modified_to: Option<u64> = None;
-        /// In one of these classes; empty: in any.
+        /// Storage classes; empty for any class.
         storage_class: Vec<String> = Vec::new();
     }
 }
 
 impl KeyBounds {
-    /// As it stands in the identity of a job; none without bounds.
+    /// Returns the bounds as they are in the identity of a job. `None` without bounds.
     pub fn text(&self) -> Option<String> {
         let bounds = [
             ("size from", self.size_from),
@@ -64,9 +64,9 @@ impl KeyBounds {
 /// See the module.
 #[derive(Debug, Default, Clone)]
 pub struct Selection {
-    /// By the key.
+    /// Selects by the key.
     pub filters: Filters,
-    /// By what the listing says of it.
+    /// Selects by the facts in the listing.
     pub bounds: KeyBounds,
 }
 

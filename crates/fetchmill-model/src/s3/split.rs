@@ -4,21 +4,21 @@
 //! intervals and other ASCII characters narrow ones. All other Unicode characters share the last interval. The middle
 //! of two fractions is written with as few characters as needed to come near it.
 
-/// The interval of all keys. Each character takes some bits of it, rare ones more.
+/// Interval of all keys. Each character takes some of its bits; rare characters take more.
 const WHOLE: u128 = 1 << 120;
 /// An interval narrower than this is not divided by another character.
 const WIDTH_MIN: u128 = 1 << 32;
 /// Code points from here on share one interval.
 const BEYOND: u32 = 0x7f;
 const BEYOND_WEIGHT: u32 = 8;
-/// How many code points these are.
+/// Number of these code points.
 const BEYOND_COUNT: u128 = 0x11_0000 - BEYOND as u128;
 /// Where the interval of each character of ASCII starts; then that of all beyond, and the end.
 const STARTS: [u32; BEYOND as usize + 2] = starts();
 
-/// A string between two places of the key space, near the middle of what keys with a prefix use of it: greater than
-/// `after`, less than `until` (none: the end of the prefix's keys), with the prefix, and UTF-8. `None` when nothing is
-/// between them, or so little that it is not worth a division.
+/// Returns a UTF-8 string with the prefix that is greater than `after` and less than `until` (`None` = the end of the
+/// prefix's keys). It is near the middle of this part of the prefix's keys. Returns `None` if nothing is between the
+/// two, or too little for a division.
 pub fn between(after: &[u8], until: Option<&[u8]>, prefix: &[u8]) -> Option<Vec<u8>> {
     let after = after.max(prefix);
     let until = until.filter(|until| until.starts_with(prefix) || *until < prefix);
@@ -37,8 +37,8 @@ pub fn between(after: &[u8], until: Option<&[u8]>, prefix: &[u8]) -> Option<Vec<
     middle(&after[..common], low, high, &is_inside)
 }
 
-/// The shortest string that lies in the middle half between two fractions; a string off the middle where there is no
-/// other.
+/// Returns the shortest string in the middle half between two fractions. If there is none, the string is outside the
+/// middle half.
 fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     let room = high.checked_sub(low)?;
     let target = low + room / 2;
@@ -60,22 +60,22 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     found
 }
 
-/// Bytes that two strings have in common at their start, as whole characters.
+/// Returns the length in bytes of the common start of two strings, in whole characters.
 fn common_text(one: &[u8], other: &[u8]) -> usize {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
-    // A character goes on with bytes 10xxxxxx.
+    // The continuation bytes of a character are 10xxxxxx.
     (0..=same)
         .rev()
         .find(|at| [one, other].iter().all(|text| text.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80)))
         .unwrap_or(0)
 }
 
-/// As far as it is text.
+/// Returns the part before the first invalid UTF-8.
 fn text_of(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// A string as a fraction of [`WHOLE`], as precise as that allows.
+/// Returns a string as a fraction of [`WHOLE`], as precisely as possible.
 fn position(text: &str) -> u128 {
     let (mut start, mut width) = (0, WHOLE);
     for character in text.chars() {
@@ -87,7 +87,7 @@ fn position(text: &str) -> u128 {
     start
 }
 
-/// Which part of an interval belongs to a character.
+/// Returns the part of an interval that belongs to a character.
 fn interval(character: char, start: u128, width: u128) -> (u128, u128) {
     let unit = width / u128::from(STARTS[BEYOND as usize + 1]);
     let code = u32::from(character);

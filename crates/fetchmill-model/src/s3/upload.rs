@@ -6,25 +6,25 @@ use super::BucketName;
 use crate::error::{Error, Result};
 use crate::name::{self, STATE_FOLDER};
 
-/// How a destination starts that is a bucket.
+/// Start of a destination that is a bucket.
 const SCHEME: &str = "s3://";
-/// Below the prefix, where a local destination has them, too. Whoever reads all files below a prefix as one table
-/// leaves out names that start with a dot.
+/// Folder of manifests below the prefix, as in a local destination. Programs that read all files below a prefix as one
+/// table skip names that start with a dot.
 const MANIFESTS: &str = ".fetchmill/index/";
-/// Of a key: S3 takes no more, and a shard's name is at most 80 bytes.
+/// Maximum length of a prefix in bytes. It follows from S3's limit for keys, since a shard's name has at most 80 bytes.
 const PREFIX_BYTES_MAX: usize = 900;
 
-/// Where a job's shards go.
+/// Destination of a job's shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadDestination {
     /// The bucket.
     pub bucket: BucketName,
-    /// What all keys of the job start with: empty, or it ends with `/`.
+    /// Start of all keys of the job: empty, or with a final `/`.
     pub prefix: String,
 }
 
 impl UploadDestination {
-    /// Of a destination as users write it; none when that is a folder.
+    /// Parses a destination as users write it. Returns `None` for a folder.
     pub fn of(dest: &Path) -> Result<Option<Self>> {
         let Some(text) = dest.to_str() else { return Ok(None) };
         text.strip_prefix(SCHEME).map(Self::parse).transpose()
@@ -46,35 +46,34 @@ impl UploadDestination {
         Ok(UploadDestination { bucket, prefix })
     }
 
-    /// As users write it.
+    /// Returns the destination as users write it.
     pub fn text(&self) -> String {
         format!("{SCHEME}{}/{}", self.bucket.text(), self.prefix)
     }
 
-    /// What is there, as users write it.
+    /// Returns the URL of a key, as users write it.
     pub fn text_of(&self, key: &str) -> String {
         format!("{SCHEME}{}/{key}", self.bucket.text())
     }
 
-    /// Where the job lives unless somebody says otherwise: a folder beside the working folder's files, called after the
-    /// last segment.
+    /// Returns the default state folder: a folder in the working folder, named after the last segment of the prefix.
     pub fn state_folder(&self) -> PathBuf {
         let last = self.prefix.trim_end_matches('/').rsplit('/').next();
         let last = last.filter(|last| !last.is_empty() && last.len() <= 200);
         PathBuf::from(format!("{}{STATE_FOLDER}", last.unwrap_or(self.bucket.text())))
     }
 
-    /// Where shards wait for their upload, in the folder of the job.
+    /// Returns the folder in the job's state folder in which shards wait for their upload.
     pub fn shards_folder(state: &Path) -> PathBuf {
         state.join("shards")
     }
 
-    /// The key of a shard with this name.
+    /// Returns the key of a shard with this name.
     pub fn shard_key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// The key of a manifest with this name.
+    /// Returns the key of a manifest with this name.
     pub fn manifest_key(&self, name: &str) -> String {
         format!("{}{MANIFESTS}{name}", self.prefix)
     }

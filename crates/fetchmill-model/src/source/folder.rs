@@ -13,7 +13,7 @@ use crate::target::Names;
 use crate::target::entry::{ExpectedObject, ListEntry};
 use crate::target::source_metadata::{ListedTime, SizedName};
 
-/// The path of a folder's listing.
+/// Returns the path of a folder's listing.
 pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
     let mut path = origin.path().as_bytes().to_vec();
     path.push(b'/');
@@ -28,58 +28,58 @@ pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
 /// Why a folder was not read to its end.
 #[derive(Debug)]
 pub enum FolderReadError {
-    /// What came is no listing.
+    /// The reply is not a listing.
     Page(BadPage),
-    /// What came is a page in HTML, and does not say that it is an index.
+    /// The reply is an HTML page that does not say that it is an index.
     NotIndex(String),
-    /// The connection failed while it was read: it may be read again.
+    /// The connection failed during the read. The folder may be read again.
     Io(std::io::Error),
-    /// It came whole, and has no end: it may be read again.
+    /// The page arrived completely, but has no end. The folder may be read again.
     Cut(&'static str),
     /// `each` has failed.
     Job(Error),
 }
 
-/// What a listing tells of a file.
+/// Facts of a file in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileFacts {
-    /// Bytes of it, where the listing tells them exactly.
+    /// Size in bytes, if the listing gives it exactly.
     pub(super) size: Option<u64>,
     pub(super) modified: Option<ListedTime>,
 }
 
-/// What an entry of a folder is.
+/// Kind of a folder's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     /// A file.
     File(FileFacts),
     /// A folder.
     Folder,
-    /// Neither: it is counted as skipped.
+    /// Neither a file nor a folder. It is counted as skipped.
     LeftOut(SkipReason),
-    /// A target by its URL, of a sitemap.
+    /// A target of a sitemap, by its URL.
     Url(Option<ListedTime>),
-    /// A target by its URL, with the name of that ([`object_name`]).
+    /// A target by its URL, with a name made from the URL ([`object_name`]).
     Object,
     /// Another sitemap, by its path.
     Sitemap,
 }
 
 impl EntryKind {
-    /// Whether it is a file of which only the name is known.
+    /// Returns whether this is a file of which only the name is known.
     pub(super) fn tells_nothing(self) -> bool {
         self == EntryKind::File(FileFacts::default())
     }
 }
 
-/// A folder's entries on their way into pages.
+/// Collects a folder's entries into pages.
 pub(super) struct FolderPages<'f, E> {
     folder: &'f PendingFolder,
     each: E,
     read: u64,
     digest: u64,
     names: Names,
-    /// What stands before a file's name, or an entry with a URL; used for one after the other.
+    /// Reused buffer: the path before a file's name, or an entry with a URL.
     scratch: Vec<u8>,
     found: Names,
     refused: Names,
@@ -104,12 +104,12 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         }
     }
 
-    /// The same of links, which may lead deeper into the folder, and to what another folder has, too.
+    /// Creates pages of links, which may lead deeper into the folder, or to entries that another folder has, too.
     pub(super) fn of_links(folder: &'f PendingFolder, each: E) -> Self {
         FolderPages { is_of_links: true, ..FolderPages::new(folder, each) }
     }
 
-    /// Takes the next entry, by its name alone; pages that are full are handed over.
+    /// Adds the next entry, by its name alone. Hands over a page when it is full.
     pub(super) fn push(&mut self, name: &[u8], kind: EntryKind) -> Result<(), FolderReadError> {
         self.add(name, kind).map_err(FolderReadError::Page)?;
         if self.names.len() + self.found.len() + self.refused.len() < FOLDER_PAGE_TARGETS {
@@ -185,7 +185,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         (self.each)(ListedPage { names, skipped, total: None, cursor })
     }
 
-    /// Hands over the last page: the listing has come to its end.
+    /// Hands over the last page at the end of the listing.
     pub(super) fn finish(&mut self) -> Result<(), FolderReadError> {
         if self.read < self.folder.read {
             return Err(FolderReadError::Page(BadPage("it changed while it was read".into())));

@@ -20,18 +20,19 @@ pub struct Robots {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     is_allowed: bool,
-    /// What stands between its stars, decoded.
+    /// The parts between the stars, decoded.
     parts: Vec<Vec<u8>>,
     is_to_the_end: bool,
-    /// Bytes of the rule: the longest decides.
+    /// Length of the rule in bytes. The longest rule decides.
     length: usize,
-    /// Bytes of its parts: a shorter path does not fit. So a rule with many stars costs no more than a path has bytes.
+    /// Total bytes of the parts. A shorter path cannot match. So a rule with many stars costs at most as much as a path
+    /// has bytes.
     least: usize,
 }
 
 impl Robots {
-    /// The rules of a robots.txt for a program by its product token: of its first [`ROBOTS_BYTES_MAX`]. Whatever the bytes,
-    /// they can be read.
+    /// Parses the rules of a robots.txt for the program with this product token, from its first [`ROBOTS_BYTES_MAX`]
+    /// bytes. Accepts any bytes.
     pub fn parse(text: &[u8], token: &str) -> Self {
         let (mut own, mut of_all) = (None, Vec::new());
         let mut group = Group::default();
@@ -62,12 +63,12 @@ impl Robots {
             }
         }
         let mut rules = own.unwrap_or(of_all);
-        // The first one that fits decides.
+        // The first rule that matches decides.
         rules.sort_by_key(|rule| std::cmp::Reverse((rule.length, rule.is_allowed)));
         Robots { rules }
     }
 
-    /// Whether a path may be asked for; decoded, from the first slash on.
+    /// Returns whether a path may be requested. The path is decoded and begins at the first slash.
     pub fn allows(&self, path: &[u8]) -> bool {
         self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
     }
@@ -86,18 +87,18 @@ impl Robots {
         self.rules.iter().map(of_rule).sum()
     }
 
-    /// Whether nothing is forbidden.
+    /// Returns whether nothing is forbidden.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 }
 
-/// Whom the lines that follow are for.
+/// Programs that the following lines apply to.
 #[derive(Default)]
 struct Group {
     is_own: bool,
     is_of_all: bool,
-    /// A line that names a program begins the next group.
+    /// The group has rules, so a line that names a program begins the next group.
     has_rules: bool,
 }
 
@@ -107,14 +108,14 @@ impl Group {
             *self = Group::default();
         }
         self.is_of_all |= agent == b"*";
-        // `fetchmill/0.1` names it, too; `fetchmillion` does not.
+        // `fetchmill/0.1` also names the program; `fetchmillion` does not.
         let end = agent.iter().position(|byte| !(byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_')));
         self.is_own |= agent[..end.unwrap_or(agent.len())].eq_ignore_ascii_case(token.as_bytes());
     }
 }
 
 impl Rule {
-    /// None for one without a path: it says nothing.
+    /// Parses a rule. Returns `None` for a rule without a path, which has no effect.
     fn parse(path: &[u8], is_allowed: bool) -> Option<Self> {
         if path.is_empty() {
             return None;
@@ -124,7 +125,7 @@ impl Rule {
             None => (path, false),
         };
         let mut parts: Vec<_> = pattern.split(|byte| *byte == b'*').map(decoded).collect();
-        // Several stars together are one.
+        // Several stars in a row count as one.
         let last = parts.len() - 1;
         let mut position = 0;
         parts.retain(|part| {
@@ -135,7 +136,7 @@ impl Rule {
         Some(Rule { is_allowed, parts, is_to_the_end, length: path.len(), least })
     }
 
-    /// As it was read, but for what is encoded.
+    /// Returns the rule as it was read, but decoded.
     fn text(&self) -> String {
         let parts: Vec<_> = self.parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
         parts.join("*") + if self.is_to_the_end { "$" } else { "" }
@@ -158,13 +159,13 @@ impl Rule {
     }
 }
 
-/// As much of it as must be read, without a line that was cut.
+/// Returns the part of the text that must be read, without a cut line.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let Some(start) = text.get(..ROBOTS_BYTES_MAX) else { return text };
     &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]
 }
 
-/// One that is badly encoded stands for itself.
+/// Decodes a path. A path with an invalid encoding is returned unchanged.
 fn decoded(text: &[u8]) -> Vec<u8> {
     percent::decode(text).unwrap_or_else(|| text.to_vec())
 }

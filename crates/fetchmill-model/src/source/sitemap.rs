@@ -25,33 +25,33 @@ use crate::name::for_display;
 use crate::outcome::skips::SkipReason;
 use crate::target::source_metadata::ListedTime;
 
-/// How a file begins that gzip has made.
+/// First bytes of a gzip file.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// How text in UTF-8 may begin.
+/// Byte-order mark of UTF-8 text.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Longer than any time that is one, with space around it.
+/// Upper bound for the text of a time, which is longer than any valid time with space around it.
 const TIME_BYTES_MAX: usize = 256;
 
 const CUT: &str = "the sitemap is cut off (it ends before its last element does)";
 
-/// Whether a source is a sitemap by its name.
+/// Returns whether the name of a source is that of a sitemap.
 pub fn is_sitemap(origin: &OriginUrl) -> bool {
     let path = origin.path().to_ascii_lowercase().into_bytes();
     path.ends_with(b".xml") || path.ends_with(b".xml.gz")
 }
 
-/// The path of a sitemap, as the journal has it: that of the source is empty.
+/// Returns the path of a sitemap. In the journal, `sitemap` is empty for the source itself.
 pub fn sitemap_path(origin: &OriginUrl, sitemap: &[u8]) -> String {
     if sitemap.is_empty() {
         return format!("/{}", origin.path().trim_start_matches('/'));
     }
-    // As it was normalised, which left ASCII.
+    // It was normalised, so it is ASCII.
     format!("/{}", String::from_utf8_lossy(sitemap))
 }
 
-/// Reads a sitemap from where `sitemap` says, and gives its pages to `each`; the last one ends it.
+/// Reads a sitemap from the position in `sitemap`, and passes its pages to `each`. The last page ends the sitemap.
 pub fn read_sitemap(
     reader: impl Read,
     origin: &OriginUrl,
@@ -93,13 +93,13 @@ fn read_form(
     if is_xml { parse(reader, origin, sitemap, each) } else { read_lines(reader, origin, sitemap, each) }
 }
 
-/// Whether text that begins so is XML. An empty one would be.
+/// Returns whether text with this start is XML. Empty text counts as XML.
 fn is_xml(start: &[u8]) -> bool {
     let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
     start.is_empty() || start.starts_with(b"<")
 }
 
-/// Reads a sitemap of text: a URL a line.
+/// Reads a text sitemap with one URL on each line.
 fn read_lines(
     reader: impl Read,
     origin: &OriginUrl,
@@ -156,11 +156,12 @@ fn parse(
     }
 }
 
-/// What is no XML, or no gzip, is a page that is none; all else is the connection's.
+/// Converts an error. Invalid XML or gzip means that the page is not a sitemap. All other errors come from the
+/// connection.
 fn xml_error(error: quick_xml::Error) -> FolderReadError {
     let error = match error {
         quick_xml::Error::Io(error) => error,
-        // A tag, a comment or the like without its end.
+        // A tag, a comment or similar has no end.
         quick_xml::Error::Syntax(_) => return FolderReadError::Cut(CUT),
         error => return bad(&format!("not XML: {error}")),
     };
@@ -181,7 +182,7 @@ fn bad(why: &str) -> FolderReadError {
     FolderReadError::Page(BadPage(why.to_owned()))
 }
 
-/// What a sitemap is of.
+/// Contents of a sitemap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SitemapKind {
     /// Objects.
@@ -190,34 +191,34 @@ enum SitemapKind {
     Index,
 }
 
-/// Where in it the parser is.
+/// Position of the parser.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum SitemapPlace {
     #[default]
     Elsewhere,
     /// In an entry.
     Entry,
-    /// In its URL.
+    /// In the URL of an entry.
     Loc,
-    /// In the time of its last change.
+    /// In the modification time of an entry.
     LastMod,
 }
 
 /// See the module.
 #[derive(Default)]
 struct SitemapParser {
-    /// How URLs of its origin begin.
+    /// Start of URLs at the sitemap's origin.
     start: String,
-    /// The URL of the source, which no index needs to lead to.
+    /// URL of the source. An index that names it again adds no entry.
     source: String,
-    /// How many indexes lead to it, one after the other.
+    /// Depth: number of nested indexes that lead to this sitemap.
     indexes_before: u64,
     kind: Option<SitemapKind>,
     depth: usize,
     is_ended: bool,
     place: SitemapPlace,
     text: String,
-    /// The URL of the entry, once it has ended.
+    /// URL of the current entry, once the URL has ended.
     loc: Option<String>,
     modified: Option<ListedTime>,
     /// Digests of the URLs so far.
@@ -236,7 +237,7 @@ impl SitemapParser {
         }
     }
 
-    /// Takes a line of text. The first one must be a URL: an error page is not a sitemap.
+    /// Takes a line of text. The first line must be a URL, because an error page is not a sitemap.
     fn take_line(&mut self, text: &str) -> Result<Option<Entry>, FolderReadError> {
         if text.is_empty() {
             return Ok(None);
@@ -249,7 +250,7 @@ impl SitemapParser {
         self.end_entry()
     }
 
-    /// Takes what comes next; what that adds to the sitemap.
+    /// Takes the next event. Returns the entry that it adds to the sitemap.
     fn take(&mut self, event: Event<'_>) -> Result<Option<Entry>, FolderReadError> {
         match event {
             Event::Start(start) => self.open(start.local_name().as_ref())?,
@@ -309,7 +310,7 @@ impl SitemapParser {
             }
             (3, SitemapPlace::Loc) => {
                 self.place = SitemapPlace::Entry;
-                // One with two URLs is two.
+                // An entry with two URLs is two entries.
                 let before = if self.loc.is_some() { self.end_entry()? } else { None };
                 self.loc = Some(std::mem::take(&mut self.text));
                 Ok(before)
@@ -338,7 +339,7 @@ impl SitemapParser {
         Ok(())
     }
 
-    /// Of the entities only the five that XML has: others would have to be declared.
+    /// Supports only the five predefined entities of XML. Others would have to be declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), FolderReadError> {
         let unknown = || bad("it has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| unknown())? {
@@ -348,7 +349,7 @@ impl SitemapParser {
         self.add(text)
     }
 
-    /// What the entry that has ended adds; none when its URL was there before, or is missing.
+    /// Ends an entry. Returns what it adds, or `None` if its URL is missing or was there before.
     fn end_entry(&mut self) -> Result<Option<Entry>, FolderReadError> {
         let modified = self.modified.take();
         let Some(text) = self.loc.take() else { return Ok(None) };

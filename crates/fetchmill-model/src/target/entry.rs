@@ -16,46 +16,46 @@ use crate::target::extra_columns::{extra_values, write_extra};
 use crate::target::request::TargetRequest;
 use crate::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
-/// What tells a URL from what stands behind it.
+/// Separates the URL from the facts after it.
 const MORE: u8 = 0;
-/// Objects of one folder with [`Naming::Number`].
+/// Number of objects per folder with [`Naming::Number`].
 const FOLDER_NUMBERS: u64 = 1000;
 
 /// One line of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListEntry<'a> {
-    /// The normalised URL; empty for a line that has none and is a failed target.
+    /// The normalised URL. Empty for a line without a URL, which is a failed target.
     pub url: &'a [u8],
-    /// What the object is called, if it is not called by its URL. Of a line without URL: which line it is.
+    /// Name of the object, if its URL is not its name. For a line without a URL, it identifies the line.
     pub key: Option<&'a [u8]>,
-    /// The kept columns ([`crate::target::extra_columns::write_extra`]). Of a line without URL: the reason, as text.
+    /// The kept columns ([`crate::target::extra_columns::write_extra`]). For a line without a URL, the reason as text.
     pub kept: Option<&'a [u8]>,
-    /// What its object is to be like.
+    /// Expected facts about the object.
     pub expected: ExpectedObject<'a>,
-    /// What it is asked with ([`crate::target::request`]); none: a plain `GET`. Of a line without URL: the kept columns.
+    /// The request ([`crate::target::request`]). `None` for a plain `GET`. For a line without a URL, the kept columns.
     pub request: Option<&'a [u8]>,
 }
 
-/// What a manifest or a sitemap says of an object before it is fetched.
+/// Facts from a manifest or a sitemap about an object that is not fetched yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpectedObject<'a> {
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub size: Option<u64>,
-    /// Its ETag, without quotes.
+    /// ETag without quotes.
     pub etag: Option<&'a [u8]>,
-    /// When it was written last. What comes may be newer.
+    /// Last modification. The fetched object may be newer.
     pub modified: Option<ListedTime>,
 }
 
 impl ExpectedObject<'_> {
-    /// Whether nothing is said.
+    /// Returns whether no fact is known.
     pub fn is_empty(&self) -> bool {
         *self == ExpectedObject::default()
     }
 }
 
 impl<'a> ListEntry<'a> {
-    /// Appends it. The URL must be a normalised one: it has no NUL.
+    /// Appends the entry. The URL must be normalised, so that it contains no NUL.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.url);
         let values = [self.key, self.kept];
@@ -80,7 +80,7 @@ impl<'a> ListEntry<'a> {
         write_extra(values.into_iter().chain(expected).chain(modified).chain(request), out);
     }
 
-    /// The reverse of [`ListEntry::write`]. What it would not write is read as well: as far as it makes sense.
+    /// Reads the output of [`ListEntry::write`]. Other bytes are read as far as they make sense.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(end) = memchr::memchr(MORE, bytes) else {
             return ListEntry { url: bytes, ..ListEntry::default() };
@@ -99,49 +99,51 @@ impl<'a> ListEntry<'a> {
         }
     }
 
-    /// The values of the kept columns, whether it is a URL or not.
+    /// Returns the values of the kept columns, with or without a URL.
     pub fn kept_values(&self) -> Option<&'a [u8]> {
         if self.url.is_empty() { self.request } else { self.kept }
     }
 
-    /// What it is asked with, if it is a URL.
+    /// Returns the request, if the entry has a URL.
     pub fn own_request(&self) -> Option<&'a [u8]> {
         self.request.filter(|_| !self.url.is_empty())
     }
 
-    /// Why it is no URL, for a line that is none.
+    /// Returns why a line has no URL. `None` if it has one.
     pub fn reason(&self) -> Option<&'a [u8]> {
         if self.url.is_empty() { Some(self.kept.unwrap_or_default()) } else { None }
     }
 }
 
-/// Under which name an object is stored.
+/// Rule for the name of a stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// The target's bytes are its name: the list/get API.
+    /// The target's bytes are its name. Used by the list/get API.
     Whole,
-    /// A name with a size and a time ([`SizedName`]): a server's folders.
+    /// A name with a size and a time ([`SizedName`]). Used for folders of a server.
     Sized,
-    /// A listed key ([`crate::s3::ListedKey`]): the key is the name.
+    /// A listed key ([`crate::s3::ListedKey`]). The key is the name.
     Listed,
-    /// An entry's key, or else its URL, with `#bytes=FIRST-LAST` when a part of its object is asked for.
+    /// The key of an entry, or else its URL. If a part of the object is requested, `#bytes=FIRST-LAST` is appended.
     Url,
-    /// An entry's key, or else `host/path?query` as it is read ([`url_name`]), for files, with the same behind it. Http
-    /// and https of one host give the same: the second is name-taken.
+    /// The key of an entry, or else `host/path?query` in readable form ([`url_name`]), for files. `#bytes=FIRST-LAST`
+    /// is appended as in `Url`. The http and https URLs of one object have the same name, so the second target fails as
+    /// `name-taken`.
     Path,
-    /// The same as the URL has it, percent-encoded: jobs of older releases.
+    /// As `Path`, but percent-encoded as in the URL. Used by jobs of older releases.
     EncodedPath,
-    /// `000012/000012345`, by the sequence number: `--names seq`.
+    /// `000012/000012345`, from the sequence number (`--names seq`).
     Number,
-    /// An entry's key, and behind it an extension, which a reply may still make another one
-    /// ([`crate::target::stored_name`]): `--names '{id}.{ext}'`.
+    /// The key of an entry and an extension (`--names '{id}.{ext}'`). The reply may still change the extension
+    /// ([`crate::target::stored_name`]).
     Extension,
-    /// `12345`, by the sequence number: the target's bytes are the item itself (`--store items`).
+    /// `12345`, from the sequence number. The target's bytes are the item itself (`--store items`).
     Item,
 }
 
 impl Naming {
-    /// The name of a target. A line without URL is called by its number, whatever the naming: nothing is stored of it.
+    /// Returns the name of a target. For a line without a URL, it is the key that identifies the line, whatever the
+    /// rule, because no object is stored.
     pub fn name_of<'a>(self, sequence: u64, entry: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
             Naming::Whole => return entry,
@@ -181,7 +183,8 @@ impl Naming {
                     Naming::EncodedPath => Cow::Borrowed(behind_scheme(read.url)),
                     _ => Cow::Borrowed(read.url),
                 };
-                // Each part of an object is one of its own. A normalised URL has no fragment, so no other is called so.
+                // Each part of an object is stored as a separate object. A normalised URL has no fragment, so no other
+                // object has this name.
                 let range = read.request.and_then(TargetRequest::range_of);
                 match (name, range) {
                     (Cow::Borrowed(name), None) => return name,
@@ -198,12 +201,12 @@ impl Naming {
         }
     }
 
-    /// Whether targets stand with their URLs: those of a list.
+    /// Returns whether the targets contain URLs, as the targets of a list do.
     pub fn has_url(self) -> bool {
         !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed | Naming::Item)
     }
 
-    /// The key that gives a target with this URL its name; none: it has that name without a key.
+    /// Returns the key that gives a target with this URL the name. `None` if the target has the name without a key.
     pub fn key_of<'n>(self, sequence: u64, url: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
         match self {
             Naming::Number | Naming::Item => None,
@@ -220,7 +223,7 @@ impl Naming {
         }
     }
 
-    /// The same in memory of its own.
+    /// Replaces the contents of `out` with the name from [`Naming::name_of`].
     pub fn write_name(self, sequence: u64, entry: &[u8], out: &mut Vec<u8>) {
         let mut number = Vec::new();
         let name = self.name_of(sequence, entry, &mut number);
@@ -228,37 +231,37 @@ impl Naming {
         out.extend_from_slice(name);
     }
 
-    /// The URL of a list's target.
+    /// Returns the URL of a target from a list.
     pub fn url_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
         self.has_url().then(|| ListEntry::read(entry).url.into())
     }
 
-    /// What a list's target is asked with, when that is no plain `GET`.
+    /// Returns the request of a target from a list, if it is not a plain `GET`.
     pub fn request_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
         if self.has_url() { ListEntry::read(entry).own_request().map(Into::into) } else { None }
     }
 }
 
-/// What some entry of a list has.
+/// Traits that at least one entry of a list has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of an entry whether there is one")]
 pub struct EntryTraits {
     /// A URL with `http:`.
     pub http: bool,
-    /// One with `https:`.
+    /// A URL with `https:`.
     pub https: bool,
-    /// One with `s3:`.
+    /// A URL with `s3:`.
     pub s3: bool,
     /// A key.
     pub key: bool,
-    /// A request that is no plain `GET`.
+    /// A request that is not a plain `GET`.
     pub request: bool,
 }
 
 impl EntryTraits {
     const WORDS: [&'static str; 5] = ["http", "https", "s3", "key", "request"];
 
-    /// With what an entry has. A line without URL has none of it.
+    /// Adds the traits of an entry. A line without a URL has no traits.
     #[must_use]
     pub fn and(self, entry: &[u8]) -> Self {
         let read = ListEntry::read(entry);
@@ -272,21 +275,21 @@ impl EntryTraits {
         }
     }
 
-    /// For the journal.
+    /// Writes the traits for the journal.
     pub fn to_text(self) -> String {
         let has = [self.http, self.https, self.s3, self.key, self.request];
         let words = Self::WORDS.into_iter().zip(has).filter_map(|(word, has)| has.then_some(word));
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The reverse of [`EntryTraits::to_text`].
+    /// Reads the output of [`EntryTraits::to_text`].
     pub fn from_text(text: &str) -> Self {
         let [http, https, s3, key, request] =
             Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
         EntryTraits { http, https, s3, key, request }
     }
 
-    /// The only scheme, with what stands behind it.
+    /// Returns the scheme with `://`, if all URLs have the same one.
     pub fn scheme(self) -> Option<&'static str> {
         match (self.http, self.https, self.s3) {
             (true, false, false) => Some("http://"),
@@ -297,7 +300,8 @@ impl EntryTraits {
     }
 }
 
-/// `host[:port]/path?query` of a normalised URL, that has a port only where it is not its scheme's own.
+/// Returns `host[:port]/path?query` of a normalised URL. A normalised URL has a port only if it is not the default of
+/// its scheme.
 pub fn behind_scheme(url: &[u8]) -> &[u8] {
     memchr::memmem::find(url, b"://").map_or(url, |position| &url[position + 3..])
 }

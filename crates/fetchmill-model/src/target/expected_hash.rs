@@ -16,13 +16,13 @@ pub enum ExpectedHash {
 }
 
 impl ExpectedHash {
-    /// Of its bytes.
+    /// Reads a hash from its bytes.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let md5 = bytes.try_into().map(ExpectedHash::Md5);
         md5.or_else(|_| bytes.try_into().map(ExpectedHash::Sha256)).ok()
     }
 
-    /// Of hexadecimal digits in any case, or of Base64.
+    /// Parses hexadecimal digits in any case, or Base64.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() == 2 * MD5_BYTES || text.len() == 2 * SHA256_BYTES {
             return Self::of_bytes(&of_digits(text)?);
@@ -30,7 +30,7 @@ impl ExpectedHash {
         Self::of_bytes(&STANDARD.decode(text).ok()?)
     }
 
-    /// The reverse of [`ExpectedHash::of_bytes`].
+    /// Returns the bytes of the hash.
     pub fn bytes(&self) -> &[u8] {
         match self {
             ExpectedHash::Md5(bytes) => bytes,
@@ -39,7 +39,7 @@ impl ExpectedHash {
     }
 }
 
-/// The bytes that hexadecimal digits say, two for each.
+/// Decodes bytes from hexadecimal digits, two per byte.
 fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16);
     let (pairs, []) = text.as_chunks::<2>() else { return None };

@@ -5,11 +5,11 @@
 //! (`jpg`), it is the one in the table of Apache's httpd (`mime.types`). Types that say nothing about an object, such
 //! as `application/octet-stream`, are not in the table.
 
-/// What an object is called whose reply and URL say nothing.
+/// Extension of an object if neither its reply nor its URL shows one.
 const UNKNOWN: &[u8] = b"bin";
-/// A longer one is none: it may be anything that stands behind a dot.
+/// Maximum length of an extension. A longer text after a dot is probably something else.
 const EXTENSION_BYTES_MAX: usize = 8;
-/// A longer type is none of the table.
+/// Maximum length of a type in the table.
 const TYPE_BYTES_MAX: usize = 80;
 
 /// Sorted by type.
@@ -104,7 +104,7 @@ const EXTENSIONS: [(&str, &str); 88] = [
     ("video/x-matroska", "mkv"),
 ];
 
-/// Appends the extension that a reply and its URL tell; a reply is not known before it has come.
+/// Appends the extension that follows from a reply and its URL. `content_type` is `None` before the reply has come.
 pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut Vec<u8>) {
     match content_type.and_then(of_content_type) {
         Some(extension) => out.extend_from_slice(extension.as_bytes()),
@@ -112,7 +112,7 @@ pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut 
     }
 }
 
-/// Of a field `Content-Type`, whatever its parameters and its case.
+/// Returns the extension for a field `Content-Type`. Parameters and case are ignored.
 fn of_content_type(field: &[u8]) -> Option<&'static str> {
     let end = memchr::memchr2(b';', b',', field).unwrap_or(field.len());
     let kind = field[..end].trim_ascii();
@@ -124,7 +124,7 @@ fn of_content_type(field: &[u8]) -> Option<&'static str> {
     found.ok().map(|position| EXTENSIONS[position].1)
 }
 
-/// What stands behind the last dot of a URL's path, when it looks like an extension.
+/// Returns the text after the last dot of a URL's path, if it looks like an extension.
 fn of_url(url: &[u8]) -> Option<&[u8]> {
     let end = url.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(url.len());
     let host = memchr::memmem::find(&url[..end], b"://").map_or(0, |scheme| scheme + 3);

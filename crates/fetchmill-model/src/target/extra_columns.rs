@@ -1,4 +1,4 @@
-//! Facts of a list about its targets apart from their URLs, and their form in rows: the values in one run of bytes, and
+//! Facts from a list about its targets, in addition to their URLs. Rows contain their values in one run of bytes, and
 //! the names of their columns.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,33 +10,33 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::{Error, Result};
 use crate::limits::KEPT_COLUMNS_MAX;
 
-/// The part of a job's identity that has the names, for jobs whose objects have such columns.
+/// Part of a job's identity with the names of the kept columns.
 pub const COLUMNS_PART: &str = "columns";
-/// The one that has the types of those that are not text.
+/// Part of a job's identity with the types of kept columns that are not text.
 pub const TYPES_PART: &str = "column types";
-/// The part of a job's identity that says that every target has a row,
+/// Part of a job's identity that states which rows there are. It is absent if only objects have rows.
 pub const ROWS_PART: &str = "rows";
-/// and how it says so.
+/// Value of [`ROWS_PART`] if every target has a row.
 pub const ALL_ROWS: &str = "all";
-/// The same of a job whose rows are items of an API.
+/// Value of [`ROWS_PART`] if rows are items of an API.
 pub const ITEM_ROWS: &str = "items";
-/// The columns of an item that fetchmill adds: its sequence number,
+/// Column that fetchmill adds to items: the sequence number.
 pub const ITEM_SEQUENCE_COLUMN: &str = "_sequence";
-/// the item itself,
+/// Column that fetchmill adds to items: the item itself.
 pub const ITEM_COLUMN: &str = "_item";
-/// and the fields that have no place in their columns.
+/// Column that fetchmill adds to items: the fields that do not fit their columns.
 pub const UNFIT_COLUMN: &str = "_unfit";
-/// Bytes of the name of a column of items.
+/// Maximum length of the name of an item column, in bytes.
 const ITEM_COLUMN_NAME_MAX: usize = 256;
-/// The part of a job's identity that says that rows have the encoding of bodies: a job of fetchmill 0.1.0 has none.
+/// Part of a job's identity that states where the encoding of bodies is. Jobs of fetchmill 0.1.0 do not have it.
 pub const ENCODINGS_PART: &str = "encodings";
-/// Where it is.
+/// Value of [`ENCODINGS_PART`] if rows contain the encoding.
 pub const ENCODINGS_IN_COLUMN: &str = "column";
-/// The column of a body's encoding.
+/// Column with the encoding of a body.
 pub const ENCODING_COLUMN: &str = "content_encoding";
-/// The column of an object's URL.
+/// Column with the URL of an object.
 pub const URL_COLUMN: &str = "url";
-/// Columns that a row has anyway.
+/// Columns that every row has.
 const STANDARD: [&str; 11] = [
     "sequence",
     "name",
@@ -51,29 +51,29 @@ const STANDARD: [&str; 11] = [
     URL_COLUMN,
 ];
 
-/// What became of a target, in a job where every target has a row.
+/// Columns for the outcome of a target, in jobs where every target has a row.
 pub const OUTCOME_COLUMNS: [&str; 4] = ["outcome", "kind", "detail", "attempts"];
 
-/// What the values of a kept column are. On their way they are text, whatever they are: it is read again where they are
-/// written into a format that has numbers.
+/// Type of the values in a kept column. Inside fetchmill all values are text. The text is parsed when values are
+/// written to a format that has numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnType {
     /// Text.
     #[default]
     String,
-    /// A whole number of 64 bits with a sign.
+    /// A signed 64-bit integer.
     Int64,
-    /// A floating-point number of 64 bits.
+    /// A 64-bit floating-point number.
     Float64,
     /// `true` or `false`.
     Bool,
 }
 
-/// A value of a kept column as what it is.
+/// A value of a kept column with its type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'v> {
-    /// As [`ColumnType`] has them.
+    /// See [`ColumnType::String`].
     String(&'v [u8]),
     /// See there.
     Int64(i64),
@@ -84,7 +84,7 @@ pub enum TypedValue<'v> {
 }
 
 impl ColumnType {
-    /// As users write it.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             ColumnType::String => "string",
@@ -94,13 +94,13 @@ impl ColumnType {
         }
     }
 
-    /// The reverse of [`ColumnType::name`].
+    /// Parses the output of [`ColumnType::name`].
     pub fn parse(name: &str) -> Option<Self> {
         let all = [ColumnType::String, ColumnType::Int64, ColumnType::Float64, ColumnType::Bool];
         all.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What a text is as a value of such a column; none: it is no such value.
+    /// Parses a text as a value of the column. `None` if the text is not such a value.
     pub fn read(self, text: &[u8]) -> Option<TypedValue<'_>> {
         if self == ColumnType::String {
             return Some(TypedValue::String(text));
@@ -118,7 +118,7 @@ impl ColumnType {
     }
 }
 
-/// As text that reads back as the same value; a float shows that it is one.
+/// Writes text that parses to the same value. A float never looks like an integer.
 impl fmt::Display for TypedValue<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -130,7 +130,7 @@ impl fmt::Display for TypedValue<'_> {
     }
 }
 
-/// JSON has no infinity: what is not finite is text.
+/// JSON has no infinity, so floats that are not finite are written as text.
 impl Serialize for TypedValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
@@ -142,10 +142,10 @@ impl Serialize for TypedValue<'_> {
     }
 }
 
-/// Columns with their types.
+/// Types of columns, by column name.
 pub type TypesByName = BTreeMap<String, ColumnType>;
 
-/// The types that `--column-types` names, each as `COLUMN=TYPE`.
+/// Parses the values of `--column-types`, each as `COLUMN=TYPE`.
 pub fn column_types(texts: &[String]) -> Result<TypesByName> {
     let read = |text: &String| {
         let (name, kind) = text.rsplit_once('=')?;
@@ -166,28 +166,29 @@ pub fn column_types(texts: &[String]) -> Result<TypesByName> {
 
 const BOOLS: [(&str, bool); 2] = [("true", true), ("false", false)];
 
-/// Columns that the rows of a job have besides the standard ones: that of their URL and those that were kept of the list
-/// they come from, and what became of their targets.
+/// Columns in the rows of a job in addition to the standard ones: the URL, the kept columns of the list, and the
+/// outcomes of targets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ExtraColumns {
-    /// Those of a list, behind the URL's; none: there is no URL either.
+    /// Kept columns, which follow the column of the URL. `None` if there is no column of the URL either.
     kept: Option<Arc<[String]>>,
-    /// Of those that are not text, by their names.
+    /// Types of the kept columns that are not text, by name.
     types: Arc<TypesByName>,
     has_outcomes: bool,
     has_encodings: bool,
-    /// Whether rows are items of an API: then the kept columns are theirs, and there are no standard ones.
+    /// Whether rows are items of an API. Then the kept columns are the columns of items, and there are no standard
+    /// columns.
     has_items: bool,
 }
 
-/// Whether a field of an item may be a column of that name.
+/// Returns whether a field of an item may be a column with this name.
 pub fn is_item_column(name: &str) -> bool {
     let is_own = [ITEM_SEQUENCE_COLUMN, ITEM_COLUMN, UNFIT_COLUMN].contains(&name);
     !is_own && !name.is_empty() && name.len() <= ITEM_COLUMN_NAME_MAX && !name.contains(char::is_control)
 }
 
 impl ExtraColumns {
-    /// Those of items of an API.
+    /// Creates the columns for items of an API.
     pub fn of_items(columns: impl IntoIterator<Item = (String, ColumnType)>) -> Self {
         let columns: Vec<_> = columns.into_iter().collect();
         let types = columns.iter().cloned().collect();
@@ -195,7 +196,7 @@ impl ExtraColumns {
         Self::found(Some(kept), false).with_types(&types).with_items(true)
     }
 
-    /// The same where rows are items of an API, or not.
+    /// Sets whether rows are items of an API.
     #[must_use]
     pub fn with_items(self, has_items: bool) -> Self {
         ExtraColumns { has_items, ..self }
@@ -206,12 +207,12 @@ impl ExtraColumns {
         self.has_items
     }
 
-    /// Those of a list of URLs: `kept` is what `--keep-columns` says.
+    /// Creates the columns for a list of URLs. `kept` is the value of `--keep-columns`.
     pub fn of_list(kept: impl IntoIterator<Item = String>) -> Result<Self> {
         Self::of_option("--keep-columns", kept.into_iter().collect())
     }
 
-    /// The same with that of their bodies' hash, behind all others.
+    /// Adds a last column for the hash of the body.
     pub fn with_hash(self, name: &str) -> Result<Self> {
         let all = self.kept().iter().cloned().chain([name.to_owned()]);
         Ok(Self::of_option("--hash", all.collect())?.with_types(&self.types))
@@ -236,7 +237,7 @@ impl ExtraColumns {
         Ok(ExtraColumns { kept: Some(kept), ..ExtraColumns::default() })
     }
 
-    /// The same with types of some of them. One that is told of another column is told of none.
+    /// Sets types of the kept columns. A type for any other column is ignored.
     #[must_use]
     pub fn with_types(self, types: &TypesByName) -> Self {
         let is_told = |(name, kind): &(&String, &ColumnType)| {
@@ -246,7 +247,7 @@ impl ExtraColumns {
         ExtraColumns { types: Arc::new(told), ..self }
     }
 
-    /// The same in a job where every target has a row.
+    /// Adds the columns for outcomes, for a job where every target has a row.
     pub fn with_outcomes(self) -> Result<Self> {
         match self.kept().iter().find(|name| OUTCOME_COLUMNS.contains(&name.as_str())) {
             Some(name) => Err(Error::Usage(format!(
@@ -256,21 +257,21 @@ impl ExtraColumns {
         }
     }
 
-    /// The same where rows have the encodings of bodies, or not. A kept column of that name, which fetchmill 0.1.0 allowed,
-    /// takes the place of theirs.
+    /// Sets whether rows have the encodings of bodies. A kept column with the same name, which fetchmill 0.1.0 allowed,
+    /// replaces the column of encodings.
     #[must_use]
     pub fn with_encodings(self, has_encodings: bool) -> Self {
         let is_free = self.kept().iter().all(|name| name != ENCODING_COLUMN);
         ExtraColumns { has_encodings: has_encodings && is_free, ..self }
     }
 
-    /// The same where only objects have rows.
+    /// Removes the columns for outcomes, so that only objects have rows.
     #[must_use]
     pub fn without_outcomes(self) -> Self {
         ExtraColumns { has_outcomes: false, ..self }
     }
 
-    /// The same, without types, with those that a transform fills, behind the ones that are kept of a list.
+    /// Adds the columns that a transform fills, after the kept columns of a list. Types are dropped.
     pub fn with_transformed(self, names: &[String]) -> Result<Self> {
         if names.is_empty() {
             return Ok(self);
@@ -279,12 +280,12 @@ impl ExtraColumns {
         Self::of_option("--transform-columns", all.collect())
     }
 
-    /// Of a shard that has these: what is in a file may be anything.
+    /// Creates the columns that were found in a shard, without checks, because a file may contain anything.
     pub fn found(kept: Option<Vec<String>>, has_outcomes: bool) -> Self {
         ExtraColumns { kept: kept.map(Into::into), has_outcomes, ..ExtraColumns::default() }
     }
 
-    /// Those of a job, by its identity.
+    /// Reads the columns from the identity of a job.
     pub fn of_identity(identity: &BTreeMap<String, String>) -> Self {
         let names = identity.get(COLUMNS_PART).and_then(|text| serde_json::from_str(text).ok());
         let types = identity.get(TYPES_PART).and_then(|text| serde_json::from_str(text).ok());
@@ -295,42 +296,42 @@ impl ExtraColumns {
         columns.with_types(&types.unwrap_or_default()).with_items(has_items)
     }
 
-    /// As a part of a job's identity, if it has one.
+    /// Returns the names as a part of a job's identity, if there are kept columns.
     pub fn to_text(&self) -> Option<String> {
         self.kept.as_ref().map(|names| serde_json::json!(**names).to_string())
     }
 
-    /// Their types as a part of a job's identity, if not all of them are text.
+    /// Returns the types as a part of a job's identity, if not all columns are text.
     pub fn types_to_text(&self) -> Option<String> {
         (!self.types.is_empty()).then(|| serde_json::json!(*self.types).to_string())
     }
 
-    /// Whether objects may have a URL that is not their name.
+    /// Returns whether objects may have a URL that is not their name.
     pub fn has_url(&self) -> bool {
         self.kept.is_some() && !self.has_items
     }
 
-    /// Whether rows say what became of their targets.
+    /// Returns whether rows contain the outcomes of targets.
     pub fn has_outcomes(&self) -> bool {
         self.has_outcomes
     }
 
-    /// Whether rows have the encoding of bodies.
+    /// Returns whether rows contain the encoding of bodies.
     pub fn has_encodings(&self) -> bool {
         self.has_encodings
     }
 
-    /// Names of the kept columns.
+    /// Returns the names of the kept columns.
     pub fn kept(&self) -> &[String] {
         self.kept.as_deref().unwrap_or_default()
     }
 
-    /// Their names and types, in their order.
+    /// Iterates over the names and types of the kept columns, in order.
     pub fn typed(&self) -> impl Iterator<Item = (&str, ColumnType)> {
         self.kept().iter().map(|name| (name.as_str(), self.types.get(name).copied().unwrap_or_default()))
     }
 
-    /// The same for a format that keeps URLs only.
+    /// Returns the columns for a format that keeps no values in addition to URLs.
     #[must_use]
     pub fn without_extra(&self) -> Self {
         let kept = self.kept.as_ref().map(|_| Arc::default());
@@ -338,7 +339,8 @@ impl ExtraColumns {
     }
 }
 
-/// Appends values in the order of their columns: for each its length and one as LEB128 and its bytes, 0 for none.
+/// Appends values in the order of their columns. Each value is its length plus one as LEB128, followed by its bytes. 0
+/// means that there is no value.
 pub fn write_extra<'v>(values: impl Iterator<Item = Option<&'v [u8]>>, out: &mut Vec<u8>) {
     for value in values {
         let mut number = value.map_or(0, |value| value.len() as u64 + 1);
@@ -351,7 +353,7 @@ pub fn write_extra<'v>(values: impl Iterator<Item = Option<&'v [u8]>>, out: &mut
     }
 }
 
-/// The reverse of [`write_extra`]; it ends where the bytes are not what that writes.
+/// Reads the output of [`write_extra`]. The iterator ends at bytes that it would not write.
 pub fn extra_values(kept: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = kept;
     std::iter::from_fn(move || {

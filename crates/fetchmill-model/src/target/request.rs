@@ -9,52 +9,52 @@ use crate::target::extra_columns::{extra_values, write_extra};
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetRequest<'a> {
-    /// In capitals. Without one it is the job's, and so is all that is missing here.
+    /// Method in capitals. `None` means the method of the job. Other missing facts also come from the job.
     pub method: Option<&'a str>,
-    /// With a method: whether it may be made twice.
+    /// Whether a request with its own method may be sent twice.
     pub is_idempotent: bool,
-    /// Its body.
+    /// Body of the request.
     pub body: Option<&'a [u8]>,
-    /// The part of the object that is asked for; none: all of it.
+    /// The requested part of the object. `None` for the whole object.
     pub range: Option<ByteRange>,
-    /// What its body must have; none: nothing is known of that.
+    /// Expected hash of the object's body. `None` if it is not known.
     pub hash: Option<ExpectedHash>,
-    /// Its own fields, each as [`check_field`] allows it.
+    /// Own fields of the request. [`check_field`] allows each of them.
     pub fields: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> TargetRequest<'a> {
-    /// What says no more than a URL does.
+    /// Returns a plain `GET`, which has no facts in addition to the URL.
     pub fn plain() -> Self {
         TargetRequest { method: Some("GET"), is_idempotent: true, ..TargetRequest::default() }
     }
 
-    /// Whether it is that.
+    /// Returns whether the request is [`TargetRequest::plain`].
     pub fn is_plain(&self) -> bool {
         *self == TargetRequest::plain()
     }
 
-    /// Whether it says only which part of an object is asked for, or not even that, and what its body must have: then the
-    /// job says the rest.
+    /// Returns whether the request has at most a part of the object and an expected hash. Everything else then comes
+    /// from the job.
     pub fn is_plain_part(&self) -> bool {
         let TargetRequest { range, hash, .. } = *self;
         *self == TargetRequest { range, hash, ..TargetRequest::default() }
     }
 
-    /// Appends it.
+    /// Appends the request.
     pub fn write(&self, out: &mut Vec<u8>) {
         let idempotent = self.is_idempotent.then_some(&b""[..]);
         let range = self.range.map(|range| range.to_string());
         let range = range.as_deref().map(str::as_bytes);
         let start = [self.method.map(str::as_bytes), idempotent, self.body, range];
         let fields = self.fields.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-        // No field is without a name.
+        // `None` marks the hash, because every field has a name.
         let hash = self.hash.iter().flat_map(|hash| [None, Some(hash.bytes())]);
         write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
-    /// The reverse of [`TargetRequest::write`]; `None` for what it does not write, and for a method or a field that would
-    /// become something else in a request.
+    /// Reads the output of [`TargetRequest::write`]. `None` for other bytes, and for a method or a field that would
+    /// turn into something else in a request.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut values = extra_values(bytes);
         let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
@@ -82,22 +82,22 @@ impl<'a> TargetRequest<'a> {
         Some(TargetRequest { method, is_idempotent, body, range, hash, fields })
     }
 
-    /// The part that these bytes ask for, without a look at the rest.
+    /// Returns the requested part from the bytes of a request. The other values are not checked.
     pub fn range_of(bytes: &[u8]) -> Option<ByteRange> {
         ByteRange::parse(extra_values(bytes).nth(3)??)
     }
 }
 
-/// Whether a field says on which condition an object is wanted (RFC 9110, 13.1): a server answers 304 when it has not
-/// changed.
+/// Returns whether a field makes a request conditional (RFC 9110, 13.1). The server then answers 304 if the object has
+/// not changed.
 pub fn is_condition(name: &str) -> bool {
     [IF_NONE_MATCH, "if-modified-since"].iter().any(|condition| condition.eq_ignore_ascii_case(name))
 }
 
-/// The field that names the versions that are there.
+/// Field with the ETags of the versions that the client already has.
 pub const IF_NONE_MATCH: &str = "if-none-match";
 
-/// Whether a value of `If-None-Match` names this version, strong or weak (RFC 9110, 13.1.2).
+/// Returns whether a value of `If-None-Match` contains this ETag, strong or weak (RFC 9110, 13.1.2).
 pub fn names_etag(etags: &str, etag: &[u8]) -> bool {
     let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
     etags.trim() == "*" || memchr::memmem::find(etags.as_bytes(), etag).is_some()

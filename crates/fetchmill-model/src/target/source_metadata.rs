@@ -5,29 +5,29 @@
 //! is known. Then follow the ETag, the size and the time as LEB128, and the key. Any bytes can be parsed, because a
 //! journal may be damaged.
 
-/// What a listing says of a key.
+/// Facts from a listing about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListedKey<'a> {
-    /// UTF-8 in a store that is well; taken as it is.
+    /// The key, unchanged. A correct store sends UTF-8.
     pub key: &'a [u8],
-    /// Bytes of the object.
+    /// Size of the object in bytes.
     pub size: Option<u64>,
-    /// Without its quotes; empty when the listing has none.
+    /// ETag without quotes. Empty if the listing has none.
     pub etag: &'a [u8],
-    /// When it was written, seconds since 1970 UTC; 0 when the listing does not say it.
+    /// Last modification in seconds since 1970 UTC. 0 if the listing does not show it.
     pub modified: u64,
 }
 
-/// A longer ETag is not kept: it is an MD5 in hexadecimal, with the number of parts behind it.
+/// Maximum length of a kept ETag. Normally it is an MD5 in hexadecimal, followed by the number of parts.
 const ETAG_BYTES_MAX: usize = 128;
 
 impl<'a> ListedKey<'a> {
-    /// Of which only the key is known.
+    /// Creates a key without other facts.
     pub fn named(key: &'a [u8]) -> Self {
         ListedKey { key, ..ListedKey::default() }
     }
 
-    /// Appends it.
+    /// Appends the key with its facts.
     pub fn write(&self, out: &mut Vec<u8>) {
         if let Some(size) = self.size {
             let etag = Some(self.etag).filter(|etag| etag.len() <= ETAG_BYTES_MAX).unwrap_or_default();
@@ -41,7 +41,7 @@ impl<'a> ListedKey<'a> {
         out.extend_from_slice(self.key);
     }
 
-    /// The reverse of [`ListedKey::write`].
+    /// Reads the output of [`ListedKey::write`].
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some((&length, rest)) = bytes.split_first() else { return ListedKey::default() };
         let Some(etag_len) = usize::from(length).checked_sub(1) else { return ListedKey::named(rest) };
@@ -52,7 +52,7 @@ impl<'a> ListedKey<'a> {
     }
 }
 
-/// Whether two entity tags name the same object, with or without quotes, weak or strong.
+/// Returns whether two ETags are equal. Quotes and the mark for weak ETags are ignored.
 pub fn is_same_etag(one: &[u8], other: &[u8]) -> bool {
     without_quotes(one) == without_quotes(other)
 }
@@ -62,7 +62,7 @@ fn without_quotes(etag: &[u8]) -> &[u8] {
     etag.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(etag)
 }
 
-/// How exactly a listing tells a time.
+/// Precision of a time in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeResolution {
     /// To the second.
@@ -73,30 +73,30 @@ pub enum TimeResolution {
     Day,
 }
 
-/// When an object was written last, as its listing tells it.
+/// Last modification of an object according to its listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedTime {
-    /// Seconds since 1970, up to the year 9999; where what is told is a minute or a day, its start.
+    /// Seconds since 1970, up to the year 9999. If only the minute or the day is known, its start.
     pub seconds: u64,
-    /// Whether the listing names the zone. Else this is what its server's clock showed, read as if that were UTC: two of
-    /// one server can be compared, and nothing else.
+    /// Whether the listing names the time zone. Otherwise the local time of the server is read as UTC, so it can only
+    /// be compared with other times of the same server.
     pub has_zone: bool,
-    /// How exactly it is told.
+    /// Precision of the time.
     pub resolution: TimeResolution,
 }
 
 impl ListedTime {
-    /// To the second, in UTC.
+    /// Creates a time in UTC that is exact to the second.
     pub fn exact(seconds: u64) -> Self {
         ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second }
     }
 
-    /// Seconds since 1970 UTC, where the listing tells just that.
+    /// Returns the seconds since 1970 UTC, if the listing names the zone and the second.
     pub fn utc(self) -> Option<u64> {
         (self.has_zone && self.resolution == TimeResolution::Second).then_some(self.seconds)
     }
 
-    /// Appends it: a LEB128, whose lowest three bits say what it is.
+    /// Appends the time as LEB128. The lowest three bits contain the precision and whether the zone is known.
     pub fn write(self, out: &mut Vec<u8>) {
         let resolution = match self.resolution {
             TimeResolution::Second => 0,
@@ -106,7 +106,7 @@ impl ListedTime {
         write_number(self.seconds << 3 | u64::from(self.has_zone) << 2 | resolution, out);
     }
 
-    /// The reverse, and what stands behind it.
+    /// Reads the output of [`ListedTime::write`]. Returns the time and the remaining bytes.
     pub fn read(bytes: &[u8]) -> (Self, &[u8]) {
         let (number, rest) = read_number(bytes);
         let resolution = match number & 3 {
@@ -118,25 +118,26 @@ impl ListedTime {
     }
 }
 
-/// What a folder's listing says of a file.
+/// Facts from the listing of a folder about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizedName<'a> {
-    /// Its path; any bytes.
+    /// Path of the file: any bytes.
     pub name: &'a [u8],
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: Option<u64>,
-    /// When it was written last.
+    /// Last modification.
     pub modified: Option<ListedTime>,
 }
 
-/// What a name never begins with that was listed before sizes were kept: these are their own bytes.
+/// First byte of a name with facts. Names from before sizes were kept are only their own bytes, and never begin with
+/// it.
 const SIZED: u8 = 0;
-/// What stands behind [`SIZED`] where a time is told: a LEB128 that no number is written as.
+/// Follows [`SIZED`] if there is a time. No number is written as this LEB128.
 const TIMED: &[u8] = &[0x80, 0];
 
 impl<'a> SizedName<'a> {
-    /// What stands before a name: [`SIZED`], and the size plus one as LEB128, or 0 when it is not known. With a time
-    /// [`TIMED`] and the time stand between them.
+    /// Appends the prefix of a name: [`SIZED`], and the size plus one as LEB128, or 0 if the size is unknown. If there
+    /// is a time, [`TIMED`] and the time come between them.
     pub fn prefix(size: Option<u64>, modified: Option<ListedTime>, out: &mut Vec<u8>) {
         out.push(SIZED);
         if let Some(modified) = modified {
@@ -146,7 +147,7 @@ impl<'a> SizedName<'a> {
         write_number(size.and_then(|size| size.checked_add(1)).unwrap_or(0), out);
     }
 
-    /// The reverse: [`SizedName::prefix`] and the name, or only the name.
+    /// Reads a prefix from [`SizedName::prefix`] and the name, or only the name.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(rest) = bytes.strip_prefix(&[SIZED]) else {
             return SizedName { name: bytes, ..SizedName::default() };
@@ -163,7 +164,7 @@ impl<'a> SizedName<'a> {
     }
 }
 
-/// As LEB128.
+/// Appends a number as LEB128.
 fn write_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -172,7 +173,7 @@ fn write_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// The reverse of [`write_number`], and what stands behind it.
+/// Reads the output of [`write_number`]. Returns the number and the remaining bytes.
 fn read_number(mut rest: &[u8]) -> (u64, &[u8]) {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

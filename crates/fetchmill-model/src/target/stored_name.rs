@@ -1,5 +1,5 @@
 //! The name of a stored target, if it differs from the listed name: its extension follows from the reply, or a leading
-//! path is left out. A failed target keeps the listed name, which is used to request it again.
+//! path is removed. A failed target keeps the listed name, which is used to request it again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,22 +7,23 @@ use std::sync::Arc;
 use crate::target::entry::ListEntry;
 use crate::target::extension::push_extension;
 
-/// How listed names become stored ones in a job.
+/// Rules of a job that turn listed names into stored names.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StoredNames {
-    /// Names are [`crate::target::entry::Naming::Extension`]: their keys end where it begins.
+    /// Whether names have [`crate::target::entry::Naming::Extension`]: the extension follows the key.
     pub has_extension: bool,
-    /// A leading path, with the slash at its end, that names lose.
+    /// Leading path that is removed from names. It includes the slash at its end.
     pub strip_prefix: Option<Arc<[u8]>>,
 }
 
 impl StoredNames {
-    /// Whether all names are stored as they are listed.
+    /// Returns whether all objects are stored under their listed names.
     pub fn are_listed(&self) -> bool {
         *self == StoredNames::default()
     }
 
-    /// The stored name of a target. `content_type` is its reply's; none: there is no reply, or it does not say.
+    /// Returns the stored name of a target. `content_type` is `None` if there is no reply, or if the reply does not
+    /// have the field.
     pub fn stored<'n>(&self, entry: &[u8], listed: &'n [u8], content_type: Option<&[u8]>) -> Cow<'n, [u8]> {
         if self.has_extension
             && let ListEntry { url, key: Some(key), .. } = ListEntry::read(entry)
@@ -35,7 +36,7 @@ impl StoredNames {
         Cow::Borrowed(self.stripped(listed))
     }
 
-    /// A name without the leading path; one that has nothing behind it keeps it.
+    /// Returns a name without the leading path. A name that would become empty stays unchanged.
     pub fn stripped<'n>(&self, name: &'n [u8]) -> &'n [u8] {
         let rest = self.strip_prefix.as_deref().and_then(|prefix| name.strip_prefix(prefix));
         rest.filter(|rest| !rest.is_empty()).unwrap_or(name)

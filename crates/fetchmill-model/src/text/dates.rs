@@ -1,9 +1,9 @@
-//! Dates as text: ISO 8601 in UTC for people, the journal and packs, and the dates of HTTP.
+//! Dates as text: ISO 8601 in UTC for people, the journal and packs, and HTTP dates.
 //!
 //! A year has four digits. A time after 9999 is written as the end of that year, so that every reader can parse every
 //! date.
 
-/// The last second that four digits of a year can name.
+/// The last second of the year 9999, the highest year with four digits.
 pub const SECONDS_MAX: u64 = 253_402_300_799;
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
@@ -14,7 +14,7 @@ const MONTHS: [&str; 12] =
 const LOOSE_DATE_BYTES_MAX: usize = 64;
 const DATE_BYTES: usize = 19;
 
-/// Seconds since 1970 as `2026-11-20T21:08:00Z`.
+/// Formats seconds since 1970 as `2026-11-20T21:08:00Z`.
 pub fn utc(seconds: u64) -> String {
     let date = date(seconds);
     let mut text = String::with_capacity(DATE_BYTES + 1);
@@ -23,7 +23,7 @@ pub fn utc(seconds: u64) -> String {
     text
 }
 
-/// Seconds since 1970 as `20261120T210800Z`, the basic form of ISO 8601, that signatures have.
+/// Formats seconds since 1970 as `20261120T210800Z`, the basic form of ISO 8601 that signatures use.
 pub(crate) fn basic_date(seconds: u64) -> [u8; 16] {
     let date = date(seconds);
     let mut text = *b"yyyymmddThhmmssZ";
@@ -35,7 +35,7 @@ pub(crate) fn basic_date(seconds: u64) -> [u8; 16] {
     text
 }
 
-/// Appends what [`utc`] gives.
+/// Appends the result of [`utc`].
 pub fn write_utc(seconds: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&date(seconds));
     out.push(b'Z');
@@ -51,13 +51,13 @@ pub fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
-/// The reverse of [`write_utc`]; `None` for what it would not write.
+/// Parses the output of [`write_utc`]. `None` for text that it would not write.
 pub fn parse_utc(text: &[u8]) -> Option<u64> {
     let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
     parse_date(date)
 }
 
-/// As [`parse_utc`], for a date that may have a fraction of a second, which is left out.
+/// Parses a date like [`parse_utc`], but ignores a fraction of a second.
 pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;
     let is_end = match rest {
@@ -68,7 +68,7 @@ pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     parse_date(date).filter(|_| is_end)
 }
 
-/// The reverse of [`write_utc_micros`]; `None` for what it would not write.
+/// Parses the output of [`write_utc_micros`]. `None` for text that it would not write.
 pub fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     let (date, &[b'.', ref fraction @ .., b'Z']) = text.split_at_checked(DATE_BYTES)? else { return None };
     if fraction.len() != 6 {
@@ -77,7 +77,7 @@ pub fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     Some(parse_date(date)? * 1_000_000 + number(fraction)?)
 }
 
-/// Seconds since 1970 as HTTP writes them: the reverse of [`parse_http_date`].
+/// Formats seconds since 1970 as an HTTP date. This is the reverse of [`parse_http_date`].
 pub fn http_date(seconds: u64) -> String {
     let seconds = seconds.min(SECONDS_MAX);
     let text = utc(seconds);
@@ -88,14 +88,14 @@ pub fn http_date(seconds: u64) -> String {
     format!("{day}, {} {month} {} {} GMT", &text[8..10], &text[..4], &text[11..19])
 }
 
-/// A date of HTTP in any of the forms that a recipient must accept (RFC 9110, 5.6.7), as seconds since 1970. Forms that
-/// servers send besides are read as well: a day with one digit, `UTC` or `+0000` for `GMT`, no zone. Of a date with a year of
-/// two digits 70 to 99 are in the last century, as curl has it. The name of the day is not compared with the date.
+/// Parses an HTTP date as seconds since 1970, in any of the forms that a recipient must accept (RFC 9110, 5.6.7). Other
+/// forms that servers send are accepted too: a day with one digit, `UTC` or `+0000` for `GMT`, no zone. Two-digit years
+/// from 70 to 99 are in the last century, as in curl. The name of the day is not compared with the date.
 pub fn parse_http_date(value: &[u8]) -> Option<u64> {
     parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the form that nearly all servers send.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the form that nearly all servers send.
 fn parse_fixed_date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     let &[_, _, _, b',', b' ', _, _, b' ', _, _, _, b' ', _, _, _, _, b' ', _, _, b':', _, _, b':', _, _, ..] =
@@ -114,7 +114,7 @@ fn parse_fixed_date(value: &[u8]) -> Option<u64> {
     seconds_of(year, month, day, &value[17..25])
 }
 
-/// The parts of a date, in whatever order they come.
+/// The parts of a date, which may come in any order.
 #[derive(Default)]
 struct LooseDate<'t> {
     year: Option<u64>,
@@ -141,7 +141,7 @@ impl<'t> LooseDate<'t> {
         Some(date)
     }
 
-    /// Takes a word; none: it is no part of a date, or the second one of its kind.
+    /// Takes a word. `None` if it is not a part of a date, or if the date already has such a part.
     fn take(&mut self, word: &'t str) -> Option<()> {
         if word.contains(':') {
             return set(&mut self.time, word);
@@ -172,7 +172,7 @@ impl<'t> LooseDate<'t> {
 
     fn seconds(&self) -> Option<u64> {
         let time = self.time?;
-        // One digit for the hour is filled up.
+        // An hour with one digit gets a leading zero.
         let time = if time.len() == 7 { format!("0{time}") } else { time.to_owned() };
         let is_time = time.as_bytes().get(2) == Some(&b':') && time.as_bytes().get(5) == Some(&b':');
         let local = seconds_of(self.year?, self.month?, self.day?, time.as_bytes()).filter(|_| is_time)?;
@@ -188,14 +188,14 @@ fn set<T>(part: &mut Option<T>, value: T) -> Option<()> {
     Some(())
 }
 
-/// `Sun` or `Sunday`.
+/// Returns whether this is the name of a day, such as `Sun` or `Sunday`.
 fn is_day_name(word: &str) -> bool {
     let short = word.get(..3).unwrap_or_default();
     let is_known = DAYS.iter().any(|day| day.eq_ignore_ascii_case(short));
     is_known && (word.len() == 3 || word.to_ascii_lowercase().ends_with("day"))
 }
 
-/// Seconds east of UTC of `GMT`, `UTC`, `Z` or `+0100`.
+/// Returns the seconds east of UTC for `GMT`, `UTC`, `Z` or `+0100`.
 fn zone_of(word: &str) -> Option<i64> {
     if ["GMT", "UTC", "UT", "Z"].iter().any(|zone| zone.eq_ignore_ascii_case(word)) {
         return Some(0);
@@ -207,32 +207,33 @@ fn zone_of(word: &str) -> Option<i64> {
     Some(sign * seconds as i64)
 }
 
-/// Seconds since 1970 of `2026-11-20` and `21:08:00`, in whatever zone; `None` for a day that its month does not have.
+/// Returns the seconds since 1970 for `2026-11-20` and `21:08:00`, in the zone of the input. `None` if the month does
+/// not have this day.
 pub(crate) fn parse_date_and_time(day: &[u8], time: &[u8]) -> Option<u64> {
     parse_date(&[day, b"T", time].concat())
 }
 
-/// The number of a month that is written as `Nov`, in two digits.
+/// Returns the two digits of a month that is written as `Nov`.
 pub(crate) fn month_of_name(name: &[u8]) -> Option<[u8; 2]> {
     let month = MONTHS.iter().position(|month| month.as_bytes().eq_ignore_ascii_case(name))? as u8 + 1;
     Some([b'0' + month / 10, b'0' + month % 10])
 }
 
-/// Digits only, as many as there are; a number that is too large is the largest.
+/// Parses any number of digits. A number that is too large becomes the largest `u64`.
 pub fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |number, byte| {
         byte.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(u64::from(byte - b'0')))
     })
 }
 
-/// `2026-11-20T21:08:00`; a day that its month does not have is refused.
+/// Parses `2026-11-20T21:08:00`. `None` if the month does not have this day.
 fn parse_date(text: &[u8]) -> Option<u64> {
     let (year, month, day) = (text.get(..4)?, text.get(5..7)?, text.get(8..10)?);
     let seconds = seconds_of(number(year)?, number(month)?, number(day)?, text.get(11..)?)?;
     (date(seconds) == text).then_some(seconds)
 }
 
-/// Of a date and a time of day as `08:49:37`, whose colons are not looked at.
+/// Returns the seconds since 1970 for a date and a time of day such as `08:49:37`. The colons are not checked.
 fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     let &[h, hh, _, m, mm, _, s, ss] = time else { return None };
     let (hour, minute, second) = (number(&[h, hh])?, number(&[m, mm])?, number(&[s, ss])?);
@@ -240,12 +241,12 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     let valid =
         (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && in_day;
     let days = valid.then(|| days_since_1970(year, month, day))?;
-    // Not each month has 31 days.
+    // Not every month has 31 days.
     let has_day = number(&date(days * 86_400)[8..10]) == Some(day);
     has_day.then(|| ((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Of the Gregorian calendar, for years from 1970.
+/// Returns the number of days since 1970 in the Gregorian calendar, for years from 1970.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     // The year starts in March here, so that the leap day is its last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -253,7 +254,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
-/// Without the zone. The civil date follows Hinnant's algorithm.
+/// Formats a date without the zone, with Hinnant's algorithm for the civil date.
 fn date(seconds: u64) -> [u8; DATE_BYTES] {
     let seconds = seconds.min(SECONDS_MAX);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -276,7 +277,7 @@ fn date(seconds: u64) -> [u8; DATE_BYTES] {
     text
 }
 
-/// A number with leading zeros.
+/// Writes a number with leading zeros.
 fn write_digits(mut number: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;

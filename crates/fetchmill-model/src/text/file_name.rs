@@ -5,21 +5,22 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of one file in a folder: it leads to no other folder.
+/// The name of one file in a folder. It cannot lead to another folder.
 ///
-/// Journals, bases and worker processes name files. A destination may come from somebody else, so a name that is read
-/// is checked: an absolute path, or one with `..`, would cut or remove files outside of the destination.
+/// Journals, bases and worker processes contain file names. A destination may come from another person, so names are
+/// checked when they are read. An absolute path, or a path with `..`, would truncate or remove files outside of the
+/// destination.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FileName(String);
 
-/// A text that is not the name of one file.
+/// Error for a text that is not the name of one file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` leads out of the folder of the job's files; do not use this destination", .0.escape_debug())]
 pub struct NotAFileName(String);
 
 impl FileName {
-    /// A name of the process's own making: what would lead elsewhere becomes `_`.
+    /// Creates a name from text of this process. Characters and names that would lead elsewhere become `_`.
     pub fn of_own(text: &str) -> Self {
         let name = text.replace(['/', '\0'], "_");
         FileName(if matches!(name.as_str(), "" | "." | "..") { "_".into() } else { name })

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Words in the name of a query's parameter whose value is hidden, in small letters: what tokens are usually called, and
-/// parameters of presigned URLs of S3, `CloudFront`, Google and Azure. `-` and `_` separate words.
+/// If the name of a query parameter has one of these words, in lower case, its value is hidden. They are common names
+/// for tokens, and parameters of presigned URLs of S3, `CloudFront`, Google and Azure. `-` and `_` separate words.
 const SECRET_WORDS: [&str; 21] = [
     "accesskey",
     "apikey",
@@ -27,23 +27,23 @@ const SECRET_WORDS: [&str; 21] = [
     "signature",
     "token",
 ];
-/// The same at the end of a name in which nothing separates words: `accessToken`.
+/// Words that also count at the end of a name without separators, such as `accessToken`.
 const SECRET_ENDS: [&str; 6] = ["apikey", "accesskey", "password", "secret", "signature", "token"];
-/// How values begin that are secrets whatever their parameter is called: a JWT, and tokens of GitHub, GitLab and Slack.
+/// Beginnings of values that are secrets, whatever the parameter's name: JWTs, and tokens of GitHub, GitLab and Slack.
 const SECRET_STARTS: [&str; 9] =
     ["eyJ", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-"];
-/// What stands in place of a value.
+/// Replacement for a hidden value.
 const HIDDEN: &str = "***";
 
-/// A text for people, with the values of such parameters hidden, and users and passwords before a host. What stands in the
-/// journal and in shards of failures is not changed: a retry needs it.
+/// Returns a text for people. Values of secret parameters are hidden, and so are users and passwords before a host. The
+/// journal and the shards of failures keep the original text, because a retry needs it.
 pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains('=') && !text.contains('@') {
         return Cow::Borrowed(text);
     }
     let mut shown = String::new();
     let mut rest = text;
-    // From one place to the next where a parameter or a host may begin.
+    // Go from one place where a parameter or a host may begin to the next.
     while let Some(position) = rest.find(['?', '&', ';', '/']) {
         let behind = &rest[position + 1..];
         shown.push_str(&rest[..=position]);
@@ -65,9 +65,9 @@ pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Where the value of the parameter that a text begins with stands, if it is to be hidden.
+/// Returns start and end of the value of the parameter at the start of a text, if the value must be hidden.
 fn secret_value(text: &str) -> Option<(usize, usize)> {
-    // Entities of HTML begin with the same letter.
+    // In HTML, `&` is written as `&amp;`.
     let name = text.strip_prefix("amp;").unwrap_or(text);
     let skipped = text.len() - name.len();
     let equals = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_')?;
@@ -85,7 +85,7 @@ fn is_secret_name(name: &str) -> bool {
         || SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// What no URL has, but the text around it.
+/// Returns whether a character ends a value, because URLs do not contain it but the text around them does.
 fn ends_value(character: char) -> bool {
     character.is_whitespace() || matches!(character, '"' | '\'' | '`' | '<' | '>' | ')' | ',')
 }

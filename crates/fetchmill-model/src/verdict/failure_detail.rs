@@ -1,4 +1,4 @@
-//! The detail of a failure in words: one printable line without secrets, never empty, with limited length.
+//! The detail of a failure as text: one printable line of limited length, without secrets and never empty.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use crate::name::{for_display, printable};
 use crate::outcome::FailureKind;
 use crate::target::source_metadata::{ListedKey, is_same_etag};
 
-/// Bytes of a detail; above it the rest is left out.
+/// Maximum length of a detail in bytes. The rest is cut.
 pub const DETAIL_BYTES_MAX: usize = 1024;
-/// Bytes of the name of an authentication scheme.
+/// Maximum length of an authentication scheme's name in bytes.
 const SCHEME_BYTES_MAX: usize = 32;
-/// Authentication schemes that a detail names.
+/// Maximum number of authentication schemes in a detail.
 const SCHEMES_MAX: usize = 4;
 
-/// The facts of a complete reply that a detail names.
+/// Facts about a complete reply that a detail contains.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct StatusFacts<'r> {
     /// Its status.
@@ -25,11 +25,12 @@ pub struct StatusFacts<'r> {
     pub location: Option<&'r [u8]>,
     /// The delay that `Retry-After` asks for, in seconds.
     pub retry_after: Option<u64>,
-    /// Whether the request had credentials; `None`: that is not known.
+    /// Whether the request had credentials. `None` if this is not known.
     pub had_credentials: Option<bool>,
 }
 
-/// Returns what a failed target's row says: `given` if that says something, else what its status or its kind means.
+/// Returns the detail for the row of a failed target: `given` if it is not empty, otherwise the meaning of its status
+/// or kind.
 pub fn failure_detail(kind: FailureKind, status: u16, given: Option<&str>) -> String {
     match given.map(str::trim).filter(|given| !given.is_empty()) {
         Some(given) => printable(given.as_bytes(), DETAIL_BYTES_MAX),
@@ -40,7 +41,8 @@ pub fn failure_detail(kind: FailureKind, status: u16, given: Option<&str>) -> St
     }
 }
 
-/// Returns the text of a complete reply that is a failure, as `401 Unauthorized; no credentials were given, see --bearer`.
+/// Returns the text for a complete reply that is a failure, such as `401 Unauthorized; no credentials were given, see
+/// --bearer`.
 pub fn status_detail(facts: &StatusFacts<'_>) -> String {
     let mut text = status_text(facts.status).into_owned();
     // Writing to a string cannot fail.
@@ -62,7 +64,7 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
     text
 }
 
-/// Returns how an object differs from what its listing said.
+/// Returns how an object differs from its listing.
 pub fn changed_detail(listed: &ListedKey<'_>, length: u64, etag: Option<&[u8]>) -> String {
     match (listed.size, etag) {
         (Some(size), Some(etag)) if size != length && is_same_etag(etag, listed.etag) => format!(
@@ -89,14 +91,14 @@ pub fn status_text(status: u16) -> Cow<'static, str> {
     }
 }
 
-/// The names of the schemes of a challenge, without their parameters, which may be anything.
+/// Returns the scheme names of a challenge. Parameters are left out, because they may be anything.
 fn schemes_of(challenge: &[u8]) -> String {
     let text = String::from_utf8_lossy(challenge);
     let mut names: Vec<&str> = Vec::new();
     for part in text.split(',').take(SCHEMES_MAX * 8) {
         let mut words = part.split_ascii_whitespace();
         let Some(name) = words.next().filter(|name| is_scheme(name)) else { continue };
-        // `name=value` is a parameter; a word of its own, or one before a parameter, is a scheme.
+        // `name=value` is a parameter. A single word, or a word before a parameter, is a scheme.
         if names.len() < SCHEMES_MAX && !names.contains(&name) && words.next().is_none_or(|next| next != "=")
         {
             names.push(name);
@@ -111,7 +113,7 @@ fn is_scheme(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// The names of the registry of statuses (RFC 9110, 15, and the registry of IANA).
+/// Returns the registered name of a status (RFC 9110, 15, and the IANA registry).
 fn status_name(status: u16) -> Option<&'static str> {
     Some(match status {
         300 => "Multiple Choices",
@@ -165,7 +167,7 @@ fn status_name(status: u16) -> Option<&'static str> {
 }
 
 impl FailureKind {
-    /// Returns what the kind means, where nothing more is known.
+    /// Returns the meaning of the kind, for failures without further detail.
     pub fn meaning(self) -> &'static str {
         use FailureKind as Kind;
         match self {

@@ -153,10 +153,10 @@ impl AttemptState {
         self.after_failure(broken.kind, rules, now)
     }
 
-    /// What follows at once when a body broke off whose rest can be asked for, and so many bytes came with the last request;
-    /// none: what follows from any failure.
+    /// Returns the immediate next step after a body broke off, if its rest can be requested. `brought` is the number of
+    /// bytes from the last request. `None` means that the break is treated like any other failure.
     ///
-    /// A connection of its own has brought what is kept, so that it is certain whose it is.
+    /// The kept bytes come from a connection without earlier replies, so it is certain which request they answer.
     pub fn after_break_off(&mut self, broken: BrokenFacts, brought: u64, rules: &Rules) -> Option<BreakOff> {
         let is_large = brought >= limits::RESUMED_BYTES_MIN;
         let may_go_on = rules.may_repeat && rules.attempts_max > 1 && (is_large || self.is_resumed);

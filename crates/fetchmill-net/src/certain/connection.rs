@@ -59,7 +59,7 @@ pub enum Judged {
     Lost(FailureKind),
 }
 
-/// What a connection can be used for after a complete reply.
+/// The possible uses of a connection after a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterReply {
     /// It can carry more requests.
@@ -82,7 +82,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         self.connection.origin_and_replies().is_none_or(|(_, replies)| replies.replies() == 0)
     }
 
-    /// Notes `count` complete replies to requests that were sent together at `sent`; both times are on the thread's clock.
+    /// Notes `count` complete replies to requests that were sent together at `sent`. Both times are on the thread's
+    /// clock.
     pub fn note_replies(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) {
         let took = now.saturating_sub(sent);
         if let Some(origin) = self.connection.origin() {
@@ -108,14 +109,14 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns how many requests may be sent together; at least one.
+    /// Returns the maximum number of requests that may be sent together. It is at least one.
     pub fn batch_max(&mut self) -> u32 {
         let rules = self.connection.origin_and_replies();
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))
     }
 
-    /// Returns whether the connection must rest after its last reply. If it must end instead, its next request tells
-    /// the server.
+    /// Returns whether the connection must rest after its last reply. If the connection must end instead, its next
+    /// request asks the server to close it.
     pub fn must_rest(&mut self, is_full: bool, now: MonotonicMicros) -> bool {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return false };
         match origin.replies.borrow().next_step(replies, is_full, now) {

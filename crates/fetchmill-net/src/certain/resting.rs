@@ -21,7 +21,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(1);
 /// already. [`RestingConnections::make_room`] applies the limit before a connection is opened.
 #[derive(Debug, Default)]
 pub struct RestingConnections<H> {
-    /// Connections by the end of their rest. The number tells connections with the same end apart.
+    /// Connections, sorted by the end of their rest. The number distinguishes connections with the same end.
     queue: RefCell<BTreeMap<(Instant, u64), CertainConnection<H>>>,
     number: Cell<u64>,
     added: Notify,
@@ -50,7 +50,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Takes the connection from a task. The connection rests if it holds replies; otherwise it is kept for other
+    /// Takes the connection from a task. The connection rests if it holds replies. Otherwise it is kept for other
     /// tasks.
     pub fn part(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if task.is_holding() {

@@ -1,4 +1,4 @@
-//! The states of a connection, with a server of the test's own that sends what it is told to.
+//! Tests of the states of a connection. The server belongs to the test and sends what the test wants.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,9 +20,9 @@ use fetchmill_model::reply::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::reply::patience::Patience;
 
 const FAST: MonotonicMicros = 1_000;
-/// Two of these need a silence of a second, as long as few replies are known.
+/// Two replies of this duration need a silence of one second while few replies are known.
 const SLOW: MonotonicMicros = 100_000;
-/// The same, of more than a second.
+/// Two replies of this duration need a silence of more than one second.
 const SLOWER: MonotonicMicros = 800_000;
 const ANYWHERE: AddressPolicy = AddressPolicy::Anywhere;
 
@@ -72,7 +72,7 @@ impl World {
         World { pool, clock, origin, listener }
     }
 
-    /// Opens a connection for a task, and the server's end of it.
+    /// Opens a connection for a task. Returns it with the server's end of the connection.
     async fn open<H: HeldReplies>(&self) -> (CertainConnection<H>, TcpStream) {
         let mut task = CertainConnection::<H>::default();
         self.pool.switch_to_fresh(&mut task.connection, &self.origin);
@@ -81,7 +81,7 @@ impl World {
         (task, server)
     }
 
-    /// The same with two replies that took so long and are held.
+    /// Opens a connection that holds two replies. Each took `took`.
     async fn holding(&self, took: MonotonicMicros) -> (Task, TcpStream) {
         let (mut task, server) = self.open::<Numbers>().await;
         reply(&mut task, 1, took);
@@ -94,18 +94,18 @@ fn watch() -> Deadlines {
     Deadlines::new(Rc::new(Cell::new(0)), Timeouts::default())
 }
 
-/// A reply comes and is held.
+/// Records a reply, and holds it.
 fn reply(task: &mut Task, number: u32, took: MonotonicMicros) {
     task.note_replies(1, 0, took);
     task.held.0.push(number);
 }
 
-/// The task waits while its connection rests.
+/// Waits while the connection of the task rests.
 async fn rest(task: &mut Task) -> Judged {
     RestingConnections::default().rest(task, 0, &watch()).await
 }
 
-/// The server sends something, and it has come.
+/// Sends unexpected bytes from the server, and waits until they have arrived.
 async fn send_stray(server: &mut TcpStream, task: &Task) {
     server.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
     while task.connection.look() == IdleState::Quiet {
@@ -381,7 +381,7 @@ fn an_unused_connection_stays_open_only_if_nothing_has_come() {
         send_stray(&mut other, &stray).await;
 
         assert!(matches!(quiet.check_unused(), Judged::Pending) && quiet.connection.is_open());
-        // Its end is the proof of what it holds.
+        // The end of the connection proves the replies that it holds.
         assert!(matches!(ended.check_unused(), Judged::Certain { .. }) && !ended.connection.is_open());
         assert!(matches!(stray.check_unused(), Judged::Surplus { .. }) && !stray.connection.is_open());
     });

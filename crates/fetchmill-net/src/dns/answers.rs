@@ -12,7 +12,7 @@ pub enum LookUpStart {
     Started,
     /// A look-up for this name was already running. The token comes back with its answer.
     Joined,
-    /// No fast slot is free; the token does not come back. Ask again after [`super::Dns::answered`].
+    /// No fast slot is free. The token does not come back. Ask again after [`super::Dns::answered`].
     Full,
     /// The answer is already known. The token does not come back.
     Known(Resolution),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use fetchmill_model::outcome::FailureKind;
 
-/// The addresses of a name, or why there are none.
+/// The addresses of a name, or the failure kind if there are none.
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
 /// Keeps answers in two generations. When the young generation reaches half the limit, it becomes the old one, and the
-/// old one is dropped. So names in use stay cached, and eviction costs nothing. `Time` is the time type of the owner's
-/// clock.
+/// old one is dropped. Names in use therefore stay cached, and eviction costs nothing. `Time` is the time type of the
+/// owner's clock.
 #[derive(Debug)]
 pub(crate) struct Cache<Time> {
     names_max: usize,

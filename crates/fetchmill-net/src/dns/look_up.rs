@@ -16,7 +16,7 @@ use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// Who gets the answer of a look-up.
+/// A caller that gets the answer of a look-up.
 #[derive(Debug)]
 pub(super) enum LookUpWaiter {
     Token(u64),
@@ -38,7 +38,7 @@ pub(super) struct LookUp {
     slot: usize,
     serial: u64,
     pub(super) name: Box<str>,
-    /// What is asked for now, and what is asked for when there is nothing.
+    /// The name in the current question. If it has no addresses, the next candidate is asked for.
     current: WireName,
     candidates: std::vec::IntoIter<WireName>,
     pub(super) questions: Vec<Question>,

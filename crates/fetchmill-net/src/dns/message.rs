@@ -70,7 +70,7 @@ pub(super) enum NameAnswer {
     NoName { ttl: Duration },
     /// The name exists but has no such address.
     Empty { ttl: Duration },
-    /// This server has no answer; another one might.
+    /// This server has no answer, but another server may have one.
     Failed(FailureKind),
 }
 
@@ -214,7 +214,7 @@ impl DnsQuery {
     }
 }
 
-/// How much of the question an answer repeats.
+/// The part of the question that an answer repeats.
 enum QuestionEcho {
     All,
     OtherCase,

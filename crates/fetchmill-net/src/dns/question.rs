@@ -33,7 +33,7 @@ pub(super) struct Question {
     tries: usize,
     /// Server that the next try begins with.
     next: usize,
-    /// One bit for each server: it was asked; it had no answer.
+    /// Servers that were asked, one bit for each. `failed` holds those that had no answer.
     asked: u8,
     failed: u8,
     /// The most informative failure so far.

@@ -1,11 +1,11 @@
-//! `/etc/resolv.conf`: which servers are asked, and how.
+//! Reads from `/etc/resolv.conf` which DNS servers to ask, and with which options.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use fetchmill_model::limits;
 
-/// Where a server listens.
+/// The port of DNS servers.
 pub(super) const DNS_PORT: u16 = 53;
 /// Maximum of `ndots` in the C library.
 const NDOTS_MAX: u8 = 15;
@@ -66,7 +66,7 @@ fn domain(text: &str) -> String {
     text.trim_matches('.').to_ascii_lowercase()
 }
 
-/// An address, for a link-local one with its zone as a number.
+/// Parses an address. A link-local address may contain its zone, which becomes a number.
 fn address_of(text: &str) -> Option<SocketAddr> {
     if let Some((address, zone)) = text.split_once('%') {
         let address = SocketAddrV6::new(address.parse().ok()?, DNS_PORT, 0, zone_of(zone)?);
@@ -75,7 +75,7 @@ fn address_of(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT))
 }
 
-/// A zone is the number or the name of an interface.
+/// Returns the number of a zone. The text is the number or the name of an interface.
 fn zone_of(zone: &str) -> Option<u32> {
     zone.parse().ok().or_else(|| {
         let is_name = !zone.is_empty() && !zone.contains(['/', '.']);

@@ -45,7 +45,7 @@ pub struct DnsSetup {
     pub search: Vec<String>,
     /// Number of dots from which a name is asked for as it is before the search domains are tried.
     pub ndots: u8,
-    /// Timeout of the first try. Each later try waits half as long again as the one before it.
+    /// Timeout of the first try. Each later try waits 1.5 times as long as the previous one.
     pub timeout: Duration,
     /// Number of tries for a look-up. Each server gets at least one.
     pub tries: u32,

@@ -49,7 +49,7 @@ impl Drop for OwnedTask {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SendResult {
     Sent,
-    /// Cannot be sent now; try again at the next tick.
+    /// Cannot be sent now. Try again at the next tick.
     Busy,
     /// No server is listening there, or there is no route.
     Refused,
@@ -146,7 +146,7 @@ pub(super) trait Inbox {
 /// Reads a socket until it closes, with many datagrams for each wake-up.
 async fn read(socket: Rc<UdpSocket>, place: SocketId, inbox: Weak<dyn Inbox>) {
     let mut buffer = vec![0; limits::DNS_UDP_BUFFER_BYTES];
-    // A refusal sets the error state of a socket; it does not make it readable.
+    // A refusal sets the error state of a socket, but does not make it readable.
     while let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await {
         let Some(inbox) = inbox.upgrade() else { return };
         let interest = if ready.is_error() { Interest::ERROR } else { Interest::READABLE };

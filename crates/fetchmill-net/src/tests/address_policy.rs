@@ -1,4 +1,4 @@
-//! Where connections may lead. Every server of a test is on a loopback address, which is not public.
+//! Tests of the addresses that connections may lead to. Every test server has a loopback address, which is not public.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ fn a_kept_connection_leads_no_farther_than_a_new_one() {
         let (one, mut first, mut second) =
             (origin(&pool, "http", address), Connection::default(), Connection::default());
         ask(&pool, &mut first, &one).await;
-        // It leaves its connection for the next.
+        // The connection stays open for the next task.
         pool.switch(&mut first, &origin_of(&pool, "http://a.test/"));
 
         pool.switch(&mut second, &one);

@@ -1,4 +1,4 @@
-//! The time that an attempt has as a whole, and what it took by phases.
+//! Tests of the time limit of an attempt, and of the times of its phases.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -20,18 +20,18 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 
 const BUDGET: Duration = Duration::from_millis(600);
-/// The clock of a watch is as exact as its ticks.
+/// Less than the budget, because a watch is only as exact as its ticks.
 const EARLY: Duration = Duration::from_millis(570);
 const LATE: Duration = Duration::from_millis(1000);
 
-/// An origin at these addresses, and nowhere else.
+/// Adds an origin that has only these addresses.
 fn origin_at(pool: &Pool, scheme: &str, addresses: &[SocketAddr]) -> Rc<OriginConnections> {
     let (key, _) = OriginKey::of_url(&format!("{scheme}://localhost:{}", addresses[0].port())).unwrap();
     let template = RequestTemplate::new(key.authority(), "/", "", &[]).unwrap();
     pool.add(key, template, Some(Arc::from(addresses)))
 }
 
-/// How a request to an origin ends whose attempts have a budget, and when.
+/// Sends a request whose attempts have a budget. Returns the failure, and the time until it.
 async fn ended(scheme: &str, address: SocketAddr, options: TlsOptions) -> (FailureKind, Duration) {
     let timeouts = Timeouts { attempt: Some(BUDGET), ..Timeouts::default() };
     let (watch, clock) = ticking(timeouts);
@@ -76,7 +76,7 @@ fn the_budget_of_an_attempt_ends_in_the_phase_that_uses_it_up() {
             }
         })
         .await;
-        // Most of the time goes into the handshake; the head has what is left.
+        // The handshake uses most of the time. Only the rest is left for the head.
         let late = listen(move |stream| {
             let acceptor = TlsAcceptor::from(Arc::clone(&config));
             async move {
@@ -132,7 +132,7 @@ fn on_a_kept_connection_the_budget_begins_with_the_request() {
         }
 
         assert_eq!(connection.replies(), 3);
-        // Nor does the time of a connection that was not made count for the next request.
+        // The time of a failed connection attempt does not count for the next request either.
         let nobody = origin_at(&pool, "http", &[super::connect::refusing("127.0.0.1")]);
         let mut other = Connection::default();
         pool.switch(&mut other, &nobody);
@@ -150,7 +150,7 @@ fn timed(options: TlsOptions) -> Pool {
     Pool::new(PoolSettings { timeouts, times_phases: true, ..settings(8, options) }, Rc::default())
 }
 
-/// A server that takes 60 ms for its handshake and 80 ms for each reply.
+/// Starts a server that waits 60 ms before its handshake and 80 ms before each reply.
 async fn unhurried(authority: &Authority, version: &'static str) -> SocketAddr {
     let config = Arc::new(authority.sign(&["localhost"]).config());
     listen(move |stream: TcpStream| {

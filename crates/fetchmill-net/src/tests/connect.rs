@@ -1,4 +1,4 @@
-//! Connections to hosts with several addresses, good ones, silent ones, and ones where nothing listens.
+//! Tests of connections to hosts with several addresses. Some are good, some are silent, and some refuse connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use fetchmill_model::outcome::FailureKind;
 
 const NO_ROUTE: &str = "[fe80::1%4000000]:80";
 
-/// An address that answers no one, as long as this lives: the queue of its listener is full.
+/// An address that answers nothing while this value exists, because the queue of its listener is full.
 pub(super) struct Silent {
     pub(super) address: SocketAddr,
     _listener: Socket,
@@ -32,7 +32,7 @@ pub(super) fn silent(host: &str) -> Silent {
     Silent { address, _listener: listener, _queue: queue }
 }
 
-/// An address where connections are refused.
+/// Returns an address where connections are refused.
 pub(super) fn refusing(host: &str) -> SocketAddr {
     std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Bodies of which only the beginning is wanted.
+//! Tests of requests that want only the beginning of a body.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,20 +16,20 @@ use crate::{
 };
 use fetchmill_model::http1::BodySink;
 
-/// Replies whose end does not come, in pieces: three bytes of the body, and five more.
+/// Replies without an end, in pieces: first three bytes of the body, then five more.
 const ENDLESS: [&[&str]; 3] = [
     &["HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nabc", "defgh"],
     &["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "5\r\ndefgh\r\n9\r\n"],
     &["HTTP/1.1 200 OK\r\n\r\nabc", "defgh"],
 ];
-/// Replies whose end comes with the rest.
+/// Replies that end with their last piece.
 const WHOLE: [&[&str]; 3] = [
     &["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde"],
     &["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"],
     &["HTTP/1.1 204 No Content\r\n\r\n"],
 ];
 
-/// Wants so many bytes, and gets what came with the last of them.
+/// A sink that wants this number of bytes. It also gets bytes that arrive together with the last of them.
 struct Part {
     wanted: usize,
     came: usize,
@@ -62,7 +62,7 @@ async fn exchange(
     (replied.unwrap(), part.came)
 }
 
-/// A server that sends this, and then nothing.
+/// Starts a server that sends these pieces and then nothing.
 async fn serving(pieces: &'static [&'static str]) -> SocketAddr {
     listen(move |mut stream| async move {
         read_request(&mut stream).await;

@@ -1,4 +1,4 @@
-//! HTTP/2 against servers built on h2: what they send, frame by frame, is the test's.
+//! Tests of HTTP/2 against servers built on h2. The tests control each frame that the servers send.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -25,7 +25,7 @@ use fetchmill_model::outcome::FailureKind;
 type ReceivedRequest = Request<RecvStream>;
 type Answer = SendResponse<Bytes>;
 
-/// Serves requests, each on a task of its own.
+/// Serves each request in its own task.
 async fn serve<IO, F, S>(stream: IO, builder: Builder, answer: F)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -68,7 +68,7 @@ fn reply(mut answer: Answer, head: http::response::Builder, body: &[u8]) {
     stream.send_data(Bytes::copy_from_slice(body), true).unwrap();
 }
 
-/// What a sink gets.
+/// A sink that keeps the data it gets.
 #[derive(Default)]
 struct KeptBody {
     head: Vec<u8>,
@@ -118,7 +118,7 @@ async fn call(
     (replied, kept)
 }
 
-/// The failure of a request to a server that answers so.
+/// Returns the failure of a request to a server that runs `answer`.
 async fn broken<F, S>(answer: F) -> BrokenExchange
 where
     F: Fn(ReceivedRequest, Answer) -> S + Clone + 'static,
@@ -424,7 +424,7 @@ fn heads_obey_the_rules_of_http_1() {
         assert_eq!(kind(206, Vec::new()).await, FailureKind::Framing);
         assert_eq!(kind(200, vec![line]).await, FailureKind::HeadTooLarge);
         assert_eq!(kind(200, vec!["1".to_owned(); 129]).await, FailureKind::HeadTooLarge);
-        // Above what was announced: refused before it is read.
+        // The head is larger than the announced limit, so it is refused before it is read.
         assert_eq!(kind(200, many).await, FailureKind::Framing);
     });
 }

@@ -1,4 +1,4 @@
-//! The transport against servers of this process: what they send, byte by byte, is the test's.
+//! Tests of the transport against servers in this process. The tests control each byte that the servers send.
 
 mod address_policy;
 mod attempt;
@@ -29,11 +29,11 @@ use tokio_rustls::server::TlsStream as Served;
 
 use super::{Deadlines, Http1Connection, Timeouts, Tls, TlsOptions, TlsRoots};
 
-/// The limit of bodies in these tests.
+/// The maximum size of a body in these tests.
 const MAX_BODY: u64 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An authority of the test's own.
+/// A certificate authority for one test.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -48,7 +48,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A server's certificate for `names`.
+    /// Creates a server certificate for `names`.
     fn sign(&self, names: &[&str]) -> Identity {
         self.sign_as(CertificateParams::new(owned(names)).unwrap())
     }
@@ -60,14 +60,14 @@ impl Authority {
         Identity { certificate: certificate.der().clone(), key }
     }
 
-    /// Options that believe this authority only.
+    /// Returns options that trust only this authority.
     fn options(&self) -> (TlsOptions, NamedTempFile) {
         let file = NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &self.pem).unwrap();
         (TlsOptions { ca_file: Some(PathBuf::from(file.path())), ..TlsOptions::default() }, file)
     }
 
-    /// A client that believes this authority only.
+    /// Returns a client that trusts only this authority.
     fn client(&self, http2: bool) -> Tls {
         let (options, _file) = self.options();
         client(&TlsOptions { http2, ..options })
@@ -103,7 +103,7 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Serves connections one after the other; what each does is `serve`'s. A runtime's task, gone with it.
+/// Accepts connections and runs `serve` for each. The task ends with the runtime.
 async fn listen<F, S>(serve: F) -> SocketAddr
 where
     F: Fn(TcpStream) -> S + 'static,
@@ -119,7 +119,7 @@ where
     address
 }
 
-/// Connects, and says nothing.
+/// Starts a server that accepts connections and sends nothing.
 async fn listen_mute() -> SocketAddr {
     listen(|stream| async move {
         sleep(10_000).await;
@@ -128,7 +128,7 @@ async fn listen_mute() -> SocketAddr {
     .await
 }
 
-/// Serves inside TLS; a handshake that fails is the client's to tell.
+/// Accepts TLS connections. Ignores a failed handshake, because the client reports it.
 async fn listen_tls<F, S>(config: ServerConfig, serve: F) -> SocketAddr
 where
     F: Fn(Served<TcpStream>) -> S + 'static,
@@ -147,7 +147,7 @@ where
     .await
 }
 
-/// Reads until the end of a request's head.
+/// Reads a request up to the end of its head.
 async fn read_request(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -164,7 +164,7 @@ async fn send(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]) {
     stream.flush().await.unwrap();
 }
 
-/// Ends the connection without a word.
+/// Ends the connection without a TLS closing message.
 fn cut(stream: Served<TcpStream>) {
     drop(stream.into_inner().0);
 }
@@ -175,7 +175,7 @@ fn watch() -> Deadlines {
     watch
 }
 
-/// One exchange: status and body, or the failure.
+/// Runs one exchange. Returns status and body, or the failure.
 async fn exchange(
     connection: &mut Http1Connection,
     request: &[u8],
@@ -187,7 +187,7 @@ async fn exchange(
     Ok((replied.head.status, body))
 }
 
-/// A watch whose clock goes on, and is looked at every 10 ms.
+/// Creates a watch with a running clock. The watch is checked every 10 ms.
 fn ticking(timeouts: Timeouts) -> (Rc<Deadlines>, Rc<Cell<u64>>) {
     let clock = Rc::new(Cell::new(0));
     let watch = Rc::new(Deadlines::new(Rc::clone(&clock), timeouts));
@@ -203,7 +203,7 @@ fn ticking(timeouts: Timeouts) -> (Rc<Deadlines>, Rc<Cell<u64>>) {
     (watch, clock)
 }
 
-/// A runtime as a worker has it.
+/// Runs a test in a runtime like that of a worker.
 fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Requests and replies inside TLS, and what is seen of a connection that is not in use.
+//! Tests of requests and replies with TLS, and of idle connections.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,7 +17,7 @@ use fetchmill_model::outcome::FailureKind;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A connection to a server that does this after the handshake.
+/// Connects to a server that runs `serve` after the handshake.
 async fn connected<F, S>(serve: F) -> Http1Connection
 where
     F: Fn(Served<TcpStream>) -> S + 'static,
@@ -42,7 +42,7 @@ fn a_connection_is_used_again_and_tickets_are_no_input() {
         })
         .await;
         sleep(20).await;
-        // The tickets of TLS 1.3 have come.
+        // By now the session tickets of TLS 1.3 have arrived.
         assert_eq!(connection.look(), IdleState::Quiet);
 
         for _ in 0..3 {

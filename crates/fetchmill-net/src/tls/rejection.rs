@@ -1,5 +1,5 @@
-//! Keeps why a handshake failed, in words. A failure kind cannot hold the reason, and only the failure detail needs it.
-//! The thread that made the handshake keeps its last reason.
+//! Keeps the reason for a failed handshake as text. A failure kind cannot hold the reason, and only the failure detail
+//! needs it. The thread that made the handshake keeps its last reason.
 
 use std::cell::RefCell;
 
@@ -23,13 +23,13 @@ pub(super) fn note(host: &str, reason: &CertificateError) {
     LAST.set(describe(reason).map(|reason| (host.to_owned(), reason)));
 }
 
-/// Keeps why a handshake with this host failed.
+/// Keeps the reason why a handshake with this host failed.
 pub(super) fn note_text(host: &str, reason: String) {
     LAST.set(Some((host.to_owned(), reason)));
 }
 
-/// Returns why this thread's last handshake with a rejected certificate failed, if it was with `host`. `None` if no
-/// more is known than the failure kind.
+/// Returns why this thread's last handshake with a rejected certificate failed, if it was with `host`. `None` if
+/// nothing but the failure kind is known.
 pub fn rejection_of(host: &str) -> Option<String> {
     LAST.with_borrow(|last| {
         last.as_ref().filter(|(of, _)| of.eq_ignore_ascii_case(host)).map(|(_, reason)| reason.clone())

@@ -58,7 +58,8 @@ impl TlsRoots {
 
 fn of_system() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    // Certificates that cannot be read or parsed are skipped. A connection that needs one of them fails with its own error.
+    // Certificates that cannot be read or parsed are skipped. A connection that needs one of them fails with its own
+    // error.
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if store.is_empty() {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

@@ -16,7 +16,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
 use fetchmill_model::text::dates;
 
-/// A certificate that only itself has signed.
+/// A self-signed certificate.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate is self-signed")]
 pub(super) struct SelfSigned;
@@ -148,7 +148,7 @@ fn weak_key() -> rustls::Error {
 }
 
 /// Returns whether no signature can be verified with a certificate. Only certificates of insecure hosts get this far
-/// without verification; for other hosts such a certificate was refused before.
+/// without verification. For other hosts such a certificate was refused before.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
 }
@@ -166,7 +166,7 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
 /// Distinguishes a self-signed certificate from one with an unknown issuer.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer with the right name that did not make the signature does not count.
+    // An issuer that has the right name but did not make the signature does not count.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()

@@ -1,4 +1,4 @@
-//! Replies as record batches: no Python object is made for a reply.
+//! Replies as record batches, without a Python object per reply.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use super::input::{PendingRequest, url_text};
 use super::iterator::{Closable, Close, MoreBatches, ReplyStream};
 use super::request::Request;
 
-/// Bytes of a batch, unless one reply has more.
+/// Maximum size of a batch in bytes, unless a single reply is larger.
 const BATCH_BYTES: usize = 16 * MIB;
 
-/// Record batches of replies: an iterator of them, and a stream of Arrow's C data interface itself.
+/// Record batches of replies. It is an iterator, and also a stream of Arrow's C data interface.
 #[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Batches {
     inner: Closable<BatchStream>,
@@ -52,7 +52,7 @@ impl Close for BatchStream {
 }
 
 impl BatchStream {
-    /// The next batch: as many rows as it may have, fewer at the end.
+    /// Returns the next batch with the full number of rows, or fewer at the end.
     fn read(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         while !self.stream.is_closing().load(Ordering::SeqCst)
             && self.rows.len() < self.batch_size
@@ -93,7 +93,7 @@ impl BatchStream {
     }
 
     fn read_or_close(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
-        // What went wrong first is told.
+        // Report the first error.
         self.read(py).inspect_err(|_| drop(self.stream.close(py)))
     }
 }
@@ -122,14 +122,14 @@ impl Batches {
         slf: &Bound<'py, Self>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // There is one schema; a consumer casts what it wants otherwise.
+        // There is only one schema. A consumer that wants another one must cast.
         let _ = requested_schema;
         let reader = BatchReader { batches: slf.clone().unbind() };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(slf.py(), stream, c"arrow_array_stream")
     }
 
-    /// Gives up what is in flight. Any thread may do that.
+    /// Abandons the requests in flight. Any thread may call it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.close(py)
     }
@@ -149,7 +149,7 @@ impl Batches {
     }
 }
 
-/// The batches for a consumer that may hold the GIL or not.
+/// Batches for a consumer, with or without the GIL.
 struct BatchReader {
     batches: Py<Batches>,
 }
@@ -171,7 +171,7 @@ impl RecordBatchReader for BatchReader {
     }
 }
 
-/// One record batch, for whatever reads Arrow's C data interface.
+/// One record batch, for consumers of Arrow's C data interface.
 #[pyclass(frozen, name = "Batch", module = "fetchmill")]
 pub(crate) struct ArrowBatch {
     batch: RecordBatch,

@@ -1,4 +1,4 @@
-//! A large body as a buffer: nothing is copied, and its memory lives as long as somebody looks at it.
+//! A large body as a buffer. It is not copied, and its memory lives as long as a view of it.
 
 use std::os::raw::c_int;
 
@@ -6,14 +6,14 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// What the memoryview of a large body is made of.
+/// Owner of the bytes behind the memoryview of a large body.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct BodyBuffer {
     bytes: Vec<u8>,
 }
 
 impl BodyBuffer {
-    /// A memoryview of these bytes.
+    /// Returns a memoryview of these bytes.
     pub(crate) fn view(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Bound<'_, PyAny>> {
         let body = Bound::new(py, BodyBuffer { bytes })?;
         Ok(pyo3::types::PyMemoryView::from(body.as_any())?.into_any())
@@ -29,7 +29,8 @@ impl BodyBuffer {
         let length =
             ffi::Py_ssize_t::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("too large"))?;
         let start = bytes.as_ptr().cast_mut().cast();
-        // The bytes never change, and the view holds a reference to their owner: so they outlive it. It is read-only.
+        // The view holds a reference to the owner of the bytes, so the bytes outlive it. They never change, and the
+        // view is read-only.
         let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
         if failed == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

@@ -10,12 +10,12 @@ use super::batches::Batches;
 use super::iterator::{ReplyStream, Stream};
 use crate::errors;
 
-/// The thread that fetches for streams, with its connections. Dropped, it ends.
+/// The thread that fetches for streams, with its connections. It ends when this object is dropped.
 ///
 /// Starts the thread.
 ///
 /// Args:
-///     options: a JSON object with the fields of `fetchmill.StreamOptions`; one that is missing has its default.
+///     options: a JSON object with the fields of `fetchmill.StreamOptions`. Missing fields have their defaults.
 ///
 /// Raises:
 ///     UsageError: an option cannot be used.
@@ -39,7 +39,9 @@ impl Fetcher {
         clippy::needless_pass_by_value,
         reason = "Python gives them, by name"
     )]
-    /// Opens a stream; without items they are added by `Stream.add`. With `owns` the thread ends with the stream.
+    /// Opens a stream.
+    ///
+    /// Without `items`, the caller adds them with `Stream.add`. With `owns` the thread ends with the stream.
     fn stream(
         slf: &Bound<'_, Self>,
         items: Option<Bound<'_, PyAny>>,
@@ -64,13 +66,13 @@ impl Fetcher {
         Ok(Batches::new(stream, batch_size))
     }
 
-    /// Requests in flight at most, now.
+    /// Returns the current maximum of requests in flight.
     #[getter]
     fn concurrency(&self) -> usize {
         self.inner.concurrency()
     }
 
-    /// Ends the thread. Streams that are open have an InternalError then.
+    /// Ends the thread. Open streams then raise an InternalError.
     pub(super) fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.end());
     }

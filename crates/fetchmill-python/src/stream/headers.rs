@@ -1,4 +1,4 @@
-//! The header fields of a reply: looked up in its head when they are asked for.
+//! The header fields of a reply. Each access looks them up in the head.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use pyo3::types::{PyBytes, PyIterator, PyList};
 
 use super::pickling::{Reduced, reduced};
 
-/// Header fields by name, whatever its case.
+/// Header fields by name. The case of names is ignored.
 ///
-/// Fields that came more than once are one, joined by commas; `get_all` has them apart.
+/// Repeated fields are joined by commas. `get_all` returns them separately.
 #[pyclass(frozen, mapping, module = "fetchmill")]
 pub(crate) struct Headers {
     head: Box<[u8]>,
 }
 
-/// Values need not be UTF-8: each byte is a character then.
+/// Returns a value as text. If it is not UTF-8, each byte becomes a character.
 fn text(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) => text.to_owned(),
@@ -25,12 +25,12 @@ fn text(value: &[u8]) -> String {
     }
 }
 
-/// Names and values of a head, which was checked when it came.
+/// Iterates over names and values of a head. The head was checked on arrival.
 pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], Cow<'_, [u8]>)> {
     field_lines(head).map(|line| (line.name, line.unfolded()))
 }
 
-/// The value of a field, if it is there.
+/// Returns the value of a field, if it exists.
 pub(super) fn value(head: &[u8], name: &str) -> Option<String> {
     let mut found: Option<String> = None;
     for (_, value) in fields(head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())) {
@@ -47,7 +47,7 @@ impl Headers {
         Headers { head: head.into() }
     }
 
-    /// Each name once, as it was written first.
+    /// Returns each name once, in its first spelling.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for (name, _) in fields(&self.head) {
@@ -95,7 +95,7 @@ impl Headers {
         Headers::new(head)
     }
 
-    /// The value of a field, or the default.
+    /// Returns the value of a field, or the default.
     #[pyo3(signature = (name, default=None))]
     fn get<'py>(
         &self,
@@ -109,23 +109,23 @@ impl Headers {
         }
     }
 
-    /// All values of a field, in the order in which they came.
+    /// Returns all values of a field, in the order of the reply.
     fn get_all(&self, name: &str) -> Vec<String> {
         let own = fields(&self.head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
         own.map(|(_, value)| text(&value)).collect()
     }
 
-    /// The names, each once.
+    /// Returns the names, each once.
     fn keys(&self) -> Vec<String> {
         self.names()
     }
 
-    /// The values, in the order of the names.
+    /// Returns the values, in the order of the names.
     fn values(&self) -> Vec<String> {
         self.pairs().into_iter().map(|(_, value)| value).collect()
     }
 
-    /// Names and values.
+    /// Returns pairs of name and value.
     fn items(&self) -> Vec<(String, String)> {
         self.pairs()
     }

@@ -1,4 +1,5 @@
-//! What goes in: items of an iterable, taken only when there is room for them, and kept until their reply is given.
+//! Input of a stream. Items of an iterable are taken only if there is room for them, and kept until their replies are
+//! returned.
 
 use fetchmill_engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow};
 use fetchmill_model::limits;
@@ -10,17 +11,17 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::request::Request;
 use crate::errors;
 
-/// Items that are taken at once from an iterable that gives them quickly. One that is slow is asked for one by one, so
-/// that no request waits for the next one.
+/// Maximum number of items taken at a time from a fast iterable. A slow iterable is read one by one, so that no request
+/// waits for the next item.
 const CHUNK_MAX: usize = 64;
-/// From this on an iterable is quick enough to be asked before replies that are there are given.
+/// Chunk size from which an iterable is fast enough to be read before available replies are returned.
 const CHUNK_QUICK: usize = 8;
 
-/// What was asked for, and its place in the input.
+/// A requested item and its place in the input.
 pub(super) struct PendingRequest {
     pub(super) object: Py<PyAny>,
     pub(super) index: u64,
-    /// Its place among those that are fetched in this run.
+    /// Place among the items that are fetched in this run.
     pub(super) turn: u64,
 }
 
@@ -30,33 +31,33 @@ pub(super) struct Feed {
     is_ended: bool,
     asked: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
-    /// Taken from the input, and their reply not given.
+    /// Number of items that were taken from the input and whose replies were not returned yet.
     outstanding: usize,
-    /// How many these may be, ...
+    /// Upper limit of `outstanding`.
     window: StreamWindow,
-    /// ... and at least.
+    /// Number of outstanding items that is always allowed.
     outstanding_least: usize,
     next_index: u64,
     next_turn: u64,
     chunk: usize,
     requests: RequestBatch,
-    /// How far the program is, when that is kept.
+    /// Progress of the program, if it is kept.
     advance: Option<StreamProgress>,
 }
 
-/// The time to some milliseconds: cheap enough to be asked for each item.
+/// Returns the time to within some milliseconds. It is cheap enough to be read for each item.
 fn coarse_now() -> Timespec {
     clock_gettime(ClockId::MonotonicCoarse)
 }
 
 impl Feed {
-    /// Of an iterator; without one the items are added from outside.
+    /// Creates a feed for an iterator. Without an iterator, the caller adds the items.
     pub(super) fn new(
         iterator: Option<Py<PyIterator>>,
         window: StreamWindow,
         advance: Option<StreamProgress>,
     ) -> Self {
-        // What is missing of an earlier run, with a higher limit, has room beside what is new.
+        // Items that are missing from an earlier run with a higher limit get room in addition to new items.
         let missing = advance.as_ref().map_or(0, StreamProgress::missing_before);
         Feed {
             iterator,
@@ -74,38 +75,38 @@ impl Feed {
         }
     }
 
-    /// How many items more can be taken now.
+    /// Returns how many more items can be taken now.
     pub(super) fn room(&self) -> usize {
         if self.is_ended {
             return 0;
         }
-        // The number in flight may have become lower.
+        // The maximum number in flight may have decreased.
         self.window.most().max(self.outstanding_least).saturating_sub(self.outstanding)
     }
 
-    /// Whether there is an iterator that can be asked for more.
+    /// Returns whether there is an iterator and room for more items.
     pub(super) fn can_pull(&self) -> bool {
         self.iterator.is_some() && self.room() > 0
     }
 
-    /// Whether it is worth it to ask before a reply is given.
+    /// Returns whether the iterator should be read before a reply is returned.
     pub(super) fn is_quick(&self) -> bool {
         self.chunk >= CHUNK_QUICK && self.iterator.is_some() && self.room() >= self.chunk
     }
 
-    /// Nothing more comes, and every reply was given.
+    /// Returns whether the input has ended and every reply was returned.
     pub(super) fn is_over(&self) -> bool {
         self.is_ended && self.outstanding == 0
     }
 
-    /// Nothing more comes.
+    /// Records the end of the input.
     pub(super) fn end(&mut self) -> PyResult<()> {
         self.is_ended = true;
         self.iterator = None;
         self.advance.as_ref().map_or(Ok(()), StreamProgress::end_of_input).map_err(|error| errors::of(&error))
     }
 
-    /// Takes nothing more, whether there is more or not. What is done with is made durable.
+    /// Stops reading the input, even if there is more. The progress so far becomes durable.
     pub(super) fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         self.is_ended = true;
         self.iterator = None;
@@ -113,14 +114,14 @@ impl Feed {
         py.detach(|| advance.end()).map_err(|error| errors::of(&error))
     }
 
-    /// The program has done with the reply of this item.
+    /// Records that the program is done with the reply of this item.
     pub(super) fn done(&mut self, index: u64) -> PyResult<()> {
         let Some(advance) = &mut self.advance else { return Ok(()) };
         advance.done(index);
         advance.tell().map_err(|error| errors::of(&error))
     }
 
-    /// For the garbage collector: a generator may know the stream that it feeds.
+    /// Visits the objects for the garbage collector, because a generator may refer to the stream that it feeds.
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.iterator)?;
         self.asked.iter().flatten().try_for_each(|asked| visit.call(&asked.object))
@@ -134,7 +135,7 @@ impl Feed {
 
     /// Takes some items from the iterator and submits them.
     pub(super) fn pull(&mut self, py: Python<'_>, channel: &Channel) -> PyResult<()> {
-        // An iterator that runs no Python would let no signal through while it is skipped over.
+        // Check signals here, because an iterator that runs no Python code would block them while items are skipped.
         py.check_signals()?;
         let started = coarse_now();
         let wanted = self.room().min(self.chunk);
@@ -154,7 +155,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Adds an item, unless its reply was done with in an earlier run.
+    /// Adds an item, unless the program was done with its reply in an earlier run.
     pub(super) fn add(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let request = item.cast::<Request>().ok().map(Bound::get);
         let url = match (item.cast::<PyString>(), request) {
@@ -192,35 +193,36 @@ impl Feed {
         advance.pull(url, call).map_err(|error| errors::of(&error))
     }
 
-    /// Submits what was added.
+    /// Submits the added items.
     pub(super) fn submit(&mut self, channel: &Channel) {
-        // Nothing is fetched before it is certain that the input is the earlier run's.
+        // Do not fetch before it is certain that the input is the same as in the earlier run.
         let is_behind = self.advance.as_ref().is_some_and(StreamProgress::is_behind);
         if !self.requests.is_empty() && !is_behind {
             channel.submit(&mut self.requests);
         }
     }
 
-    /// What a reply belongs to.
+    /// Takes the item that belongs to a reply.
     pub(super) fn take(&mut self, slot: u32) -> PyResult<PendingRequest> {
         let asked = self.asked.get_mut(slot as usize).and_then(Option::take);
         self.free.push(slot);
         asked.ok_or_else(|| errors::exception("InternalError", "a reply that nobody asked for"))
     }
 
-    /// The slot of an item whose reply has not come. Looked for only before a wait.
+    /// Returns the slot of an item whose reply has not come. This search runs only before a wait.
     pub(super) fn slot_of(&self, turn: u64) -> Option<u32> {
         let is_it = |asked: &Option<PendingRequest>| asked.as_ref().is_some_and(|asked| asked.turn == turn);
         self.asked.iter().position(is_it).map(|slot| slot as u32)
     }
 
-    /// A reply is given: there is room for another item.
+    /// Records that a reply was returned, which makes room for another item.
     pub(super) fn given(&mut self) {
         self.outstanding -= 1;
     }
 }
 
-/// A URL's text, where it lies. One with a lone surrogate is none, nor is one that no server takes.
+/// Returns the text of a URL without a copy. It is empty for a URL with a lone surrogate, or one that is too long for
+/// any server.
 pub(super) fn url_text<'a>(url: &'a Bound<'_, PyString>) -> &'a str {
     url.to_str().ok().filter(|text| text.len() <= limits::URL_BYTES_MAX).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The replies of one stream, one after the other.
+//! Iterator over the replies of one stream.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,43 +15,44 @@ use super::input::{Feed, PendingRequest};
 use super::reply::Reply;
 use crate::errors;
 
-/// A signal is answered within this.
+/// Maximum delay until a signal is handled.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What a look for the next reply gives.
+/// Result of a check for the next reply.
 enum NextReply {
     Reply(Py<Reply>),
-    /// None now: some are on their way.
+    /// There is no reply yet, but some are on their way.
     Later,
-    /// There are no more.
+    /// There are no more replies.
     End,
 }
 
 /// A reply that came before its turn.
 struct EarlyReply {
     reply: Py<Reply>,
-    /// Bytes of its body, if they are many.
+    /// Size of its body in bytes if it is large, otherwise 0.
     large: usize,
 }
 
-/// What comes behind a batch.
+/// State after a batch.
 #[derive(PartialEq, Eq)]
 pub(super) enum MoreBatches {
-    /// Another batch, or more requests are on their way.
+    /// There is another batch, or more requests are on their way.
     Some,
-    /// What is on its way must be waited for.
+    /// The caller must wait for replies that are on their way.
     Later,
-    /// Nothing.
+    /// There is nothing more.
     End,
 }
 
-/// The replies of one stream: an iterator for one thread, or the two ends of an asynchronous one.
+/// The replies of one stream: an iterator for one thread, or both ends of an asynchronous iterator.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Stream {
     inner: Closable<ReplyStream>,
 }
 
-/// What one thread uses at a time, and any thread may close meanwhile: then its user does that as soon as it can.
+/// A value that one thread at a time uses, and that any thread may close meanwhile. If it is in use, its user closes it
+/// as soon as possible.
 pub(super) struct Closable<T> {
     inner: Mutex<T>,
     is_closing: Arc<AtomicBool>,
@@ -70,7 +71,7 @@ impl<T: Close> Closable<T> {
         }
     }
 
-    /// Uses it. No other thread, and nothing that its own input does, may be using it.
+    /// Uses the value. It fails if another thread, or code in the stream's own input, is using it.
     pub(super) fn using<R>(&self, py: Python<'_>, run: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let Some(mut inner) = self.try_lock() else {
             let message = "the stream is in use; take its replies in only one thread, and never in its own \
@@ -83,7 +84,7 @@ impl<T: Close> Closable<T> {
         result
     }
 
-    /// Closes it, now or as soon as who uses it can.
+    /// Closes the value now, or as soon as its user can.
     pub(super) fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.is_closing.store(true, Ordering::SeqCst);
         self.close_if_wanted(py)
@@ -96,7 +97,7 @@ impl<T: Close> Closable<T> {
         }
     }
 
-    /// For the garbage collector, which may come while it is in use: then it is alive.
+    /// Visits the value for the garbage collector. If it is in use, it is alive and is skipped.
     pub(super) fn visit(
         &self,
         visit: impl FnOnce(&T) -> Result<(), PyTraverseError>,
@@ -113,27 +114,27 @@ impl<T: Close> Closable<T> {
 
 /// See [`Closable`].
 pub(super) trait Close {
-    /// Gives up what is in flight. A second call does nothing.
+    /// Abandons the requests in flight. A second call does nothing.
     fn close(&mut self, py: Python<'_>) -> PyResult<()>;
 }
 
 pub(super) struct ReplyStream {
-    /// Another thread has closed it.
+    /// Set when the stream is to be closed, possibly by another thread.
     is_closing: Arc<AtomicBool>,
     /// None once it is closed.
     channel: Option<Channel>,
     feed: Feed,
     replies: ReplyBatch,
     position: usize,
-    /// Replies that came before their turn; the first place is the next one's.
+    /// Replies that came before their turn. The first place belongs to the next reply.
     early: Option<VecDeque<Option<EarlyReply>>>,
-    /// Bytes of their large bodies.
+    /// Total size of the large bodies in `early`, in bytes.
     kept: usize,
     next_turn: u64,
     /// The reply that the program has.
     current: Option<u64>,
     raises: bool,
-    /// The client that was made for this stream alone: it ends with it.
+    /// The client that was created only for this stream, and ends with it.
     owner: Option<Py<PyAny>>,
 }
 
@@ -167,12 +168,12 @@ impl ReplyStream {
         }
     }
 
-    /// What tells it to close.
+    /// Returns the flag that asks the stream to close.
     pub(super) fn is_closing(&self) -> &Arc<AtomicBool> {
         &self.is_closing
     }
 
-    /// The next reply, if there is one now. After an error, or the last one, the stream is closed.
+    /// Returns the next reply, if there is one now. The stream is closed after an error or the last reply.
     fn next(&mut self, py: Python<'_>) -> PyResult<NextReply> {
         if self.is_closing.load(Ordering::SeqCst) {
             self.close(py)?;
@@ -191,7 +192,7 @@ impl ReplyStream {
                 }
             }
             Ok(NextReply::End) => self.close(py)?,
-            // What went wrong first is told.
+            // Report the first error.
             Err(_) => drop(self.close(py)),
         }
         next
@@ -215,7 +216,7 @@ impl ReplyStream {
         }
     }
 
-    /// Behind the last reply of a batch: takes the next batch, or more items from the input.
+    /// Takes the next batch, or more items from the input. Called after the last reply of a batch.
     pub(super) fn advance(&mut self, py: Python<'_>) -> PyResult<MoreBatches> {
         let Some(channel) = &self.channel else { return Ok(MoreBatches::End) };
         match channel.take(&mut self.replies, Duration::ZERO) {
@@ -226,7 +227,7 @@ impl ReplyStream {
             }
             TakenReplies::Dead => return Err(dead()),
             TakenReplies::None if self.feed.can_pull() => self.feed.pull(py, channel)?,
-            // The last replies may be in doubt yet.
+            // The last replies may not be certain yet.
             TakenReplies::None if self.feed.is_over() && !channel.is_uncertain() => {
                 return Ok(MoreBatches::End);
             }
@@ -235,7 +236,7 @@ impl ReplyStream {
         Ok(MoreBatches::Some)
     }
 
-    /// The next one of the batch, as it is: what it belongs to, and where it is in the batch.
+    /// Takes the next reply of the batch. Returns its item and its position in the batch.
     pub(super) fn take_record(&mut self) -> PyResult<Option<(PendingRequest, usize)>> {
         let Some(record) = self.replies.get(self.position) else { return Ok(None) };
         let asked = self.feed.take(record.slot)?;
@@ -248,7 +249,7 @@ impl ReplyStream {
         &self.replies
     }
 
-    /// Takes items from a quick input before what is there is used.
+    /// Takes items from a fast input before available replies are used.
     pub(super) fn pull_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
         match &self.channel {
             Some(channel) if self.feed.is_quick() => self.feed.pull(py, channel),
@@ -256,7 +257,7 @@ impl ReplyStream {
         }
     }
 
-    /// For the garbage collector.
+    /// Visits the objects for the garbage collector.
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.feed.visit(visit)?;
         visit.call(&self.owner)
@@ -266,7 +267,7 @@ impl ReplyStream {
         self.feed.clear();
     }
 
-    /// The next reply of those that have come.
+    /// Returns the next reply that has come.
     fn give(&mut self, py: Python<'_>) -> PyResult<Option<Py<Reply>>> {
         let Some(early) = &mut self.early else {
             let is_there = self.replies.get(self.position).is_some();
@@ -287,8 +288,8 @@ impl ReplyStream {
                 self.next_turn += 1;
                 return Ok(Some(reply));
             }
-            // Never more places than are outstanding: nothing is taken from the input while the first one is missing
-            // and the window is full.
+            // There are never more places than outstanding items, because the input is not read while the first reply
+            // is missing and the window is full.
             while early.len() <= place {
                 early.push_back(None);
             }
@@ -301,7 +302,7 @@ impl ReplyStream {
         Ok(None)
     }
 
-    /// Bytes of the next reply's body, if they are many.
+    /// Returns the size of the next reply's body in bytes if it is large, otherwise 0.
     fn large_bytes(&self) -> usize {
         match self.replies.get(self.position).map(|record| &record.body) {
             Some(ReplyBody::Large(bytes)) => bytes.len(),
@@ -317,14 +318,14 @@ impl ReplyStream {
         early.reply
     }
 
-    /// Tells what everything that is kept waits for: it must come however much that is.
+    /// Reports the item that all kept replies wait for. Its reply must come, however many bytes are kept.
     fn want(&self) {
         if let Some(channel) = self.channel.as_ref().filter(|_| self.early.is_some()) {
             channel.want(if self.kept > 0 { self.feed.slot_of(self.next_turn) } else { None });
         }
     }
 
-    /// The next reply of the batch, and its turn.
+    /// Creates the next reply of the batch. Returns it with its turn.
     fn make(&mut self, py: Python<'_>) -> PyResult<(Py<Reply>, u64)> {
         let position = self.position;
         self.position += 1;
@@ -335,7 +336,7 @@ impl ReplyStream {
         Ok((Py::new(py, made)?, asked.turn))
     }
 
-    /// Waits for a while, without the GIL. A signal closes the stream.
+    /// Waits for up to [`STEP`] without the GIL. If a signal handler raises, the stream is closed.
     pub(super) fn wait(&mut self, py: Python<'_>) -> PyResult<()> {
         self.want();
         let (channel, replies) = (&self.channel, &mut self.replies);
@@ -357,7 +358,7 @@ fn dead() -> PyErr {
 impl Close for ReplyStream {
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         let (channel, owner) = (self.channel.take(), self.owner.take());
-        // What has come and was not given is given up as well.
+        // Replies that have come but were not returned are dropped too.
         (self.replies, self.position) = (ReplyBatch::default(), 0);
         self.early = self.early.as_ref().map(|_| VecDeque::new());
         if let Some(channel) = channel {
@@ -396,10 +397,10 @@ impl Stream {
         })
     }
 
-    /// The next reply if it is there, None if it must be waited for.
+    /// Returns the next reply if it is available. None if the caller must wait for it.
     ///
     /// Raises:
-    ///     StopAsyncIteration: there are no more.
+    ///     StopAsyncIteration: there are no more replies.
     fn ready(&self, py: Python<'_>) -> PyResult<Option<Py<Reply>>> {
         self.inner.using(py, |stream| match stream.next(py)? {
             NextReply::Reply(reply) => Ok(Some(reply)),
@@ -408,12 +409,12 @@ impl Stream {
         })
     }
 
-    /// How many items can be added.
+    /// Returns how many items can be added.
     fn room(&self, py: Python<'_>) -> PyResult<usize> {
         self.inner.using(py, |stream| Ok(if stream.channel.is_some() { stream.feed.room() } else { 0 }))
     }
 
-    /// Adds items; no more than there is room for.
+    /// Adds items. The caller must not add more than there is room for.
     #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
     fn add(&self, py: Python<'_>, items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.inner.using(py, |stream| {
@@ -426,12 +427,12 @@ impl Stream {
         })
     }
 
-    /// Nothing more is added.
+    /// Ends the input. No more items are added.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.using(py, |stream| stream.feed.end())
     }
 
-    /// A descriptor that is readable once there are replies, after `arm`.
+    /// Returns a descriptor that becomes readable when there are replies, after `arm`.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inner.using(py, |stream| {
             let Some(channel) = &stream.channel else { return Err(PyStopIteration::new_err(())) };
@@ -439,7 +440,7 @@ impl Stream {
         })
     }
 
-    /// Whether it is neither at its end nor closed.
+    /// Returns whether the stream is neither at its end nor closed.
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.using(py, |stream| Ok(stream.channel.is_some()))
     }
@@ -454,22 +455,22 @@ impl Stream {
         })
     }
 
-    /// Asks for the event. False when there is something to be had at once.
+    /// Requests the event. Returns False if something is available immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.using(py, |stream| {
             stream.want();
             let Some(channel) = &stream.channel else { return Ok(false) };
-            // In this order: what is decided between the two is seen, or signalled.
+            // The order matters: a change between the two calls is either seen or signalled.
             Ok(channel.arm() && (!stream.feed.is_over() || channel.is_uncertain()))
         })
     }
 
-    /// Gives up what is in flight. What was done with is durable then, when there is a state folder.
+    /// Abandons the requests in flight. With a state folder, the progress so far becomes durable.
     ///
-    /// Any thread may do that: a loop over the replies ends.
+    /// Any thread may call it. A loop over the replies then ends.
     ///
     /// Raises:
-    ///     StorageError: it could not be made durable.
+    ///     StorageError: the progress could not be made durable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.close(py)
     }

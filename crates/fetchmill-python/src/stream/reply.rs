@@ -1,4 +1,4 @@
-//! What came back, as a Python program sees it.
+//! Replies in Python.
 
 use fetchmill_engine::{NoReply, ReplyBatch, ReplyBody, RequestTimes};
 use pyo3::prelude::*;
@@ -11,16 +11,16 @@ use super::pickling::{Reduced, reduced};
 use super::request::Request;
 use crate::errors;
 
-/// Where the time of a request went, in seconds.
+/// Times of a request in seconds.
 #[pyclass(frozen, get_all, module = "fetchmill")]
 pub(crate) struct Timings {
-    /// From when it was taken from the input to the start of its last attempt.
+    /// Time from when the request was taken from the input to the start of its last attempt.
     queue: f64,
-    /// Making the connection, unless there was one.
+    /// Time to make the connection, unless there was one.
     connect: f64,
-    /// From the start of its last attempt to the first bytes of the reply.
+    /// Time from the start of the last attempt to the first bytes of the reply.
     first_byte: f64,
-    /// From when it was taken from the input to the end of the reply.
+    /// Time from when the request was taken from the input to the end of the reply.
     total: f64,
 }
 
@@ -43,7 +43,7 @@ impl Timings {
     }
 }
 
-/// A reply as pickles have it: what was asked, body, head, status, failure, final URL, times and index.
+/// State of a pickled reply: request, body, head, status, failure, final URL, times and index.
 type PickledReply<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyBytes>,
@@ -55,10 +55,10 @@ type PickledReply<'py> = (
     u64,
 );
 
-/// What came back: a complete reply of whatever status, or the error that came instead of one.
+/// Result of a request: a complete reply with any status, or the error that came instead of one.
 #[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Reply {
-    /// What the program gave: text or a `Request`.
+    /// Item from the program: text or a `Request`.
     pub(super) asked: Py<PyAny>,
     body: Py<PyAny>,
     head: Box<[u8]>,
@@ -74,7 +74,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl Reply {
-    /// Takes one out of a batch. A small body is copied: keeping it keeps nothing else.
+    /// Takes a reply out of a batch. A small body is copied, so that keeping the reply does not keep the batch.
     pub(super) fn of(
         py: Python<'_>,
         replies: &mut ReplyBatch,
@@ -111,12 +111,12 @@ impl Reply {
         }
     }
 
-    /// Whether `on_error="raise"` raises its error: what opted out is no error.
+    /// Returns whether `on_error="raise"` raises the error. A reply that opted out is not an error.
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.failure, Some((NoReply::Failed(_), _)))
     }
 
-    /// The error as a value of `fetchmill.ReplyError`.
+    /// Returns the error as a `fetchmill.ReplyError`.
     pub(super) fn error_object<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some((kind, reason)) = &self.failure else { return Ok(None) };
         let class = py.import("fetchmill.errors")?.getattr("ReplyError")?;
@@ -126,7 +126,7 @@ impl Reply {
 
 #[pymethods]
 impl Reply {
-    /// The status, such as 200; None when there is no complete reply, or it opted out.
+    /// Status, such as 200. None if there is no complete reply, or if the reply opted out.
     #[getter]
     fn status(&self) -> Option<u16> {
         (self.status != 0).then_some(self.status)
@@ -138,7 +138,7 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// The body: bytes; from 64 KiB on a read-only memoryview, which is not copied.
+    /// Body as bytes. From 64 KiB it is a read-only memoryview, which is not copied.
     #[getter]
     fn body(&self, py: Python<'_>) -> Py<PyAny> {
         self.body.clone_ref(py)
@@ -150,13 +150,13 @@ impl Reply {
         Headers::new(&self.head)
     }
 
-    /// The URL as it was asked for.
+    /// URL of the request, unchanged.
     #[getter]
     fn url<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.url_object(py)
     }
 
-    /// Where the reply came from: another URL than was asked for when it was redirected.
+    /// URL of the reply. It differs from the requested URL after a redirect.
     #[getter]
     fn final_url<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match &self.final_url {
@@ -165,26 +165,26 @@ impl Reply {
         }
     }
 
-    /// The tag of its `Request`.
+    /// Tag of the `Request`.
     #[getter]
     fn tag(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let request = self.asked.bind(py).cast::<Request>().ok()?;
         request.get().tag.as_ref().map(|tag| tag.clone_ref(py))
     }
 
-    /// The place of its request in the input, counted from 0.
+    /// Place of the request in the input, counted from 0.
     #[getter]
     fn index(&self) -> u64 {
         self.index
     }
 
-    /// Why there is no reply: a `ReplyError` with its `kind`, also `opted-out`; None when there is one.
+    /// Why there is no reply: a `ReplyError` with a `kind`, which may be `opted-out`. None if there is a reply.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.error_object(py)
     }
 
-    /// Where its time went.
+    /// Times of the request.
     #[getter]
     fn timings(&self) -> Timings {
         Timings {
@@ -195,14 +195,14 @@ impl Reply {
         }
     }
 
-    /// The body as text: in the charset that the reply names, else UTF-8. What is malformed is replaced.
+    /// Body as text, in the charset of the reply, or else UTF-8. Malformed bytes are replaced.
     #[getter]
     fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let named = value(&self.head, "content-type").and_then(|text| charset(&text));
         let decode =
             |charset: &str| py.get_type::<PyString>().call1((self.body.bind(py), charset, "replace"));
         match named {
-            // A name that Python does not know is as good as none.
+            // A charset that Python does not know is ignored.
             Some(named) => decode(&named).or_else(|_| decode("utf-8")),
             None => decode("utf-8"),
         }
@@ -214,7 +214,7 @@ impl Reply {
         py.import("json")?.call_method1("loads", (bytes,))
     }
 
-    /// Raises a `StatusError` unless the status is 2xx, and the error when there is no complete reply.
+    /// Raises a `StatusError` unless the status is 2xx. Raises the error if there is no complete reply.
     fn raise_for_status(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(error) = self.error_object(py)? {
             return Err(PyErr::from_value(error));
@@ -226,7 +226,7 @@ impl Reply {
         Err(PyErr::from_value(class.call1((self.url_object(py), self.status))?))
     }
 
-    /// A memoryview cannot be pickled, so that a large body is copied into bytes.
+    /// A memoryview cannot be pickled, so a large body is copied to bytes.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py, (PickledReply<'py>,)>> {
         let body = py.get_type::<PyBytes>().call1((self.body.bind(py),))?.cast_into::<PyBytes>()?;
         let RequestTimes { queue, connect, first_byte, total } = self.times;
@@ -269,7 +269,7 @@ impl Reply {
     }
 }
 
-/// The failure of a pickled reply.
+/// Restores the failure of a pickled reply.
 fn known_failure((kind, reason): (String, String)) -> PyResult<(NoReply, Cow<'static, str>)> {
     match NoReply::from_name(&kind) {
         Some(kind) => Ok((kind, reason.into())),
@@ -279,7 +279,7 @@ fn known_failure((kind, reason): (String, String)) -> PyResult<(NoReply, Cow<'st
     }
 }
 
-/// The parameter `charset` of a content type.
+/// Returns the parameter `charset` of a content type.
 fn charset(content_type: &str) -> Option<String> {
     let parameters = content_type.split(';').skip(1);
     let charset = parameters

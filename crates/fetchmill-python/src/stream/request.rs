@@ -1,4 +1,4 @@
-//! What a program asks for.
+//! Requests of a program.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
 
 use crate::errors;
 
-/// What to ask for, when a URL alone does not say it.
+/// A request that needs more than a URL.
 ///
 /// Args:
 ///     url: an absolute http or https URL.
-///     method: any but CONNECT and TRACE; `POST` with `json`, otherwise `GET`, if not given.
-///     headers: a mapping, or pairs of name and value: they stand instead of the client's of the same name.
+///     method: any method except CONNECT and TRACE. The default is `POST` with `json`, otherwise `GET`.
+///     headers: a mapping, or pairs of name and value. They replace the client's fields with the same names.
 ///     body: bytes to send.
-///     tag: any object; the reply has it.
-///     idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
-///         GET and HEAD may, and other methods may not.
-///     json: what is sent as JSON, in place of `body`, with `Content-Type: application/json` unless `headers` has one.
-///     params: for the query of the URL, behind what is there: a mapping, or pairs of name and value. A list or tuple
-///         gives its name once for each value, and None gives none.
+///     tag: any object. The reply has the same tag.
+///     idempotent: whether the request may be sent twice. Only such a request is tried again after a failure. By
+///         default only GET and HEAD may be sent twice.
+///     json: a value to send as JSON in place of `body`, with `Content-Type: application/json` unless `headers` has
+///         this field.
+///     params: a mapping, or pairs of name and value, to append to the query of the URL. A list or tuple repeats its
+///         name for each value. None adds nothing.
 ///
 /// Raises:
 ///     `UsageError`: the method, a header field, `json` or `params` cannot be sent.
@@ -31,11 +32,11 @@ pub(crate) struct Request {
     /// The URL.
     #[pyo3(get)]
     url: Py<PyString>,
-    /// Any object; the reply has it.
+    /// Any object. The reply has the same tag.
     #[pyo3(get)]
     pub(super) tag: Option<Py<PyAny>>,
     method: String,
-    /// None for a plain GET.
+    /// `None` for a plain GET.
     pub(crate) call: Option<Arc<CustomRequest>>,
 }
 
@@ -88,7 +89,7 @@ impl Request {
         &self.method
     }
 
-    /// Its own header fields.
+    /// Header fields of this request.
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
@@ -98,19 +99,19 @@ impl Request {
         Ok(found)
     }
 
-    /// What is sent.
+    /// Body to send.
     #[getter]
     fn body<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.call.as_ref()?.body.as_ref().map(|body| PyBytes::new(py, body))
     }
 
-    /// Whether it may be made twice.
+    /// Whether the request may be sent twice.
     #[getter]
     fn idempotent(&self) -> bool {
         self.call.as_ref().is_none_or(|call| call.is_idempotent)
     }
 
-    /// Pickles and copies are made with the arguments of the constructor.
+    /// Returns the arguments of the constructor, for pickles and copies.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(NewArguments<'py>, Bound<'py, PyDict>)> {
         let fields = self.call.as_ref().map(|call| call.fields.clone()).unwrap_or_default();
         let tag = self.tag.as_ref().map(|tag| tag.bind(py).clone());
@@ -130,7 +131,7 @@ impl Request {
     }
 }
 
-/// Header fields of a mapping, or of pairs.
+/// Returns header fields from a mapping or from pairs.
 fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     let mut fields = Vec::new();
     for pair in pairs_of(headers)?.try_iter()? {
@@ -143,7 +144,7 @@ fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     Ok(fields)
 }
 
-/// The pairs of a mapping, or what is none as it is.
+/// Returns the pairs of a mapping. Any other value is returned unchanged.
 fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match given.cast::<PyMapping>() {
         Ok(mapping) => Ok(mapping.items()?.into_any()),
@@ -151,7 +152,7 @@ fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// A value as JSON, as Python's own module writes it; NaN and infinities are not JSON.
+/// Writes a value as JSON with Python's own module. NaN and infinities are refused, because JSON does not have them.
 fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = value.py();
     let options = PyDict::new(py);
@@ -159,13 +160,13 @@ fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     options.set_item("ensure_ascii", false)?;
     options.set_item("separators", (",", ":"))?;
     let text = py.import("json")?.call_method("dumps", (value,), Some(&options));
-    // A lone surrogate is no UTF-8.
+    // A lone surrogate cannot be encoded in UTF-8.
     let bytes = text.and_then(|text| text.call_method1("encode", ("utf-8",)));
     let bytes = bytes.map_err(|error| errors::usage(&format!("json cannot be written as JSON: {error}")))?;
     Ok(bytes.extract::<PyBackedBytes>()?.to_vec())
 }
 
-/// A URL with parameters at the end of its query.
+/// Returns a URL with the parameters appended to its query.
 fn with_query<'py>(url: &Bound<'py, PyString>, params: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     let py = url.py();
     let wrong = |_| errors::usage("params must be a mapping, or pairs of name and value");

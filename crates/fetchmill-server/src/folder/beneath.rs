@@ -1,11 +1,11 @@
-//! What is below the folder, and nothing else.
+//! Access to files below the folder, and to no others.
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Opens for reading what lies below the folder, without following any symbolic link.
+/// Opens a path below the folder for reading, without following any symbolic link.
 pub(super) fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | more;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -15,13 +15,13 @@ pub(super) fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<O
 /// The folder of a job's state.
 const STATE: &str = ".fetchmill";
 
-/// Whether a segment of a name is served. The state of a job is nobody's business, whatever else is.
+/// Returns whether a segment of a name is served. The state of a job never is.
 pub(super) fn is_shown(segment: &str, hidden: bool) -> bool {
     !segment.starts_with('.') || (hidden && segment != STATE)
 }
 
-/// Whether a name can be one of ours: segments that are not empty, `.` or `..`, without NUL. An encoded slash is a
-/// slash by now.
+/// Returns whether a name is possible here: no NUL, and no segment that is empty, `.` or `..`. Encoded slashes are
+/// already decoded.
 pub(super) fn is_safe(name: &str) -> bool {
     !name.as_bytes().contains(&0) && name.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
 }

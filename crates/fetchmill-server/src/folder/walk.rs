@@ -1,10 +1,10 @@
-//! Lists a folder page by page, in the order of the bytes of the names.
+//! Lists a folder page by page, with names in byte order.
 //!
-//! A walk is a stack of folders, each read and sorted when it is entered, with a position in each. A marker is the
-//! last name of its page, in hexadecimal digits so that no client can spoil it: any walk can be found again from
-//! it, also after a restart. To save that search the walks of the latest markers are kept; they share the folders
-//! they hold. So a page costs its names only, and a folder of a million files costs its reading once a listing and
-//! some 40 MB while it is walked.
+//! A walk is a stack of folders with a position in each. A folder is read and sorted when the walk enters it. A marker
+//! is the last name of its page, in hexadecimal digits so that clients cannot corrupt it. Any walk can be found again
+//! from its marker, even after a restart. To avoid this search, the walks of the latest markers are kept, and they
+//! share their folders. So a page costs only its names. A folder of a million files is read once per listing, and needs
+//! about 40 MB during the walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -17,9 +17,9 @@ use super::beneath::{is_safe, is_shown, open_beneath};
 use crate::content::{ContentError, Page};
 use crate::hash;
 
-/// Walks that are kept.
+/// Number of kept walks.
 const WALKS_MAX: usize = 8;
-/// Unlisted names that are told apart; more are not counted.
+/// Maximum number of distinct unlisted names. More are not counted.
 const UNLISTED_MAX: usize = 1 << 20;
 
 /// The walks of the latest markers.
@@ -73,7 +73,7 @@ impl WalkCache {
         self.unlisted.count()
     }
 
-    /// A copy: the same page may be asked for again.
+    /// Returns a copy of a walk, because the same page may be requested again.
     fn kept(&self, marker: &str) -> Option<FolderWalk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.iter().find(|(kept, _)| kept == marker).map(|(_, walk)| walk.clone())
@@ -110,7 +110,7 @@ impl FolderWalk {
         Ok(walk)
     }
 
-    /// The walk that goes on behind `last`, which need not exist any more.
+    /// Returns the walk that continues after `last`, which may no longer exist.
     fn after(last: &str, reader: &FolderReader<'_>) -> Result<Self, ContentError> {
         let mut walk = FolderWalk::start(reader)?;
         for segment in last.split_inclusive('/') {
@@ -124,12 +124,12 @@ impl FolderWalk {
         Ok(walk)
     }
 
-    /// How many files there are: known where the folder has no folders, since then all of it is in memory.
+    /// Returns the number of files, if the folder has no subfolders. All names are then in memory.
     fn total(&self) -> Option<u64> {
         self.stack.first().filter(|top| !top.entries.has_folders).map(|top| top.entries.places.len() as u64)
     }
 
-    /// Goes to the next file without taking it; `false` at the end.
+    /// Moves to the next file without taking it. Returns `false` at the end.
     fn settle(&mut self, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
@@ -147,7 +147,7 @@ impl FolderWalk {
         Ok(false)
     }
 
-    /// Takes the file that the walk has settled at.
+    /// Takes the file at the current position.
     fn take(&mut self, name: &mut String) {
         if let Some(level) = self.stack.last_mut() {
             name.clear();
@@ -157,7 +157,7 @@ impl FolderWalk {
         }
     }
 
-    /// Enters a folder of the innermost one; `false` when it has gone or cannot be read.
+    /// Enters a subfolder of the innermost folder. Returns `false` if it no longer exists or cannot be read.
     fn enter(&mut self, name: &str, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         self.path.push_str(name);
         let entries = reader.read(&self.path)?;
@@ -169,7 +169,8 @@ impl FolderWalk {
     }
 }
 
-/// The names in one folder, sorted, in one allocation; folders end in `/`, which sorts whole paths by their bytes.
+/// The sorted names of one folder in one allocation. Names of folders end in `/`, so that whole paths are in byte
+/// order.
 #[derive(Debug, Default)]
 struct Entries {
     text: String,
@@ -214,7 +215,7 @@ struct FolderReader<'a> {
 }
 
 impl FolderReader<'_> {
-    /// The entries of a folder; `None` when it has gone or may not be read.
+    /// Returns the entries of a folder. `None` if it no longer exists or may not be read.
     fn read(&self, path: &str) -> Result<Option<Entries>, ContentError> {
         let opened = open_beneath(self.root, if path.is_empty() { "." } else { path }, OFlags::DIRECTORY);
         let fd = match opened {
@@ -251,7 +252,7 @@ impl FolderReader<'_> {
     }
 }
 
-/// Some file systems do not say the kind in the folder itself.
+/// Returns the kind of an entry. Some file systems do not store it in the folder.
 fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
@@ -260,7 +261,7 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     }
 }
 
-/// The names that no page can hold, as hashes: a folder is read more than once.
+/// Hashes of the names that no page can contain. Hashes avoid double counts, because a folder is read more than once.
 #[derive(Debug, Default)]
 struct UnlistedNames(Mutex<HashSet<u64>>);
 

@@ -1,5 +1,5 @@
-//! How a store behaves at the moment: its clock, who may sign, and what goes wrong. A change makes a new one; what is
-//! counted down goes on where the change does not name it.
+//! Current behaviour of a store: its clock, its credentials, and its faults. A change creates a new value. Countdowns
+//! continue unless the change names them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use super::options::{BehaviourOptions, CredentialOptions};
 use crate::error::Error;
 use crate::options::refuse;
 
-/// Requests above the rate that are taken at once: a twentieth of a second's.
+/// Burst above the rate: the requests of a twentieth of a second.
 const BURST: f64 = 0.05;
 
-/// A pair of keys that may sign.
+/// A pair of keys that is allowed to sign.
 #[derive(Debug, Clone)]
 pub(crate) struct Credential {
     pub(crate) access_key: String,
@@ -43,7 +43,7 @@ impl Credential {
     }
 }
 
-/// What counts down or up while requests come.
+/// Counts that change while requests come.
 #[derive(Debug, Clone, Default)]
 struct FaultCounts {
     rate: Arc<Mutex<Option<RateLimit>>>,
@@ -53,19 +53,19 @@ struct FaultCounts {
     damage_done: Arc<Mutex<HashMap<String, u32>>>,
 }
 
-/// How a store behaves at the moment.
+/// Current behaviour of a store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreBehaviour {
     pub(crate) options: BehaviourOptions,
     values: Map<String, Value>,
     pub(crate) credentials: Vec<Credential>,
-    /// What a GET gives in the place of the object that is listed.
+    /// Bodies that a GET returns in place of the listed objects.
     pub(crate) changed: HashMap<String, Bytes>,
     progress: FaultCounts,
 }
 
 impl StoreBehaviour {
-    /// This one with some values of its options changed.
+    /// Returns the behaviour with some option values changed.
     pub(crate) fn with(&self, change: &Map<String, Value>) -> Result<StoreBehaviour, Error> {
         let mut values = self.values.clone();
         values.extend(change.clone());
@@ -94,13 +94,13 @@ impl StoreBehaviour {
         })
     }
 
-    /// Adds a pair of keys, or replaces the one with its access key.
+    /// Adds a pair of keys, or replaces the pair with the same access key.
     pub(crate) fn add_credential(&mut self, credential: Credential) {
         self.credentials.retain(|other| other.access_key != credential.access_key);
         self.credentials.push(credential);
     }
 
-    /// Whether a request comes too soon after others.
+    /// Returns whether a request exceeds the rate.
     pub(crate) fn is_too_fast(&self) -> bool {
         if self.options.slow_down_above.is_none() {
             return false;
@@ -109,31 +109,31 @@ impl StoreBehaviour {
         rate.as_mut().is_some_and(|rate| !rate.take(Instant::now()))
     }
 
-    /// Whether this upload is one of those that fail.
+    /// Returns whether this upload must fail.
     pub(crate) fn fails_upload(&self) -> bool {
         take_one(&self.progress.failures_left)
     }
 
-    /// Whether this upload is one of those that are dropped.
+    /// Returns whether this upload must be dropped.
     pub(crate) fn drops_upload(&self) -> bool {
         take_one(&self.progress.drops_left)
     }
 
-    /// The error that a good reply for this key has in it.
+    /// Returns the error that a reply with status 200 for this key contains.
     pub(crate) fn error_with_200(&self, key: &str) -> Option<&str> {
         let error = self.options.errors_with_200.get(key)?;
         let is_given = error.times.is_none_or(|times| count_up(&self.progress.errors_given, key, times));
         is_given.then_some(&error.code)
     }
 
-    /// Whether the body of this reply is to have a wrong byte.
+    /// Returns whether the body of this reply must have a wrong byte.
     pub(crate) fn damages(&self, key: &str) -> bool {
         let times = self.options.damage.get(key);
         times.is_some_and(|times| count_up(&self.progress.damage_done, key, *times))
     }
 }
 
-/// Whether it has not happened so many times for this key; then it has once more.
+/// Counts an event for this key, unless it has happened `times` times. Returns whether it was counted.
 fn count_up(counts: &Mutex<HashMap<String, u32>>, key: &str, times: u32) -> bool {
     let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
     let count = counts.entry(key.to_owned()).or_default();
@@ -146,7 +146,7 @@ fn take_one(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// A bucket of tokens that fills with time.
+/// A token bucket.
 #[derive(Debug)]
 struct RateLimit {
     per_second: f64,

@@ -1,5 +1,5 @@
-//! Checksums of objects, as S3 gives them to who asks (`x-amz-checksum-mode: ENABLED`). The cyclic ones are made bit by bit,
-//! as their definitions say: a client has other code for them.
+//! Checksums of objects, which S3 sends on request (`x-amz-checksum-mode: ENABLED`). Cyclic checksums are computed bit
+//! by bit, as in their definitions, so that the code differs from the client's.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::options::ChecksumName;
 
-/// Polynomials with their lowest bit first.
+/// Polynomials with the lowest bit first.
 const CRC64_NVME: u64 = 0x9a6c_9329_ac4b_c9b5;
 const CRC32C: u64 = 0x82f6_3b78;
 const CRC32: u64 = 0xedb8_8320;
 
-/// The fields of a head that tell it.
+/// Returns the fields of a head that contain the checksum.
 pub(crate) fn fields(name: ChecksumName, is_composite: bool, body: &[u8]) -> [(&'static str, String); 2] {
     let (field, sum) = match name {
         ChecksumName::Crc64nvme => ("x-amz-checksum-crc64nvme", crc(body, CRC64_NVME, 64)),

@@ -1,4 +1,4 @@
-//! Times as S3 writes and reads them: of listings, of headers, of signatures. All are UTC.
+//! Times in the formats of S3 for listings, headers and signatures. All are in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Milliseconds since 1970 by the machine's clock, and as far from it as asked for.
+/// Returns milliseconds since 1970 on the machine's clock, plus `offset` seconds.
 pub(crate) fn now(offset: f64) -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as i64 + (offset * 1000.0) as i64
@@ -25,7 +25,7 @@ struct CalendarTime {
 }
 
 impl CalendarTime {
-    /// Days are counted in eras of 400 years that start in March, so that leap days are the last of their years.
+    /// Days are counted in eras of 400 years that start in March, so that a leap day is the last day of its year.
     fn of(seconds: i64) -> CalendarTime {
         let days = seconds.div_euclid(SECONDS_A_DAY);
         let rest = seconds.rem_euclid(SECONDS_A_DAY);
@@ -48,7 +48,7 @@ impl CalendarTime {
     }
 }
 
-/// As in `2013-05-24T00:00:00.000Z`, from milliseconds.
+/// Formats milliseconds as in `2013-05-24T00:00:00.000Z`.
 pub(crate) fn iso(milliseconds: i64) -> String {
     let CalendarTime { year, month, day, hour, minute, second, .. } =
         CalendarTime::of(milliseconds.div_euclid(1000));
@@ -56,7 +56,7 @@ pub(crate) fn iso(milliseconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{rest:03}Z")
 }
 
-/// As in `Fri, 24 May 2013 00:00:00 GMT`, from milliseconds.
+/// Formats milliseconds as in `Fri, 24 May 2013 00:00:00 GMT`.
 pub(crate) fn http(milliseconds: i64) -> String {
     let parts = CalendarTime::of(milliseconds.div_euclid(1000));
     let CalendarTime { year, day, hour, minute, second, .. } = parts;
@@ -64,7 +64,7 @@ pub(crate) fn http(milliseconds: i64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Milliseconds of a time as in `20130524T000000Z`.
+/// Parses a time as in `20130524T000000Z`. Returns milliseconds.
 pub(crate) fn parse_basic(text: &[u8]) -> Option<i64> {
     if text.len() != 16 || text[8] != b'T' || text[15] != b'Z' {
         return None;

@@ -1,6 +1,7 @@
-//! One connection: reads what has come, answers every complete request in it, writes all replies at once.
+//! One connection. It reads the available bytes, answers every complete request in them, and writes all replies
+//! together.
 //!
-//! A request with a body, or that has to wait, is taken apart from the others: its head is kept until it is answered.
+//! A request that has a body, or must wait, is handled separately. Its head is kept until it is answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +16,28 @@ use super::worker::{Arrival, StoreWorker};
 use crate::request::BadRequest;
 
 const READ_BYTES: usize = 8 * 1024;
-/// Replies are written when they have become this long, although more requests are there.
+/// Replies are written when they reach this size, even if there are more requests.
 const WRITE_BYTES: usize = 256 * 1024;
 /// The buffers of a connection shrink to this after a turn that needed more.
 const BUFFER_BYTES_MAX: usize = 1024 * 1024;
-/// The largest body.
+/// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// A client that is told of its mistake gets this long to read it.
+/// Time for a client to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How a connection goes on.
+/// How a connection continues.
 enum AfterRequest {
     Continue,
     Close,
 }
 
-/// What became of the requests in the input.
+/// Result for the requests in the input.
 enum InputResult {
-    /// They are answered.
+    /// All requests are answered.
     All,
     /// The connection ends with the last reply.
     Last,
-    /// The head of this length is of a request that needs more time; those before it are answered.
+    /// A request with a head of this length needs more time. All requests before it are answered.
     Slow(usize, Arrival),
 }
 
@@ -47,7 +48,7 @@ struct StoreConnection {
     output: Vec<u8>,
 }
 
-/// Serves a connection to its end. Errors of the connection are its end, and nobody's business.
+/// Serves a connection to its end. An error of the connection ends it and is not reported.
 pub(crate) async fn serve(stream: TcpStream, worker: Arc<StoreWorker>) {
     worker.counters().connections.add(1);
     let input = Vec::with_capacity(READ_BYTES);
@@ -71,7 +72,7 @@ impl StoreConnection {
                     return Ok(AfterRequest::Close);
                 }
                 InputResult::Slow(length, arrival) => {
-                    // Boxed: an idle connection should not hold the room that this needs.
+                    // Boxed, so that an idle connection does not need memory for it.
                     if let AfterRequest::Close = Box::pin(self.slowly(length, arrival)).await? {
                         return Ok(AfterRequest::Close);
                     }
@@ -82,7 +83,7 @@ impl StoreConnection {
         Ok(AfterRequest::Continue)
     }
 
-    /// Answers what can be answered at once. Gives how much of the input is done with.
+    /// Answers the requests that can be answered immediately. Returns how many bytes of the input were used.
     fn take(&mut self) -> (usize, InputResult) {
         let mut used = 0;
         while used < self.input.len() && self.output.len() < WRITE_BYTES {
@@ -120,10 +121,10 @@ impl StoreConnection {
         (used, InputResult::All)
     }
 
-    /// Waits, reads the body, answers.
+    /// Reads the body, waits, and answers.
     async fn slowly(&mut self, length: usize, arrival: Arrival) -> std::io::Result<AfterRequest> {
         let kept: Vec<u8> = self.input.drain(..length).collect();
-        // It was parsed before.
+        // The head was already parsed once.
         let Ok(Some((head, _))) = head::parse(&kept) else { return Ok(AfterRequest::Close) };
         if head.length > BODY_BYTES_MAX {
             let failure = Failure::too_large("Your proposed upload exceeds the maximum allowed size");
@@ -138,7 +139,7 @@ impl StoreConnection {
         if arrival.drops {
             self.read_body(head.length.div_ceil(2)).await?;
             self.worker.counters().dropped.add(1);
-            // Nothing can be done about an error: the connection ends either way.
+            // Ignore an error, because the connection ends either way.
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
             return Ok(AfterRequest::Close);
         }
@@ -160,7 +161,7 @@ impl StoreConnection {
         Ok(if head.keep_alive { AfterRequest::Continue } else { AfterRequest::Close })
     }
 
-    /// Takes so many bytes, of which some may have come already.
+    /// Reads a body of `length` bytes, of which some may already have come.
     async fn read_body(&mut self, length: u64) -> std::io::Result<Bytes> {
         let length = length as usize;
         let mut body = Vec::with_capacity(length);
@@ -183,13 +184,13 @@ impl StoreConnection {
         Ok(())
     }
 
-    /// Ends the sending and reads on for a while. A socket that is closed with unread input resets the connection,
-    /// and the client might never see the reply.
+    /// Stops sending and keeps reading for a while. A socket that is closed with unread input resets the connection,
+    /// and the client might not see the reply.
     async fn linger(&mut self) -> std::io::Result<()> {
         self.stream.shutdown().await?;
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // Running out of time is one of the two expected ends.
+        // A timeout is one of the two expected ends.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What S3 answers when it does not do what was asked: a status, a code, a sentence.
+//! Error replies of S3: a status, a code and a message.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ pub(crate) struct Failure {
     pub(crate) status: u16,
     pub(crate) code: Cow<'static, str>,
     pub(crate) message: Cow<'static, str>,
-    /// More elements of the document.
+    /// Additional elements of the document.
     pub(crate) details: Vec<(&'static str, String)>,
-    /// Region of the bucket, which goes into a field of the head.
+    /// Region of the bucket, for a field of the head.
     pub(crate) bucket_region: Option<Box<str>>,
 }
 
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// Adds an element.
+    /// Adds an element to the document.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.details.push((name, value.into()));
         self

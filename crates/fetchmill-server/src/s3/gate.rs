@@ -1,4 +1,4 @@
-//! Who may do what: signatures, clocks, credentials, regions, in the order in which S3 looks at them.
+//! Access checks: signatures, clocks, credentials and regions, in the order in which S3 checks them.
 
 use super::behaviour::StoreBehaviour;
 use super::clock;
@@ -10,28 +10,28 @@ use super::uri::Query;
 
 const EMPTY_SHA256: &[u8] = b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// A request that asks to be let in.
+/// A request whose access is checked.
 pub(crate) struct GatedRequest<'a> {
     pub(crate) behaviour: &'a StoreBehaviour,
     pub(crate) head: &'a RequestHead<'a>,
-    /// Decoded.
+    /// Decoded path.
     pub(crate) path: &'a [u8],
     pub(crate) query: &'a Query,
     pub(crate) body: &'a [u8],
-    /// Milliseconds since 1970, when it came.
+    /// Time of arrival in milliseconds since 1970.
     pub(crate) now: i64,
-    /// It changes nothing.
+    /// Whether the request only reads.
     pub(crate) reads: bool,
-    /// The bucket that it names.
+    /// Name of the requested bucket.
     pub(crate) name: &'a str,
     pub(crate) bucket: Option<&'a Bucket>,
-    /// Region and host of the endpoint.
+    /// Region of the endpoint. `endpoint` is its host.
     pub(crate) region: &'a str,
     pub(crate) endpoint: &'a str,
 }
 
 impl GatedRequest<'_> {
-    /// Lets it in, or says why not.
+    /// Allows the request, or returns why it is refused.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.query.has("X-Amz-Signature") {
             return Err(Failure::not_implemented("X-Amz-Signature"));
@@ -51,7 +51,7 @@ impl GatedRequest<'_> {
         self.signature(&claim, time, secret)
     }
 
-    /// The time of the signature, as it is sent; not too far from the store's clock.
+    /// Returns the time of the signature as sent. Fails if it is too far from the store's clock.
     fn time(&self, claim: &SignatureClaim<'_>) -> Result<&[u8], Failure> {
         let text = self.head.field("x-amz-date");
         let Some((text, time)) = text.and_then(|text| Some((text, clock::parse_basic(text)?))) else {
@@ -74,7 +74,7 @@ impl GatedRequest<'_> {
         Ok(text)
     }
 
-    /// The secret of the pair of keys that is named, when that is valid and its token is there.
+    /// Returns the secret of the named pair of keys. Fails if the pair is not valid, or if its token is missing.
     fn secret(&self, claim: &SignatureClaim<'_>) -> Result<&str, Failure> {
         let pairs = &self.behaviour.credentials;
         let Some(pair) = pairs.iter().find(|pair| pair.access_key == claim.access_key) else {
@@ -93,8 +93,8 @@ impl GatedRequest<'_> {
         Ok(&pair.secret_key)
     }
 
-    /// Requests must be signed for the bucket's region. Who has signed for the endpoint's is sent to the bucket's, who
-    /// has signed for a third is told so.
+    /// Checks that the request is signed for the bucket's region. A request for the endpoint's region is redirected to
+    /// the bucket's region. Any other region is an error.
     fn region(&self, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
         let right = self.bucket.map_or(self.region, |bucket| &bucket.region);
         if claim.region == right {

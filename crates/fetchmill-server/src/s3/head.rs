@@ -1,43 +1,43 @@
-//! From bytes to the head of a request, with all its fields: a signature covers any of them.
+//! Parser of request heads. It keeps all fields, because a signature may cover any of them.
 
 use memchr::memchr;
 
 use crate::request::{BadRequest, HEAD_BYTES_MAX};
 
-/// Clients of S3 send some ten fields, and one more for each thing that they want to know.
+/// Maximum number of fields. S3 clients send about ten, and one more for each additional fact that they request.
 const FIELDS_MAX: usize = 64;
 
 /// A head, borrowed from the input.
 #[derive(Debug)]
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a [u8],
-    /// The path, still encoded.
+    /// Path, still encoded.
     pub(crate) path: &'a [u8],
-    /// What is behind the first `?`.
+    /// Text after the first `?`.
     pub(crate) query: &'a [u8],
     fields: [(&'a [u8], &'a [u8]); FIELDS_MAX],
     count: usize,
     pub(crate) keep_alive: bool,
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub(crate) length: u64,
-    /// The client waits for leave to send the body.
+    /// Whether the client waits for permission to send the body.
     pub(crate) expects: bool,
 }
 
 impl<'a> RequestHead<'a> {
-    /// All fields, in their order.
+    /// Returns all fields in order.
     pub(crate) fn fields(&self) -> &[(&'a [u8], &'a [u8])] {
         &self.fields[..self.count]
     }
 
-    /// The value of a field, whose name is given in small letters.
+    /// Returns the value of a field. The name must be in lower case.
     pub(crate) fn field(&self, name: &str) -> Option<&'a [u8]> {
         let is_it = |(other, _): &&(&[u8], &[u8])| other.eq_ignore_ascii_case(name.as_bytes());
         self.fields().iter().find(is_it).map(|(_, value)| *value)
     }
 }
 
-/// Reads the first head of the input; `None` while it is not complete. Gives its length too.
+/// Reads the first head of the input. Returns it with its length. `None` while it is not complete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadRequest> {
     let mut position = 0;
     let Some(first) = line(input, &mut position)? else { return incomplete(input) };
@@ -66,7 +66,7 @@ fn incomplete(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadReque
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// The line at a position, without its end; the position moves behind it.
+/// Returns the line at a position, without its end, and moves the position after it.
 fn line<'a>(input: &'a [u8], position: &mut usize) -> Result<Option<&'a [u8]>, BadRequest> {
     let rest = &input[*position..];
     let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
@@ -89,7 +89,7 @@ fn request_line(line: &[u8]) -> Result<RequestHead<'_>, BadRequest> {
     Ok(RequestHead { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
 }
 
-/// Takes from a field what the connection has to know.
+/// Reads the facts that the connection needs from a field.
 fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(), BadRequest> {
     if name.eq_ignore_ascii_case(b"content-length") {
         let text = std::str::from_utf8(value).map_err(|_| BadRequest::Malformed)?;
@@ -99,7 +99,7 @@ fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(
     } else if name.eq_ignore_ascii_case(b"expect") {
         head.expects = value.eq_ignore_ascii_case(b"100-continue");
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-        // Of bodies in chunks S3 wants to know the length as well; no client of it sends them.
+        // S3 needs the length of chunked bodies too, and its clients do not send them.
         return Err(BadRequest::Malformed);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `ListObjectsV2`: a page of keys, and where the next one starts.
+//! `ListObjectsV2`: a page of keys, and the start of the next page.
 
 use std::ops::Bound;
 
@@ -14,18 +14,18 @@ use super::uri::Query;
 use super::xml;
 use crate::reply::number;
 
-/// Keys in a page, as Amazon has it.
+/// Maximum number of keys in a page, as at Amazon.
 const KEYS_MAX: u64 = 1000;
-/// Tokens are no keys: nobody shall be tempted to make one.
+/// Masks keys in tokens, so that nobody is tempted to create a token.
 const TOKEN_MASK: u8 = 0x5a;
 
-/// What a page is asked to be.
+/// Parameters of a requested page.
 struct PageQuery<'a> {
     prefix: &'a [u8],
     delimiter: &'a [u8],
     start_after: Option<&'a [u8]>,
     token: Option<&'a [u8]>,
-    /// Where the token leads to: behind this key.
+    /// Key after which the page of the token starts.
     behind: Option<Vec<u8>>,
     keys_max: u64,
     encoded: bool,
@@ -66,7 +66,7 @@ impl<'a> PageQuery<'a> {
         })
     }
 
-    /// Where its keys start. A token wins over start-after, as with Amazon.
+    /// Returns the start of the keys. A token takes precedence over start-after, as at Amazon.
     fn start(&self, behaviour: &StoreBehaviour) -> Bound<Vec<u8>> {
         let start_after = self.start_after.filter(|_| !behaviour.options.ignore_start_after);
         match self.behind.as_deref().or(start_after) {
@@ -75,13 +75,13 @@ impl<'a> PageQuery<'a> {
         }
     }
 
-    /// Behind a key; behind all keys of a common prefix, when it is one.
+    /// Returns the start after a key, or after all keys of a common prefix if the key is one.
     fn behind_key(&self, key: &[u8]) -> Bound<Vec<u8>> {
         let is_common = self.behind.is_some() && !self.delimiter.is_empty() && key.ends_with(self.delimiter);
         if is_common { Bound::Included(successor(key)) } else { Bound::Excluded(key.to_vec()) }
     }
 
-    /// The common prefix that stands for a key.
+    /// Returns the common prefix that represents a key.
     fn common<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         if self.delimiter.is_empty() {
             return None;
@@ -92,7 +92,7 @@ impl<'a> PageQuery<'a> {
     }
 }
 
-/// The first text behind all those that start with this one, which is UTF-8: its last byte can be counted up.
+/// Returns the first text after all texts with this prefix. The prefix is UTF-8, so its last byte can be incremented.
 fn successor(text: &[u8]) -> Vec<u8> {
     let mut next = text.to_vec();
     if let Some(last) = next.last_mut() {
@@ -123,9 +123,9 @@ struct KeyPage {
     /// The last key or common prefix of the page.
     last: Vec<u8>,
     truncated: bool,
-    /// A fault has ended it: there are more, but it does not say where.
+    /// Whether a fault has ended the page: there are more keys, but no token.
     token_lost: bool,
-    /// The time of the object before as text, since most have the same.
+    /// Time of the previous object as text, because most objects have the same.
     modified: (i64, String),
 }
 
@@ -166,7 +166,8 @@ fn found(bucket: &Bucket, behaviour: &StoreBehaviour, asked: &PageQuery<'_>) -> 
     found
 }
 
-/// How many of the first `limit` keys of the prefix come from a start on; nothing when all of them come before it.
+/// Returns how many of the first `limit` keys of the prefix are at or after a start. `None` if all of them are before
+/// it.
 fn keys_left(bucket: &Bucket, asked: &PageQuery<'_>, start: &Bound<Vec<u8>>, limit: u64) -> Option<u64> {
     let mut before = 0;
     bucket.walk(Bound::Included(asked.prefix.to_vec()), &mut |listed| {
@@ -239,7 +240,7 @@ fn masked(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte ^ TOKEN_MASK).collect()
 }
 
-/// A key as a token: base64 with its `+`, `/` and `=`, which clients must encode.
+/// Converts a key to a token in Base64. It has `+`, `/` and `=`, which clients must encode.
 fn to_token(key: &[u8]) -> String {
     STANDARD.encode(masked(key))
 }

@@ -1,15 +1,17 @@
-//! A replay of the S3 protocol for tests and measurements: buckets in memory, signatures checked as Amazon checks
-//! them, and everything that goes wrong with stores, on demand. Plain http on 127.0.0.1.
+//! An implementation of the S3 protocol for tests and measurements. Buckets are in memory, signatures are checked as at
+//! Amazon, and faults of stores happen on demand. It serves plain http on 127.0.0.1.
 //!
-//! Operations: `ListObjectsV2`, get, head, put, delete, uploads in parts, the location of a bucket. Signature Version 4
-//! in the `Authorization` field, no signed URLs, no bodies in signed chunks (501). Buckets by path or by host.
+//! Operations: `ListObjectsV2`, get, head, put, delete, multipart uploads, the location of a bucket. Signature Version
+//! 4 must be in the `Authorization` field. Signed URLs and bodies in signed chunks are not supported (501). Buckets are
+//! named by path or by host.
 //!
 //! # Layout, from the bottom up
-//! - `failure` is what is answered when something is not done; `clock`, `uri`, `xml` write and read texts; `head` reads
-//!   requests, `reply` writes replies; `options`, `stats`
-//! - `sign` knows what a signature must be, `behaviour` what the store does at the moment, `gate` who is let in
-//! - `store` has the objects, `uploads` the parts of those that are not complete
-//! - `operation` names what is asked; `listing`, `object`, `parts` do it; `worker` wires them
+//! - `failure` has the error replies; `clock`, `uri`, `xml` write and read texts; `head` reads requests, `reply` writes
+//!   replies; `options`, `stats`
+//! - `sign` computes signatures, `behaviour` is the current behaviour of the store, `gate` checks access
+//! - `store` has the objects, `uploads` the parts of incomplete objects
+//! - `operation` identifies the operation of a request; `listing`, `object`, `parts` carry it out; `worker` connects
+//!   them
 //! - `connection` moves bytes
 //!
 //! # Example
@@ -61,7 +63,7 @@ const HOST: &str = "127.0.0.1";
 pub struct S3 {
     address: SocketAddr,
     shared: Arc<StoreState>,
-    /// Dropping it ends them.
+    /// The threads end when this is dropped.
     _threads: Threads,
 }
 
@@ -86,19 +88,19 @@ impl S3 {
         Ok(S3 { address, shared, _threads: threads })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the store listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Adds a bucket, or replaces the one of its name.
+    /// Adds a bucket, or replaces the bucket with the same name.
     pub fn add_bucket(&self, options: BucketOptions) -> Result<(), Error> {
         options.check()?;
         self.shared.store.add_bucket(Bucket::new(options));
         Ok(())
     }
 
-    /// Puts an object into a bucket. `modified`: milliseconds since 1970; now without it.
+    /// Puts an object into a bucket. `modified` is in milliseconds since 1970. `None` means now.
     pub fn put(&self, bucket: &str, key: &str, body: Bytes, modified: Option<i64>) -> Result<(), Error> {
         let offset = self.shared.behaviour().options.clock_offset;
         let modified = modified.unwrap_or_else(|| clock::now(offset));
@@ -108,7 +110,7 @@ impl S3 {
         store.put(&*self.bucket(bucket)?, key, object, false).map_err(refused)
     }
 
-    /// All objects of a bucket that were put, in the order of their keys.
+    /// Returns all objects that were put into a bucket, sorted by key.
     pub fn objects(&self, bucket: &str) -> Result<Vec<(String, Bytes)>, Error> {
         Ok(self.bucket(bucket)?.objects())
     }
@@ -117,7 +119,7 @@ impl S3 {
         self.shared.store.bucket(name).ok_or_else(|| Error::Option(format!("there is no bucket {name:?}")))
     }
 
-    /// Adds a pair of keys that may sign, or replaces the one with its access key.
+    /// Adds a pair of keys that may sign, or replaces the pair with the same access key.
     pub fn set_credentials(&self, options: CredentialOptions) -> Result<(), Error> {
         let credential = Credential::new(options)?;
         self.shared.change(|behaviour| {
@@ -127,12 +129,12 @@ impl S3 {
         })
     }
 
-    /// Changes some values of [`BehaviourOptions`]; what is not named stays, also what is counted down.
+    /// Changes some values of [`BehaviourOptions`]. Other values stay, including their countdowns.
     pub fn change(&self, values: &serde_json::Map<String, serde_json::Value>) -> Result<(), Error> {
         self.shared.change(|behaviour| behaviour.with(values))
     }
 
-    /// From now on a GET gives these bytes in the place of the objects that are listed.
+    /// From now on a GET returns these bodies in place of the listed objects.
     pub fn set_changed(&self, changed: HashMap<String, Bytes>) -> Result<(), Error> {
         self.shared.change(|behaviour| {
             let mut behaviour = behaviour.clone();
@@ -141,12 +143,12 @@ impl S3 {
         })
     }
 
-    /// What it has done since its start, or since this was set back.
+    /// Returns the counters since the start or the last reset.
     pub fn stats(&self) -> S3Stats {
         self.shared.stats()
     }
 
-    /// Sets what it has done back to nothing.
+    /// Resets the counters to 0.
     pub fn reset_stats(&self) {
         self.shared.reset_stats();
     }

@@ -12,7 +12,7 @@ use super::reply::{BINARY, Reply};
 use super::store::{self, Bucket, Object, Store, StoredObject};
 use crate::reply::number;
 
-/// What is known of a request for an object.
+/// Facts about a request for an object.
 pub(crate) struct ObjectRequest<'a> {
     pub(crate) store: &'a Store,
     pub(crate) behaviour: &'a StoreBehaviour,
@@ -23,7 +23,7 @@ pub(crate) struct ObjectRequest<'a> {
 }
 
 impl ObjectRequest<'_> {
-    /// Gives the object, or the range of it that is asked for. True when it did.
+    /// Writes the object, or the requested range of it. Returns whether it did.
     pub(crate) fn get(
         &self,
         head: &RequestHead<'_>,
@@ -77,7 +77,7 @@ impl ObjectRequest<'_> {
         send(head, body, etag, (modified, &fields), reply)
     }
 
-    /// Puts an object; `If-None-Match: *` puts it only where there is none.
+    /// Puts an object. With `If-None-Match: *` it does so only if there is none.
     pub(crate) fn put(
         &self,
         head: &RequestHead<'_>,
@@ -97,7 +97,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Deletes an object, also one that is not there.
+    /// Deletes an object. It succeeds even if there is none.
     pub(crate) fn delete(&self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if self.bucket.is_computed(self.key) {
             return Err(Failure::new(405, "MethodNotAllowed", "A computed object cannot be deleted."));
@@ -109,7 +109,7 @@ impl ObjectRequest<'_> {
     }
 }
 
-/// Whether a request asks to write only where there is nothing.
+/// Returns whether a request may write only if there is no object.
 pub(crate) fn only_once(head: &RequestHead<'_>) -> Result<bool, Failure> {
     match head.field("if-none-match") {
         None => Ok(false),
@@ -118,7 +118,7 @@ pub(crate) fn only_once(head: &RequestHead<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// The document of an error whose reply says that all is well.
+/// Returns the error document for a reply with a status of success.
 pub(crate) fn error_with_200(code: &str) -> Failure {
     let mut failure = Failure::new(200, "", "We encountered an internal error. Please try again.");
     failure.code = code.to_owned().into();
@@ -163,7 +163,7 @@ fn content_range(range: &Range<usize>, size: usize, reply: &mut Reply<'_>) {
     reply.out.extend_from_slice(b"\r\n");
 }
 
-/// One range of bytes; nothing where the field says something else, which S3 leaves aside.
+/// Parses one range of bytes. `None` for any other value, which S3 ignores.
 fn range_of(text: &[u8], size: usize) -> Result<Option<Range<usize>>, Failure> {
     let Some((first, last)) =
         std::str::from_utf8(text).ok().and_then(|text| text.strip_prefix("bytes=")?.split_once('-'))

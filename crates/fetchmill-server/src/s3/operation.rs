@@ -1,4 +1,4 @@
-//! Which operation of S3 a request is.
+//! Identifies the S3 operation of a request.
 
 use super::failure::Failure;
 use super::head::RequestHead;
@@ -21,7 +21,7 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// What a query may ask of an object beside its bytes.
+/// Parameters that request something else of an object than its bytes.
 const OTHER: [&str; 9] =
     ["acl", "attributes", "legal-hold", "policy", "retention", "select", "tagging", "torrent", "versionId"];
 
@@ -57,7 +57,7 @@ impl Operation {
         }
     }
 
-    /// Whether it changes nothing, so that a public bucket answers it to anybody.
+    /// Returns whether the operation only reads, so that a public bucket allows it to everyone.
     pub(crate) fn reads(self) -> bool {
         matches!(self, Operation::List | Operation::Get | Operation::Head | Operation::HeadBucket)
     }

@@ -1,4 +1,4 @@
-//! What a store is asked to be, as it comes in JSON. An unknown field is an error.
+//! Options of a store in JSON. An unknown field is an error.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use crate::options::refuse;
 use crate::synthetic::SYNTHETIC_COUNT_MAX;
 
 const THREADS_MAX: usize = 256;
-/// A synthetic object is made at once.
+/// Maximum size of a synthetic object in bytes, because it is computed in one piece.
 const SIZE_MAX: usize = 16 * 1024 * 1024;
 const SECONDS_MAX: f64 = 1e9;
 
@@ -17,13 +17,14 @@ const SECONDS_MAX: f64 = 1e9;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3Options {
-    /// Port to listen on at 127.0.0.1; 0, the default, is any that is free.
+    /// Port to listen on at 127.0.0.1. 0, the default, means any free port.
     pub port: u16,
-    /// Threads that serve: 1.
+    /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// The region that the endpoint is said to be in.
+    /// Region of the endpoint.
     pub region: String,
-    /// With it, `BUCKET.SUFFIX` in the host names a bucket; without it, any host does that starts with a bucket's name.
+    /// Suffix of hosts that name a bucket as `BUCKET.SUFFIX`. `None`: any host that starts with the name of a bucket
+    /// names it.
     pub virtual_host_suffix: Option<String>,
 }
 
@@ -33,86 +34,87 @@ impl Default for S3Options {
     }
 }
 
-/// What a bucket is asked to be.
+/// Options of a bucket.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BucketOptions {
-    /// Its name.
+    /// Name of the bucket.
     pub name: String,
-    /// Where it is.
+    /// Region of the bucket.
     pub region: String,
-    /// Whether anybody may read and list it.
+    /// Whether everyone may read and list it.
     #[serde(default)]
     pub public: bool,
-    /// How many computed objects it has.
+    /// Number of computed objects.
     #[serde(default)]
     pub synthetic: u64,
-    /// Bytes of each.
+    /// Size of each computed object in bytes.
     #[serde(default)]
     pub size: usize,
-    /// What their keys start with.
+    /// Prefix of the keys of computed objects.
     #[serde(default)]
     pub key_prefix: String,
 }
 
-/// A pair of keys that may sign.
+/// A pair of keys that is allowed to sign.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialOptions {
-    /// Which pair it is.
+    /// Access key, which identifies the pair.
     pub access_key: String,
-    /// What signs.
+    /// Secret key, which signs.
     pub secret_key: String,
-    /// What must be sent with it.
+    /// Token that requests must contain.
     #[serde(default)]
     pub token: Option<String>,
-    /// Seconds until it is not valid any more; always valid without them.
+    /// Seconds until the pair expires. `None`: it does not expire.
     #[serde(default)]
     pub expires_in: Option<f64>,
 }
 
-/// How a store behaves. All of it may change while it runs.
+/// Behaviour of a store. All values may change while it runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each switches a behaviour of its own")]
 pub struct BehaviourOptions {
-    /// Seconds that the time of a signature may differ from the store's clock.
+    /// Maximum difference between the time of a signature and the store's clock, in seconds.
     pub max_skew: f64,
-    /// Seconds that the store's clock is ahead of the machine's.
+    /// Seconds by which the store's clock is ahead of the machine's.
     pub clock_offset: f64,
-    /// Seconds that each listing waits.
+    /// Delay of each listing in seconds.
     pub list_latency: f64,
-    /// Seconds that each other request waits.
+    /// Delay of each other request in seconds.
     pub get_latency: f64,
-    /// Requests a second; those above are answered 503.
+    /// Requests per second above which requests are answered with 503.
     pub slow_down_above: Option<f64>,
-    /// Keys that nobody may read or write.
+    /// Keys that must not be read or written.
     pub deny: BTreeSet<String>,
-    /// Whether nobody may list.
+    /// Whether listings are denied.
     pub deny_lists: bool,
-    /// Keys that are answered 200 with an `<Error>` document.
+    /// Keys that are answered with 200 and an `<Error>` document.
     pub errors_with_200: HashMap<String, ErrorWith200>,
-    /// A listing ends after so many keys of its prefix, as if there were no more.
+    /// Number of keys of its prefix after which a listing ends, as if there were no more.
     pub truncate_after: Option<u64>,
-    /// The page that has the so manieth key ends with it, and says that there are more, but not where.
+    /// Number of the key of the prefix with which a page ends early. The page states that there are more keys, but has
+    /// no token.
     pub lose_token_after: Option<u64>,
-    /// The second page and its token come for ever.
+    /// Whether the second page and its token repeat forever.
     pub repeat_token: bool,
-    /// Listings start at the first key.
+    /// Whether listings start at the first key in spite of `start-after`.
     pub ignore_start_after: bool,
-    /// Which checksum is given to who asks for one.
+    /// Checksum that is sent on request.
     pub checksum: Option<ChecksumName>,
-    /// Whether it is said to be one of the parts' checksums, which it is not.
+    /// Whether the checksum is wrongly declared as a checksum of the parts' checksums.
     pub composite_checksums: bool,
-    /// How objects are said to be encrypted.
+    /// Encryption that replies declare.
     pub encryption: Option<String>,
-    /// So many replies for these keys have one wrong byte.
+    /// Number of replies with one wrong byte, by key.
     pub damage: HashMap<String, u32>,
-    /// So many uploads of objects and parts are answered 503.
+    /// Number of uploads of objects and parts that are answered with 503.
     pub fail_uploads: u64,
-    /// So many uploads of objects and parts end with a reset in the middle of their body.
+    /// Number of uploads of objects and parts that end with a reset in the middle of the body.
     pub drop_uploads: u64,
-    /// Whether `If-None-Match: *` is taken and not obeyed.
+    /// Whether `If-None-Match: *` is accepted but ignored.
     pub ignore_conditions: bool,
 }
 
@@ -158,13 +160,13 @@ pub enum ChecksumName {
     Sha256,
 }
 
-/// An error in a reply that looks good.
+/// An error in a reply with status 200.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorWith200 {
-    /// Its code.
+    /// Code of the error.
     pub code: String,
-    /// How often, before all is well; for ever without it.
+    /// Number of times before replies are correct. `None`: forever.
     pub times: Option<u32>,
 }
 

@@ -1,4 +1,5 @@
-//! Objects in parts: an upload is created, gets its parts, and is completed or aborted. Only then is there an object.
+//! Multipart uploads. An upload is created, gets its parts, and is completed or aborted. The object exists only after
+//! completion.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -14,14 +15,14 @@ use super::uploads::{self, Part, Uploads};
 use super::uri::Query;
 use super::xml;
 
-/// Uploads in the answer to who lists them.
+/// Maximum number of uploads in a listing.
 const LISTED_MAX: usize = 1000;
 
 fn open(store: &Store) -> MutexGuard<'_, Uploads> {
     store.uploads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The id that a query names.
+/// Returns the upload id in a query.
 fn id(query: &Query) -> String {
     String::from_utf8_lossy(query.get("uploadId").unwrap_or_default()).into_owned()
 }
@@ -41,7 +42,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Adds a part, or replaces the one of its number.
+    /// Adds a part, or replaces the part with the same number.
     pub(crate) fn put_part(&self, query: &Query, body: &Bytes, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if self.behaviour.fails_upload() {
             return Err(Failure::new(503, "ServiceUnavailable", "Please reduce your request rate."));
@@ -61,7 +62,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Makes an object of the parts that the body names. True when it did.
+    /// Creates an object from the parts that the body names. Returns whether it did.
     pub(crate) fn complete(
         &self,
         head: &RequestHead<'_>,
@@ -92,7 +93,7 @@ impl ObjectRequest<'_> {
         Ok(true)
     }
 
-    /// Forgets an upload and its parts.
+    /// Removes an upload and its parts.
     pub(crate) fn abort(&self, query: &Query, reply: &mut Reply<'_>) -> Result<(), Failure> {
         let id = id(query);
         let mut uploads = open(self.store);
@@ -129,7 +130,7 @@ impl ObjectRequest<'_> {
     }
 }
 
-/// Writes the open uploads of a bucket, in the order of their keys.
+/// Writes the open uploads of a bucket, sorted by key.
 pub(crate) fn list_uploads(store: &Store, bucket: &Bucket, query: &Query, reply: &mut Reply<'_>) {
     let prefix = query.get("prefix").unwrap_or_default();
     let encoded = query.get("encoding-type") == Some(b"url");
@@ -147,7 +148,7 @@ pub(crate) fn list_uploads(store: &Store, bucket: &Bucket, query: &Query, reply:
         xml::element("EncodingType", "url", &mut out);
     }
     xml::element("MaxUploads", LISTED_MAX.to_string(), &mut out);
-    // There are never more open ones than a page holds.
+    // There are never more open uploads than fit into a page.
     xml::element("IsTruncated", "false", &mut out);
     for (id, upload) in found {
         xml::open("Upload", &mut out);

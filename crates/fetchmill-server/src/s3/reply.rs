@@ -1,4 +1,4 @@
-//! Replies as S3 writes them: every one has a date and a number.
+//! Replies in the form of S3. Each has a date and a number.
 
 use super::clock;
 use super::failure::Failure;
@@ -8,7 +8,7 @@ use crate::reply::{number, reason};
 pub(crate) const XML: &str = "application/xml";
 pub(crate) const BINARY: &str = "binary/octet-stream";
 
-/// The date of a second as text, since most replies have that of the one before.
+/// The date of a second as text. Most replies have the same date as the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     second: i64,
@@ -29,17 +29,17 @@ impl Date {
 pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) date: &'a str,
-    /// When the object of the reply before was written.
+    /// Cached date of the object in the previous reply.
     pub(crate) modified: &'a mut Date,
-    /// Its number.
+    /// Number of the reply.
     pub(crate) id: u64,
-    /// It ends with its head.
+    /// Whether the reply ends with its head.
     pub(crate) head_only: bool,
     pub(crate) keep_alive: bool,
 }
 
 impl Reply<'_> {
-    /// Starts its head.
+    /// Starts the head.
     pub(crate) fn status(&mut self, status: u16) {
         self.out.extend_from_slice(b"HTTP/1.1 ");
         number(u64::from(status), self.out);
@@ -51,7 +51,7 @@ impl Reply<'_> {
         self.field("\r\nDate", self.date.as_bytes());
     }
 
-    /// Adds a field to its head.
+    /// Adds a field to the head.
     pub(crate) fn field(&mut self, name: &str, value: &[u8]) {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -59,7 +59,7 @@ impl Reply<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Adds the time at which the object was written.
+    /// Adds the last modification of the object.
     pub(crate) fn last_modified(&mut self, milliseconds: i64) {
         self.out.extend_from_slice(b"Last-Modified: ");
         self.out.extend_from_slice(self.modified.at(milliseconds).as_bytes());
@@ -73,7 +73,7 @@ impl Reply<'_> {
         self.out.extend_from_slice(b"\"\r\n");
     }
 
-    /// Ends its head and adds its body.
+    /// Ends the head and adds the body.
     pub(crate) fn body(&mut self, content_type: &str, body: &[u8]) {
         self.field("Content-Type", content_type.as_bytes());
         self.out.extend_from_slice(b"Content-Length: ");
@@ -85,7 +85,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Ends its head, without a body.
+    /// Ends the head of a reply without a body.
     pub(crate) fn empty(&mut self, status: u16) {
         // 204 must not have a length.
         if status != 204 {
@@ -101,13 +101,13 @@ impl Reply<'_> {
         self.out.extend_from_slice(b"Server: AmazonS3\r\n\r\n");
     }
 
-    /// All of a document.
+    /// Writes a complete reply with a document.
     pub(crate) fn document(&mut self, body: &[u8]) {
         self.status(200);
         self.body(XML, body);
     }
 
-    /// All of a failure.
+    /// Writes a complete reply with a failure.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         self.status(failure.status);
         if let Some(region) = &failure.bucket_region {
@@ -126,7 +126,7 @@ impl Reply<'_> {
     }
 }
 
-/// Sixteen hexadecimal digits.
+/// Returns a number as sixteen hexadecimal digits.
 fn id_text(id: u64) -> [u8; 16] {
     let mut text = [0; 16];
     for (position, digit) in text.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
-//! Signature Version 4 in the `Authorization` field: what a request claims, and what its signature must be.
+//! Signature Version 4 in the `Authorization` field: reads the claim of a request, and computes its correct signature.
 //!
-//! Pure: bytes in, bytes out. Who may sign, and when, is the business of `gate`.
+//! Pure functions on bytes. `gate` decides who may sign, and when.
 
 use std::cell::RefCell;
 
@@ -12,14 +12,14 @@ use super::uri::{self, Query};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const HEX: &[u8; 16] = b"0123456789abcdef";
-/// Keys of so many days, regions and secrets a thread remembers.
+/// Number of derived keys that a thread remembers, one for each day, region and secret.
 const KEYS_MAX: usize = 16;
 
-/// What an `Authorization` field says.
+/// Contents of an `Authorization` field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SignatureClaim<'a> {
     pub(crate) access_key: &'a str,
-    /// As in `20130524`.
+    /// Day as in `20130524`.
     pub(crate) day: &'a str,
     pub(crate) region: &'a str,
     signed: &'a str,
@@ -48,7 +48,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
             "The authorization header is malformed; it needs Credential, SignedHeaders, Signature.",
         ));
     };
-    // Access keys may hold slashes; the scope is what is behind the fourth from the end.
+    // Access keys may contain slashes. The scope comes after the fourth slash from the end.
     let mut scope = credential.rsplitn(5, '/');
     let (end, service) = (scope.next(), scope.next());
     let (Some(region), Some(day), Some(access_key)) = (scope.next(), scope.next(), scope.next()) else {
@@ -62,7 +62,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
     Ok(SignatureClaim { access_key, day, region, signed, signature })
 }
 
-/// Refuses a request with fields that must be signed and are not: the host, and all of Amazon's.
+/// Refuses a request if a required field is not signed: the host, and all fields of Amazon.
 pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
     for (name, _) in head.fields() {
         let is_due = name.eq_ignore_ascii_case(b"host")
@@ -76,7 +76,7 @@ pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -
     Ok(())
 }
 
-/// What is signed of a request. `path` is decoded.
+/// Appends the canonical request, which is signed. `path` is decoded.
 pub(crate) fn canonical(
     head: &RequestHead<'_>,
     path: &[u8],
@@ -109,7 +109,7 @@ pub(crate) fn canonical(
     out.extend_from_slice(content_hash);
 }
 
-/// Appends a value with one space where it has several.
+/// Appends a value with repeated spaces replaced by one.
 fn single_spaces(value: &[u8], out: &mut Vec<u8>) {
     for (position, &byte) in value.iter().enumerate() {
         if byte != b' ' || value.get(position + 1) != Some(&b' ') {
@@ -118,7 +118,7 @@ fn single_spaces(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The text whose signature it is.
+/// Appends the text to sign.
 pub(crate) fn string_to_sign(claim: &SignatureClaim<'_>, time: &[u8], canonical: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(ALGORITHM.as_bytes());
     out.push(b'\n');
@@ -129,20 +129,20 @@ pub(crate) fn string_to_sign(claim: &SignatureClaim<'_>, time: &[u8], canonical:
     out.extend_from_slice(&sha256(canonical));
 }
 
-/// Whether the signature is the one that this secret gives.
+/// Returns whether the signature was made with this secret.
 pub(crate) fn is_right(claim: &SignatureClaim<'_>, secret: &str, string_to_sign: &[u8]) -> bool {
     let tag = with_key(secret, claim.day, claim.region, |key| hmac::sign(key, string_to_sign));
     hex(tag.as_ref()) == *claim.signature.as_bytes()
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 in hexadecimal digits.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 64] {
     let mut digits = [0; 64];
     digits.copy_from_slice(&hex(digest::digest(&digest::SHA256, bytes).as_ref()));
     digits
 }
 
-/// Hexadecimal digits in small letters.
+/// Returns bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
     let mut digits = vec![0; bytes.len() * 2];
     for (byte, digits) in bytes.iter().zip(digits.as_chunks_mut::<2>().0) {
@@ -151,7 +151,7 @@ pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// A signing key and what it was derived from.
+/// A signing key and the values it was derived from.
 struct DerivedKey {
     secret: String,
     day: String,
@@ -163,7 +163,8 @@ thread_local! {
     static KEYS: RefCell<Vec<DerivedKey>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Deriving a key is four times the work of checking a signature, and the key is the same all day.
+/// Calls `use_it` with a cached signing key. Deriving a key costs four times as much as checking a signature, and the
+/// key is the same all day.
 fn with_key<T>(secret: &str, day: &str, region: &str, use_it: impl FnOnce(&hmac::Key) -> T) -> T {
     KEYS.with_borrow_mut(|keys| {
         let is_it =

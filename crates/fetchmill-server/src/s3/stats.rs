@@ -1,4 +1,4 @@
-//! What a store has counted: each thread for itself, as in the file server.
+//! Counters of a store. Each thread has its own, as in the file server.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use crate::stats::Counter;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one thread. 128: processors fetch cache lines in pairs.
+        /// The counters of one thread. They are aligned to 128 bytes, because processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct StoreCounters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
         }
 
-        /// What a store has done so far.
+        /// Counters of a store so far.
         #[derive(Debug, Clone, Copy, Default, Serialize)]
         pub struct S3Stats {
             $($(#[$doc])* pub $name: u64,)*
@@ -28,7 +28,7 @@ macro_rules! counters {
                 stats
             }
 
-            /// What was counted since these.
+            /// Returns the counts since `before`.
             pub(crate) fn since(&self, before: &S3Stats) -> Self {
                 S3Stats { $($name: self.$name - before.$name,)* }
             }
@@ -43,7 +43,7 @@ counters! {
     requests,
     /// Requests for an object.
     gets,
-    /// Of these, answered with the object or a range of it.
+    /// Requests for an object that were answered with the object or a range of it.
     fetched,
     /// Requests with the method HEAD, for an object or a bucket.
     heads,
@@ -53,19 +53,19 @@ counters! {
     puts,
     /// Requests that put a part.
     parts,
-    /// Objects completed of parts.
+    /// Objects completed from parts.
     completed,
     /// Requests that delete an object.
     deletes,
-    /// Replies 503.
+    /// Replies with 503.
     refused,
-    /// Replies 403, but not for the time.
+    /// Replies with 403, except those because of the time.
     denied,
-    /// Replies 403 for the time of the signature.
+    /// Replies with 403 because of the time of the signature.
     skewed,
-    /// Replies for credentials that have expired.
+    /// Replies because of expired credentials.
     expired,
-    /// Replies 404.
+    /// Replies with 404.
     not_found,
     /// Replies that name another region.
     redirected,

@@ -1,7 +1,7 @@
-//! Buckets and their objects, in memory: those that were put, and computed ones that take no space.
+//! Buckets and their objects in memory: objects that were put, and computed objects, which take no space.
 //!
-//! All objects and parts together have at most [`STORE_BYTES_MAX`]. A key that was put hides the computed object of
-//! the same name.
+//! All objects and parts together have at most [`STORE_BYTES_MAX`]. An object that was put hides the computed object
+//! with the same key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -17,12 +17,12 @@ use super::sign;
 use super::uploads::Uploads;
 use crate::synthetic;
 
-/// A gibibyte: bodies, keys, and what it costs to keep them.
+/// A gibibyte, for bodies, keys and their overhead.
 const STORE_BYTES_MAX: u64 = 1 << 30;
 const OBJECT_COST: u64 = 256;
-/// As Amazon has it.
+/// Maximum length of a key, as at Amazon.
 const KEY_BYTES_MAX: usize = 1024;
-/// When computed objects were written: 2026-01-01.
+/// Last modification of computed objects: 2026-01-01.
 const SYNTHETIC_MODIFIED: i64 = 1_767_225_600_000;
 
 /// An object that was put.
@@ -35,17 +35,17 @@ pub(crate) struct Object {
     pub(crate) modified: i64,
 }
 
-/// MD5 in hexadecimal digits, as the `ETag` of an object that was put in one piece.
+/// Returns the MD5 in hexadecimal digits: the `ETag` of an object that was put in one piece.
 pub(crate) fn etag(body: &[u8]) -> Vec<u8> {
     sign::hex(&Md5::digest(body))
 }
 
-/// `etag` as text.
+/// Returns `etag` as text.
 pub(crate) fn etag_text(body: &[u8]) -> String {
     String::from_utf8(etag(body)).unwrap_or_default()
 }
 
-/// Computed objects: a prefix, then the names that the file server's computed objects have.
+/// Computed objects. A key is a prefix and the name of a computed object of the file server.
 #[derive(Debug)]
 pub(crate) struct ComputedObjects {
     prefix: String,
@@ -54,13 +54,13 @@ pub(crate) struct ComputedObjects {
 }
 
 impl ComputedObjects {
-    /// The index of a key.
+    /// Returns the index of a key.
     fn index_of(&self, key: &str) -> Option<u64> {
         let index = synthetic::index_of(key.strip_prefix(self.prefix.as_str())?)?;
         (index < self.count).then_some(index)
     }
 
-    /// Puts the key of an index into a buffer.
+    /// Writes the key of an index to a buffer.
     fn key<'a>(&self, index: u64, key: &'a mut Vec<u8>) -> &'a [u8] {
         key.clear();
         key.extend_from_slice(self.prefix.as_bytes());
@@ -68,7 +68,7 @@ impl ComputedObjects {
         key
     }
 
-    /// The first index whose key is not before a bound: keys are in the order of their indexes.
+    /// Returns the first index whose key is not before a bound. Keys are in the order of their indexes.
     fn first(&self, bound: Bound<&[u8]>) -> u64 {
         let mut key = Vec::new();
         let (mut low, mut high) = (0, self.count);
@@ -89,7 +89,7 @@ impl ComputedObjects {
         low
     }
 
-    /// Appends the body of a key. It is made from the name behind the prefix, as by the file server.
+    /// Appends the body of a key. It is computed from the name after the prefix, as in the file server.
     fn body(&self, key: &str, out: &mut Vec<u8>) {
         synthetic::append_body(&key[self.prefix.len()..], 0..self.size as u64, out);
     }
@@ -105,14 +105,14 @@ pub(crate) struct Bucket {
     objects: RwLock<BTreeMap<Vec<u8>, Arc<Object>>>,
 }
 
-/// What is found under a key.
+/// Object that was found under a key.
 pub(crate) enum StoredObject {
     Put(Arc<Object>),
-    /// Its body is in the buffer.
+    /// A computed object, whose body is in the buffer.
     Computed,
 }
 
-/// An object that a listing meets.
+/// An object in a listing.
 pub(crate) struct ListedObject<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) size: u64,
@@ -120,11 +120,11 @@ pub(crate) struct ListedObject<'a> {
     pub(crate) modified: i64,
 }
 
-/// How a walk over keys goes on.
+/// How a walk over keys continues.
 pub(crate) enum KeyWalk {
     Next,
     Stop,
-    /// At the first key that is not before this one.
+    /// Continue at the first key that is not before this one.
     To(Vec<u8>),
 }
 
@@ -153,12 +153,12 @@ impl Bucket {
         Some(StoredObject::Computed)
     }
 
-    /// Whether it is a computed one, which cannot be deleted.
+    /// Returns whether the object is computed. Computed objects cannot be deleted.
     pub(crate) fn is_computed(&self, key: &str) -> bool {
         self.computed.index_of(key).is_some()
     }
 
-    /// When an object was written.
+    /// Returns the last modification of an object.
     pub(crate) fn modified(found: &StoredObject) -> i64 {
         match found {
             StoredObject::Put(object) => object.modified,
@@ -166,13 +166,13 @@ impl Bucket {
         }
     }
 
-    /// All objects that were put.
+    /// Returns all objects that were put.
     pub(crate) fn objects(&self) -> Vec<(String, Bytes)> {
         let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         self.read().iter().map(|(key, object)| (text(key), object.body.clone())).collect()
     }
 
-    /// Meets keys in their order, bytes by bytes, from a bound on.
+    /// Visits keys in byte order, starting at a bound.
     pub(crate) fn walk(&self, from: Bound<Vec<u8>>, visit: &mut dyn FnMut(&ListedObject<'_>) -> KeyWalk) {
         let objects = self.read();
         let mut from = Some(from);
@@ -201,7 +201,7 @@ impl Bucket {
                     (_, Some(key)) => {
                         computed.start += 1;
                         body.clear();
-                        // Names are digits and a prefix that is text.
+                        // Names consist of digits and a text prefix.
                         self.computed.body(std::str::from_utf8(key).unwrap_or_default(), &mut body);
                         let (size, etag) = (body.len() as u64, etag(&body));
                         visit(&ListedObject { key, size, etag: &etag, modified: SYNTHETIC_MODIFIED })
@@ -221,7 +221,7 @@ impl Bucket {
     }
 }
 
-/// All buckets, and what is uploaded in parts.
+/// All buckets and all multipart uploads.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     buckets: RwLock<HashMap<String, Arc<Bucket>>>,
@@ -230,7 +230,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Adds a bucket, or replaces the one of its name.
+    /// Adds a bucket, or replaces the bucket with the same name.
     pub(crate) fn add_bucket(&self, bucket: Bucket) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = buckets.insert(bucket.name.clone(), Arc::new(bucket)) {
@@ -243,7 +243,7 @@ impl Store {
         self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// The bucket that a host starts with.
+    /// Returns the bucket whose name is at the start of a host.
     pub(crate) fn bucket_of_host(&self, host: &str) -> Option<String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let is_it =
@@ -251,7 +251,7 @@ impl Store {
         buckets.keys().filter(is_it).max_by_key(|name| name.len()).cloned()
     }
 
-    /// Puts an object into its place, at once and whole. `once`: only where there is none.
+    /// Puts an object into place atomically. With `once`, only if there is none.
     pub(crate) fn put(&self, bucket: &Bucket, key: &str, object: Object, once: bool) -> Result<(), Failure> {
         check_key(key)?;
         let cost = cost(key.len(), object.body.len());
@@ -267,14 +267,14 @@ impl Store {
         Ok(())
     }
 
-    /// Removes an object that was put; nothing happens where there is none.
+    /// Removes an object that was put. Does nothing if there is none.
     pub(crate) fn delete(&self, bucket: &Bucket, key: &str) {
         if let Some(old) = bucket.write().remove(key.as_bytes()) {
             self.release(cost(key.len(), old.body.len()));
         }
     }
 
-    /// Takes so many bytes of what the store may hold.
+    /// Reserves `bytes` bytes of the store's capacity.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Failure> {
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > STORE_BYTES_MAX {
             self.release(bytes);
@@ -283,7 +283,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives them back.
+    /// Returns reserved bytes to the capacity.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -297,7 +297,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an object counts for.
+/// Returns how many bytes an object counts as.
 pub(crate) const fn cost(key: usize, body: usize) -> u64 {
     key as u64 + body as u64 + OBJECT_COST
 }

@@ -1,4 +1,4 @@
-//! Uploads in parts, until they are completed or aborted.
+//! Multipart uploads until they are completed or aborted.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use md5::{Digest, Md5};
 use super::failure::Failure;
 use super::sign;
 
-/// Uploads that may be open at once.
+/// Maximum number of open uploads.
 const OPEN_MAX: usize = 1000;
 const PARTS_MAX: u32 = 10_000;
-/// Every part but the last has at least so many bytes, as Amazon has it.
+/// Minimum size in bytes of every part except the last, as at Amazon.
 const PART_BYTES_MIN: usize = 5 * 1024 * 1024;
 
 /// A part of an upload.
@@ -24,7 +24,7 @@ pub(crate) struct Part {
     pub(crate) modified: i64,
 }
 
-/// An upload that is open.
+/// An open upload.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) bucket: String,
@@ -35,12 +35,13 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Bytes of all parts.
+    /// Returns the total size of the parts in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.parts.values().map(|part| part.body.len() as u64).sum()
     }
 
-    /// Makes one body of the parts that are named, and its `ETag`: MD5 of their sums, and their number.
+    /// Joins the named parts to one body. Returns it with its `ETag`: the MD5 of the parts' MD5s, and the number of
+    /// parts.
     pub(crate) fn assemble(&self, named: &[(u32, String)]) -> Result<(Bytes, String), Failure> {
         if named.is_empty() {
             return Err(Failure::new(400, "MalformedXML", "You must specify at least one part"));
@@ -71,7 +72,7 @@ impl Upload {
     }
 }
 
-/// All open uploads, by their id.
+/// All open uploads by id.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
     pub(crate) open: BTreeMap<String, Upload>,
@@ -79,7 +80,7 @@ pub(crate) struct Uploads {
 }
 
 impl Uploads {
-    /// Opens one; gives its id.
+    /// Opens an upload. Returns its id.
     pub(crate) fn start(&mut self, bucket: &str, key: &str, now: i64) -> Result<String, Failure> {
         if self.open.len() >= OPEN_MAX {
             return Err(Failure::too_large("This store has at most 1000 open uploads."));
@@ -92,7 +93,7 @@ impl Uploads {
         Ok(id)
     }
 
-    /// The upload with an id, when it is one of this key.
+    /// Returns the upload with an id, if it belongs to this key.
     pub(crate) fn get(&mut self, id: &str, bucket: &str, key: &str) -> Result<&mut Upload, Failure> {
         let is_its = |upload: &&mut Upload| upload.bucket == bucket && upload.key == key;
         self.open.get_mut(id).filter(is_its).ok_or_else(|| Failure::no_such_upload(id))

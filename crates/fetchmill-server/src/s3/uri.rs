@@ -1,6 +1,6 @@
-//! Percent escapes as signatures and listings want them, and queries.
+//! Percent escapes in the forms of signatures and listings, and queries.
 
-/// Decodes percent escapes, once. `plus`: a `+` is a space, as in queries. False when an escape is broken.
+/// Decodes percent escapes once. With `plus`, a `+` is a space, as in queries. Returns false if an escape is malformed.
 pub(crate) fn decode(text: &[u8], plus: bool, out: &mut Vec<u8>) -> bool {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
@@ -33,7 +33,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// As signatures have it: everything is escaped but letters, digits, `-._~` and, in a path, `/`.
+/// Encodes text for signatures. Everything is escaped except letters, digits, `-._~` and, in a path, `/`.
 pub(crate) fn encode(text: &[u8], path: bool, out: &mut Vec<u8>) {
     out.reserve(text.len());
     for &byte in text {
@@ -45,7 +45,7 @@ pub(crate) fn encode(text: &[u8], path: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// As `encoding-type=url` has it: a space is a `+`, and `/` and `*` stay.
+/// Encodes a key for `encoding-type=url`. A space becomes `+`, and `/` and `*` stay.
 pub(crate) fn encode_key(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len());
     for &byte in text {
@@ -63,7 +63,7 @@ pub(crate) fn encode_key(text: &[u8], out: &mut Vec<u8>) {
 pub(crate) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Query {
-    /// Reads what is behind the `?`. Nothing when an escape is broken.
+    /// Reads the text after the `?`. `None` if an escape is malformed.
     pub(crate) fn parse(text: &[u8]) -> Option<Query> {
         let mut parameters = Vec::new();
         for parameter in text.split(|byte| *byte == b'&').filter(|parameter| !parameter.is_empty()) {
@@ -78,17 +78,17 @@ impl Query {
         Some(Query(parameters))
     }
 
-    /// The first value of a name.
+    /// Returns the first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().find(|(other, _)| other == name.as_bytes()).map(|(_, value)| value.as_slice())
     }
 
-    /// Whether the name is there, with or without a value.
+    /// Returns whether the parameter exists, with or without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Appends it encoded and sorted, as signatures have it.
+    /// Appends the query encoded and sorted, as in signatures.
     pub(crate) fn canonical(&self, out: &mut Vec<u8>) {
         let encoded = |text: &[u8]| {
             let mut encoded = Vec::with_capacity(text.len());

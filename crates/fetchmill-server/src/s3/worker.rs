@@ -1,5 +1,5 @@
-//! What one thread of a store knows, and how it answers a request: from a head and a body to a reply's bytes, without
-//! I/O on the connection.
+//! State of one thread of a store, and its answers to requests: turns a head and a body into the bytes of a reply,
+//! without I/O on the connection.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -25,17 +25,17 @@ use super::uri::{self, Query};
 use super::xml;
 use crate::hash;
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct StoreState {
     pub(crate) store: Store,
     behaviour: RwLock<Arc<StoreBehaviour>>,
     pub(crate) region: String,
     pub(crate) suffix: Option<String>,
-    /// Host and port, as errors name them.
+    /// Host and port in error replies.
     pub(crate) endpoint: String,
     counters: Vec<StoreCounters>,
-    /// What was counted before the counters were set back.
+    /// Counts before the last reset.
     before: Mutex<S3Stats>,
 }
 
@@ -56,7 +56,7 @@ impl StoreState {
         Arc::clone(&self.behaviour.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another behaviour into the place of the present one.
+    /// Replaces the current behaviour.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&StoreBehaviour) -> Result<StoreBehaviour, E>,
@@ -74,7 +74,7 @@ impl StoreState {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = S3Stats::sum(self.counters.iter());
     }
 
-    /// Bucket and key of a path that is decoded.
+    /// Returns bucket and key of a decoded path.
     fn place<'a>(&self, head: &RequestHead<'_>, path: &'a [u8]) -> (Cow<'a, [u8]>, &'a [u8]) {
         let path = path.get(1..).unwrap_or_default();
         if let Some(bucket) = self.bucket_of_host(head) {
@@ -98,24 +98,24 @@ impl StoreState {
     }
 }
 
-/// What a request has to go through before it is answered.
+/// Conditions of a request before it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
-    /// Milliseconds since 1970 when it came.
+    /// Time of arrival in milliseconds since 1970.
     pub(crate) now: i64,
     pub(crate) delay: Duration,
-    /// Its connection is reset in the middle of its body.
+    /// Whether the connection is reset in the middle of the body.
     pub(crate) drops: bool,
 }
 
-/// One thread's view.
+/// State of one thread.
 pub(crate) struct StoreWorker {
     shared: Arc<StoreState>,
     position: usize,
     replies: AtomicU64,
 }
 
-/// Buffers that one request after the other uses.
+/// Buffers that consecutive requests reuse.
 #[derive(Default)]
 struct StoreScratch {
     path: Vec<u8>,
@@ -137,7 +137,7 @@ impl StoreWorker {
         &self.shared.counters[self.position]
     }
 
-    /// Notes when a request has come, and what is in its way.
+    /// Returns the time of arrival of a request, and its delay and fault.
     pub(crate) fn arrive(&self, head: &RequestHead<'_>) -> Arrival {
         let behaviour = self.shared.behaviour();
         let options = &behaviour.options;
@@ -145,7 +145,7 @@ impl StoreWorker {
         let delay = if is_list { options.list_latency } else { options.get_latency };
         Arrival {
             now: clock::now(options.clock_offset),
-            // Options are checked: it is a number of seconds.
+            // The options were checked, so this is a valid number of seconds.
             delay: Duration::try_from_secs_f64(delay).unwrap_or_default(),
             drops: head.method == b"PUT" && head.length > 0 && behaviour.drops_upload(),
         }
@@ -168,7 +168,7 @@ impl StoreWorker {
         });
     }
 
-    /// Appends the reply to what is no request of S3. The connection ends with it.
+    /// Appends the reply to a request that is not an S3 request. The connection then ends.
     pub(crate) fn refuse(&self, failure: &Failure, out: &mut Vec<u8>) {
         let date = clock::http(clock::now(self.shared.behaviour().options.clock_offset));
         self.reply((false, false), &date, &mut Date::default(), out).failure(failure);
@@ -298,7 +298,7 @@ impl StoreWorker {
     }
 }
 
-/// Where a bucket is, as `?location` asks; it is empty for the oldest region.
+/// Writes the region of a bucket for `?location`. It is empty for the oldest region.
 fn location(bucket: &Bucket, reply: &mut Reply<'_>) {
     let mut out = Vec::new();
     xml::root("LocationConstraint", &mut out);

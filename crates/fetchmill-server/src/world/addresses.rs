@@ -1,22 +1,22 @@
-//! Where hosts are: every behaviour has a network of its own, 127.77.N.0/24, so that a connection's address says
-//! what will happen to it before a byte has come.
+//! Addresses of hosts. Every behaviour has its own network, 127.77.N.0/24. So the address of a connection determines
+//! its behaviour before the first byte has come.
 
 use std::net::Ipv4Addr;
 
 use super::behaviour::{Behaviour, Host};
 
-/// The second byte of all addresses: far from 127.0.0.1, where other programs listen.
+/// Second byte of all addresses, far from 127.0.0.1, where other programs listen.
 const NETWORK: u8 = 77;
-/// Addresses of a host that has many.
+/// Number of addresses of a host with many.
 pub(super) const MANY: u8 = 30;
-/// Most addresses of a behaviour: the last byte of an address, without 0 and 255.
+/// Maximum number of addresses of a behaviour: the last byte of an address, without 0 and 255.
 pub(super) const ADDRESSES_MAX: u8 = 254;
-/// Behaviours that are not common have so many times fewer: each address costs two listeners.
+/// Factor by which rare behaviours have fewer addresses, because each address costs two listeners.
 const RARE: u8 = 8;
-/// What a public name must not lead to. Nothing is ever sent there by a world.
+/// Address that a public name must not point to. A world never sends anything there.
 pub(super) const PRIVATE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
 
-/// How many addresses a behaviour has when those that are common have `addresses`.
+/// Returns the number of addresses of a behaviour if common behaviours have `addresses`.
 pub(super) fn count(behaviour: Behaviour, addresses: u8) -> u8 {
     match behaviour {
         Behaviour::Many => MANY,
@@ -25,18 +25,18 @@ pub(super) fn count(behaviour: Behaviour, addresses: u8) -> u8 {
     }
 }
 
-/// One of a behaviour's addresses, counted from zero.
+/// Returns the address of a behaviour at a position, counted from zero.
 pub(super) fn address(behaviour: Behaviour, position: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, NETWORK, behaviour as u8 + 1, position + 1)
 }
 
-/// All addresses of a behaviour.
+/// Returns all addresses of a behaviour.
 pub(super) fn all(behaviour: Behaviour, addresses: u8) -> impl Iterator<Item = Ipv4Addr> {
     (0..count(behaviour, addresses)).map(move |position| address(behaviour, position))
 }
 
 impl Host {
-    /// The address in 127.0.0.0/8 that it is reached at, when hosts that are common have so many.
+    /// Returns the address of the host in 127.0.0.0/8, if common behaviours have `addresses` addresses.
     pub fn address(self, addresses: u8) -> Ipv4Addr {
         let all = u64::from(count(self.behaviour, addresses));
         address(self.behaviour, (self.number % all) as u8)

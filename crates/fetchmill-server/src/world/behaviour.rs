@@ -1,29 +1,30 @@
-//! What hosts do, and their names: `<behaviour>-<number>.test`. No table of hosts exists: a name says it all.
+//! Behaviours of hosts, and their names: `<behaviour>-<number>.test`. There is no table of hosts, because a name
+//! contains everything.
 
 use std::fmt;
 
-/// Digits of a number: what fits into 64 bits whatever they are.
+/// Maximum number of digits that always fit into 64 bits.
 const DIGITS_MAX: usize = 19;
-/// The zone of all hosts. RFC 6761 keeps it free for tests.
+/// Zone of all hosts. RFC 6761 reserves it for tests.
 pub(super) const ZONE: &str = "test";
 
 macro_rules! behaviours {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
-        /// What a host does: a closed list.
+        /// Behaviour of a host. This is a closed list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Behaviour { $($(#[doc = $doc])* $variant,)* }
 
         impl Behaviour {
-            /// All of them.
+            /// All behaviours.
             pub const ALL: &[Behaviour] = &[$(Behaviour::$variant),*];
 
-            /// As it stands in the names of hosts.
+            /// Returns the name in the names of hosts.
             pub fn name(self) -> &'static str {
                 match self { $(Behaviour::$variant => $name,)* }
             }
 
-            /// The reverse of [`Behaviour::name`].
+            /// Parses the output of [`Behaviour::name`].
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Behaviour::$variant),)* _ => None }
             }
@@ -34,13 +35,13 @@ macro_rules! behaviours {
 behaviours! {
     /// 200 with a small page that has the host's own name.
     Good = "good",
-    /// The same after up to a third of the timeout.
+    /// As `good`, after up to a third of the timeout.
     Slow = "slow",
-    /// The look-up says that there is no such name.
+    /// The look-up answers that the name does not exist.
     Nxdomain = "nxdomain",
-    /// The look-up says that the name server failed.
+    /// The look-up answers that the name server failed.
     Servfail = "servfail",
-    /// The name exists and has no address.
+    /// The name exists but has no address.
     Nodata = "nodata",
     /// The look-up is never answered.
     Nodns = "nodns",
@@ -56,13 +57,13 @@ behaviours! {
     Dual = "dual",
     /// Look-ups give a good address and 127.255.255.254 in turn.
     Rebind = "rebind",
-    /// Nobody answers the SYN.
+    /// The SYN is not answered.
     Dead = "dead",
-    /// Nobody listens.
+    /// There is no listener.
     Refusing = "refusing",
     /// The connection is reset once the request has come.
     Resetting = "resetting",
-    /// The connection is closed at once.
+    /// The connection is closed immediately.
     Closing = "closing",
     /// 404.
     NotFound = "notfound",
@@ -78,7 +79,7 @@ behaviours! {
     Faraway = "faraway",
     /// A redirect from https to http.
     Downgrade = "downgrade",
-    /// The head at once, then a byte of the body each second.
+    /// The head immediately, then one byte of the body per second.
     Trickling = "trickling",
     /// The request is read and never answered.
     Stalling = "stalling",
@@ -96,21 +97,21 @@ behaviours! {
     Truncated = "truncated",
     /// A chunked body.
     Chunked = "chunked",
-    /// Over TLS nothing but HTTP/2.
+    /// Over TLS only HTTP/2.
     Http2 = "http2",
     /// A redirect to 127.255.255.254.
     Private = "private",
-    /// 101, for which nobody has asked.
+    /// An unsolicited 101.
     Upgrade = "upgrade",
     /// The certificate expired in 2002.
     Expired = "expired",
-    /// The certificate is another host's.
+    /// The certificate belongs to another host.
     Wrongname = "wrongname",
-    /// The certificate has signed itself.
+    /// The certificate is self-signed.
     Selfsigned = "selfsigned",
-    /// The certificate is an authority's that nobody knows.
+    /// The certificate is signed by an unknown authority.
     Unknownca = "unknownca",
-    /// Plain HTTP where TLS belongs.
+    /// Plain HTTP on the TLS port.
     Plain = "plain",
     /// The connection is closed within the handshake.
     Notls = "notls",
@@ -119,7 +120,7 @@ behaviours! {
 }
 
 impl Behaviour {
-    /// Whether some hosts must listen at its addresses.
+    /// Returns whether hosts must listen at the addresses of this behaviour.
     pub(super) fn listens(self) -> bool {
         !matches!(
             self,
@@ -131,23 +132,24 @@ impl Behaviour {
         )
     }
 
-    /// Whether it is likely to be most hosts of a world: these have the most addresses.
+    /// Returns whether most hosts of a world are likely to have this behaviour. Such behaviours have the most
+    /// addresses.
     pub(super) fn is_common(self) -> bool {
         matches!(self, Behaviour::Good | Behaviour::Slow | Behaviour::Dead | Behaviour::Refusing)
     }
 }
 
-/// A host: what it does and its number.
+/// A host: its behaviour and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// What it does.
+    /// Behaviour of the host.
     pub behaviour: Behaviour,
-    /// Its number: any.
+    /// Number of the host. Any number is allowed.
     pub number: u64,
 }
 
 impl Host {
-    /// Of a name in any case, with or without a dot at its end; `None` when it is no host's.
+    /// Parses a name in any case, with or without a dot at the end. `None` if it is not the name of a host.
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let (behaviour, number) = name.strip_suffix(ZONE)?.strip_suffix('.')?.split_once('-')?;

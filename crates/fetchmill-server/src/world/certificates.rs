@@ -1,7 +1,7 @@
-//! Certificates: an authority that is made with the world, and one that nobody knows.
+//! Certificates of an authority that is created with the world, and of an unknown authority.
 //!
-//! Every host gets a certificate of its own, made when it is asked for and never kept: clients refuse wildcards for
-//! a whole top-level domain, and no table of a million hosts is wanted. All have one key.
+//! Every host gets its own certificate, because clients refuse wildcards for a whole top-level domain. A certificate is
+//! created on request and never kept, to avoid a table of a million hosts. All certificates have the same key.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use tokio_rustls::TlsAcceptor;
 use super::behaviour::Behaviour;
 use crate::hash;
 
-/// What a client that names no host gets a certificate for, and what the wrong name is.
+/// Name in the certificate for clients that name no host, and in the certificate with the wrong name.
 const ELSEWHERE: &str = "elsewhere.test";
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 
 type CertificateResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How hosts do TLS, by what is wrong with it.
+/// TLS acceptors of hosts, by fault.
 pub(super) struct Acceptors {
     good: TlsAcceptor,
     http2: TlsAcceptor,
@@ -36,7 +36,7 @@ pub(super) struct Acceptors {
 }
 
 impl Acceptors {
-    /// With the authority's certificate in PEM.
+    /// Creates the acceptors. Returns them with the authority's certificate in PEM.
     pub(super) fn new() -> CertificateResult<(Self, String)> {
         let known = Arc::new(Authority::new("fetchmill test world")?);
         let unknown = Arc::new(Authority::new("nobody")?);
@@ -68,7 +68,8 @@ impl Acceptors {
     }
 }
 
-/// Without tickets and sessions: every connection is a full handshake, as with hosts that are met once.
+/// Creates an acceptor without tickets and sessions. Every connection has a full handshake, as with hosts that are
+/// visited once.
 fn acceptor(maker: CertificateMaker, protocol: &[u8]) -> CertificateResult<TlsAcceptor> {
     let kx_groups = vec![aws_lc_rs::kx_group::X25519, aws_lc_rs::kx_group::SECP256R1];
     let provider = CryptoProvider { kx_groups, ..aws_lc_rs::default_provider() };
@@ -82,7 +83,7 @@ fn acceptor(maker: CertificateMaker, protocol: &[u8]) -> CertificateResult<TlsAc
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What signs certificates, and the key that all of its hosts have.
+/// An authority that signs certificates, and the key that all of its hosts have.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -106,7 +107,7 @@ impl Authority {
     }
 }
 
-/// What is wrong with a certificate.
+/// Fault of a certificate.
 #[derive(Debug, Clone, Copy)]
 enum CertificateFault {
     None,
@@ -115,7 +116,7 @@ enum CertificateFault {
     SelfSigned,
 }
 
-/// Makes the certificate of a host while the host is greeted.
+/// Creates the certificate of a host during the handshake.
 struct CertificateMaker {
     authority: Arc<Authority>,
     fault: CertificateFault,
@@ -144,7 +145,7 @@ impl CertificateMaker {
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params.use_authority_key_identifier_extension = true;
-        // Positive and without a zero byte in front.
+        // The serial number must be positive, without a leading zero byte.
         let serial = hash::of_bytes(0, name.as_bytes()) >> 2 | 1 << 61;
         params.serial_number = Some(SerialNumber::from(serial));
         if let CertificateFault::Expired = self.fault {

@@ -1,4 +1,4 @@
-//! What happens to a connection before HTTP: accepted, closed, left alone, or led into TLS.
+//! Handling of a connection before HTTP: it is accepted, closed, ignored, or passed to TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use super::http2;
 use super::state::{Scheme, WorldState};
 use super::stats::CountedConnection;
 
-/// When accepting fails there are no descriptors: trying again at once would only burn time.
+/// Pause after a failed accept. There are then no descriptors, so an immediate retry would only waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Room for the client's greeting of a handshake, on the heap: every connection would pay for it in its task.
+/// Size of the buffer for a ClientHello. It is on the heap, because otherwise the task of every connection would need
+/// the memory.
 const GREETING: usize = 4096;
 
-/// Accepts for ever at an address of a behaviour.
+/// Accepts connections forever at an address of a behaviour.
 pub(super) async fn accept(
     listener: TcpListener,
     behaviour: Behaviour,
@@ -39,10 +40,10 @@ pub(super) async fn accept(
     }
 }
 
-/// A connection that breaks has ended: its client went away.
+/// Serves a connection. If it breaks, it has ended, because the client has gone away.
 async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
     let mut visit = CountedConnection::new(&shared.counters);
-    // Without it replies would only be slower.
+    // Ignore an error: replies would only be slower.
     let _ = stream.set_nodelay(true);
     let site = Site { shared: &shared, behaviour, scheme };
     let _ = match (behaviour, scheme) {
@@ -55,9 +56,9 @@ async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared
     };
 }
 
-/// As servers of plain HTTP do when they are greeted in TLS.
+/// Answers a TLS greeting as servers of plain HTTP do.
 async fn refuse_tls(stream: &mut TcpStream) -> io::Result<()> {
-    // The whole greeting at once: what is left unread would make a reset of the end.
+    // Read the whole greeting at once, because unread bytes would turn the end into a reset.
     let _ = stream.read(&mut vec![0; GREETING]).await?;
     stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
     stream.shutdown().await?;
@@ -84,7 +85,7 @@ async fn secured(stream: TcpStream, site: &Site<'_>, visit: &mut CountedConnecti
     }
 }
 
-/// The connection will end with a reset when it is dropped.
+/// Makes the connection end with a reset when it is dropped.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }

@@ -1,4 +1,4 @@
-//! The name server: UDP and TCP at one port.
+//! The name server, with UDP and TCP at the same port.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,13 +14,13 @@ use super::names::{DnsAnswer, QueryTransport, WorldNames};
 use super::stats::WorldCounters;
 use crate::hash;
 
-/// A query is one name and an extension.
+/// Maximum size of a query in bytes: one name and an extension.
 const QUERY_MAX: usize = 4096;
-/// Datagrams that are answered before others get their turn.
+/// Number of datagrams that are answered before other tasks run.
 const TURN: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Which datagrams are lost: a share of them, the same ones for a seed.
+/// Decides which datagrams are lost: a share of them, the same ones for the same seed.
 pub(super) struct DatagramLoss {
     share: f64,
     seed: u64,
@@ -38,7 +38,7 @@ impl DatagramLoss {
     }
 }
 
-/// Answers datagrams for ever.
+/// Answers datagrams forever.
 pub(super) async fn serve_datagrams(
     socket: UdpSocket,
     names: Rc<RefCell<WorldNames>>,
@@ -49,7 +49,7 @@ pub(super) async fn serve_datagrams(
     let mut query = [0; QUERY_MAX];
     loop {
         for _ in 0..TURN {
-            // An error is another side's that has gone: it says nothing about this socket.
+            // An error comes from a client that has gone away, not from this socket.
             let Ok((length, client)) = socket.recv_from(&mut query).await else { continue };
             if loss.takes_next() {
                 counters.datagram_lost();
@@ -58,7 +58,7 @@ pub(super) async fn serve_datagrams(
             let answer = names.borrow_mut().answer(&query[..length], QueryTransport::Datagram);
             let Some(DnsAnswer { bytes, delay }) = answer else { continue };
             if delay.is_zero() {
-                // Who does not get it asks again.
+                // A client that does not get the answer asks again.
                 let _ = socket.send_to(&bytes, client).await;
             } else {
                 let socket = Rc::clone(&socket);
@@ -72,11 +72,11 @@ pub(super) async fn serve_datagrams(
     }
 }
 
-/// Answers connections for ever.
+/// Answers connections forever.
 pub(super) async fn serve_streams(listener: TcpListener, names: Rc<RefCell<WorldNames>>) {
     loop {
         match listener.accept().await {
-            // A connection that breaks has ended.
+            // If a connection breaks, it has ended.
             Ok((stream, _)) => {
                 let names = Rc::clone(&names);
                 spawn_local(async move { converse(stream, names).await.ok() });

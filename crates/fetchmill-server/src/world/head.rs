@@ -1,4 +1,4 @@
-//! Heads of requests, as far as hosts care. A request has no body here.
+//! Heads of requests, as far as hosts need them. Requests have no body here.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::behaviour::Host;
 
-/// A head above it ends the connection.
+/// Maximum size of a head in bytes. A larger head ends the connection.
 const HEAD_MAX: usize = 32 * 1024;
 const READ_SIZE: usize = 2 * 1024;
 
@@ -23,7 +23,7 @@ pub(super) struct SiteRequest {
 }
 
 impl SiteRequest {
-    /// Of the bytes before the empty line.
+    /// Parses the bytes before the empty line.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split("\r\n");
         let mut words = lines.next()?.split(' ');
@@ -44,20 +44,20 @@ impl SiteRequest {
         Some(head)
     }
 
-    /// Whose name it is; `None` when it is no host's.
+    /// Returns the requested host. `None` if the name is not the name of a host.
     pub(super) fn host(&self) -> Option<Host> {
         Host::parse(&self.name)
     }
 }
 
-/// The bytes of a connection that are not read yet.
+/// Received bytes of a connection that are not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct RequestReader {
     bytes: Vec<u8>,
 }
 
 impl RequestReader {
-    /// The next request; `None` at the end of the connection, or when what comes is no request.
+    /// Returns the next request. `None` at the end of the connection, or if the bytes are not a request.
     pub(super) async fn next(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),

@@ -1,4 +1,4 @@
-//! What hosts answer over HTTP/1.1.
+//! Replies of hosts over HTTP/1.1.
 
 use std::io;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::head::{RequestReader, SiteRequest};
 use super::state::{Scheme, WorldState};
 use super::stats::CountedConnection;
 
-/// Redirects of a host that is far away.
+/// Number of redirects of a `faraway` host.
 const HOPS: u32 = 30;
-/// What `trickling` and `truncated` announce.
+/// Length in bytes that `trickling` and `truncated` announce.
 const ANNOUNCED: usize = 1000;
 const HUGE_HEAD: usize = 1 << 20;
 const BIG_BODY: usize = 10 << 20;
@@ -23,20 +23,20 @@ const TRICKLE: Duration = Duration::from_secs(1);
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
-    /// As TCP and TLS say.
+    /// With a regular close of TCP and TLS.
     Closed,
     /// With a reset.
     Reset,
 }
 
-/// What becomes of a connection after a reply.
+/// Next state of a connection after a reply.
 enum AfterReply {
     Request,
     Close,
     Reset,
 }
 
-/// Where a request has come.
+/// Place where a request has arrived.
 pub(super) struct Site<'a> {
     pub(super) shared: &'a WorldState,
     pub(super) behaviour: Behaviour,
@@ -103,11 +103,11 @@ impl Site<'_> {
             }
             _ => return whole(stream, &self.reply(head, host)).await,
         }
-        // What has begun is never ended.
+        // The started reply never ends.
         wait(stream).await.map(|_| AfterReply::Close)
     }
 
-    /// A reply that is complete.
+    /// Returns a complete reply.
     fn reply(&self, head: &SiteRequest, host: Option<Host>) -> String {
         match self.behaviour {
             Behaviour::NotFound => page(head, "404 Not Found", ""),
@@ -130,7 +130,7 @@ impl Site<'_> {
         }
     }
 
-    /// Where a host leads to.
+    /// Returns the redirect of a host.
     fn location(&self, head: &SiteRequest, host: Option<Host>) -> Option<(&'static str, String)> {
         let (http, https) = (self.shared.http_port, self.shared.https_port);
         let found = |location: String| Some(("302 Found", location));
@@ -154,7 +154,7 @@ impl Site<'_> {
     }
 }
 
-/// A page that names its host.
+/// Returns a page with the name of its host.
 pub(super) fn body_for(name: &str) -> String {
     format!("<!doctype html>\n<title>{name}</title>\n<p>This is {name}.</p>\n")
 }
@@ -206,7 +206,7 @@ async fn big(stream: &mut (impl AsyncWrite + Unpin), head: &SiteRequest) -> io::
     Ok(AfterReply::Request)
 }
 
-/// A byte each second, but for the last one.
+/// Sends one byte per second, but never the last one.
 async fn trickle(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     send(stream, format!("HTTP/1.1 200 OK\r\nContent-Length: {ANNOUNCED}\r\n\r\n").as_bytes()).await?;
     for _ in 1..ANNOUNCED {
@@ -216,7 +216,7 @@ async fn trickle(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads until the other side has closed.
+/// Reads until the client has closed the connection.
 pub(super) async fn wait(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<ConnectionEnd> {
     let mut bytes = [0; 512];
     while stream.read(&mut bytes).await? > 0 {}

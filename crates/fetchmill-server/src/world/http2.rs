@@ -1,4 +1,4 @@
-//! What hosts answer over HTTP/2: a page, whatever they are asked for.
+//! Replies of hosts over HTTP/2: a page for every request.
 
 use std::io;
 
@@ -24,7 +24,7 @@ where
     Ok(())
 }
 
-/// Hands the reply over; the connection sends it as it goes on.
+/// Queues the reply. The connection sends it when it is polled again.
 fn answer(
     request: &Request<RecvStream>,
     mut response: SendResponse<Bytes>,

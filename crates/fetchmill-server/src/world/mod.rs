@@ -1,13 +1,13 @@
-//! A world of hosts for tests and measurements: their name server, and servers with every behaviour that a check of
-//! a million sites meets. All of it is on loopback.
+//! A world of hosts for tests and measurements: a name server, and servers with every behaviour that a check of a
+//! million sites encounters. Everything is on loopback.
 //!
-//! Hosts are called `<behaviour>-<number>.test`, with any number; see [`Behaviour`]. Every behaviour has addresses
-//! of its own (127.77.N.1 and on), all with the same two ports.
+//! Hosts are named `<behaviour>-<number>.test`, with any number; see [`Behaviour`]. Every behaviour has its own
+//! addresses (127.77.N.1 and up), all with the same two ports.
 //!
 //! # Layout, from the bottom up
-//! - `behaviour` and `addresses`: what a host does and where it is; `options`; `stats` counts
+//! - `behaviour` and `addresses` define what a host does and where it is; `options`; `stats` counts
 //! - `names` makes answers to queries, `head` reads requests, `certificates` makes certificates
-//! - `http`, `http2` answer requests; `connection` is what comes before; `dns` moves datagrams
+//! - `http`, `http2` answer requests; `connection` handles connections before that; `dns` moves datagrams
 //! - `silence` makes hosts that do not answer, `places` binds all addresses
 //!
 //! # Example
@@ -61,7 +61,7 @@ pub struct World {
     dns: SocketAddr,
     ca_pem: String,
     shared: Arc<WorldState>,
-    /// Dropping them tells the threads to end.
+    /// Tell the threads to end when they are dropped.
     stops: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Socket>,
@@ -111,27 +111,27 @@ impl World {
         Ok(world)
     }
 
-    /// Where the name server is.
+    /// Returns the address of the name server.
     pub fn dns(&self) -> SocketAddr {
         self.dns
     }
 
-    /// The port of http, the same at all addresses.
+    /// Returns the port of http, the same at all addresses.
     pub fn http_port(&self) -> u16 {
         self.shared.http_port
     }
 
-    /// The port of https, the same at all addresses.
+    /// Returns the port of https, the same at all addresses.
     pub fn https_port(&self) -> u16 {
         self.shared.https_port
     }
 
-    /// The certificate of the authority that clients must believe.
+    /// Returns the certificate of the authority that clients must trust, in PEM.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// What it has seen so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> WorldStats {
         self.shared.counters.stats()
     }
@@ -141,7 +141,7 @@ impl World {
         drop(self);
     }
 
-    /// Addresses are given to the threads in turn; the first thread has the name server too.
+    /// Starts the threads. Addresses are assigned to the threads in turn. The first thread also has the name server.
     fn spawn(&mut self, threads: usize, places: Vec<BoundSocket>, name_server: NameServer) -> io::Result<()> {
         let mut name_server = Some(name_server);
         let mut shares: Vec<Vec<BoundSocket>> = (0..threads).map(|_| Vec::new()).collect();
@@ -168,7 +168,7 @@ impl World {
             // Without a runtime the channel closes.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
-                // Whoever starts the world waits for this.
+                // The thread that starts the world waits for this.
                 let _ = ready.send(serve(places, name_server, &shared));
                 let _ = stopped.await;
             });
@@ -184,7 +184,7 @@ impl Drop for World {
     fn drop(&mut self) {
         self.stops.clear();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has ended as well.
+            // A thread that panicked has also ended.
             let _ = thread.join();
         }
         self.held.clear();

@@ -1,4 +1,4 @@
-//! What the name server says: a query's bytes in, an answer's bytes out. No I/O.
+//! Answers of the name server: turns the bytes of a query into the bytes of an answer. No I/O.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,28 +16,28 @@ use super::behaviour::{Behaviour, Host, ZONE};
 use super::stats::WorldCounters;
 use crate::hash;
 
-/// Seconds that answers may be kept.
+/// Time to live of answers in seconds.
 const TTL: u32 = 300;
-/// The same of those that say that there is nothing, and of those that change.
+/// Time to live in seconds of negative answers and of answers that change.
 const SHORT_TTL: u32 = 1;
-/// What a datagram may hold when the client says nothing, and at most (RFC 1035, RFC 9715).
+/// Maximum size of a datagram if the client does not state one, and in any case (RFC 1035, RFC 9715).
 const DATAGRAM: usize = 512;
 const DATAGRAM_MAX: usize = 1232;
-/// Hosts that change their address and are remembered, 8 bytes each with some air: 32 MiB.
+/// Maximum number of remembered hosts with changing addresses. At 8 bytes each, with spare capacity, they need 32 MiB.
 const REBIND_MAX: usize = 1 << 21;
-/// Names on the way of an alias to its host.
+/// Names between an alias and its host.
 const ALIASES: [&str; 2] = ["first", "second"];
 
 type AnswerBuffer = StaticCompressor<Vec<u8>>;
 
-/// How a query came.
+/// Transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueryTransport {
     Datagram,
     Stream,
 }
 
-/// An answer, and how long it takes.
+/// An answer and its delay.
 #[derive(Debug)]
 pub(super) struct DnsAnswer {
     pub(super) bytes: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) struct WorldNames {
     addresses: u8,
     delay: Duration,
     seed: u64,
-    /// Numbers of the hosts whose next address is not public.
+    /// Numbers of hosts whose next address is not public.
     rebound: HashSet<u64>,
 }
 
@@ -60,7 +60,7 @@ impl WorldNames {
         WorldNames { counters: Arc::clone(counters), addresses, delay, seed, rebound: HashSet::new() }
     }
 
-    /// `None`: there is no answer.
+    /// Answers a query. `None` if there is no answer.
     pub(super) fn answer(&mut self, query: &[u8], way: QueryTransport) -> Option<DnsAnswer> {
         let query = Message::from_slice(query).ok().filter(|query| !query.header().qr())?;
         let question = query.sole_question().ok()?;
@@ -108,7 +108,7 @@ impl WorldNames {
         }
     }
 
-    /// Puts what is known of a host into an answer: how many addresses.
+    /// Adds the records of a host to an answer. Returns the number of addresses.
     fn records(
         &mut self,
         builder: &mut AnswerBuilder<AnswerBuffer>,
@@ -150,7 +150,7 @@ impl WorldNames {
         Ok(found.len())
     }
 
-    /// The good address first, then the other one, and so on.
+    /// Returns the good address and the other address in turn, the good one first.
     fn rebound(&mut self, host: Host) -> Ipv4Addr {
         if self.rebound.remove(&host.number) {
             return PRIVATE;
@@ -180,7 +180,7 @@ fn start(query: &Message<[u8]>, rcode: Rcode) -> Result<AnswerBuilder<AnswerBuff
     Ok(builder)
 }
 
-/// Adds what says how long nothing is nothing, and the client's own extension.
+/// Adds the record with the lifetime of a negative answer, and the client's own extension.
 fn end(
     query: &Message<[u8]>,
     builder: AnswerBuilder<AnswerBuffer>,
@@ -203,14 +203,14 @@ fn end(
     Ok(builder.finish().into_target())
 }
 
-/// Says: ask again over TCP.
+/// Returns a truncated answer, so that the client asks again over TCP.
 fn truncated(query: &Message<[u8]>) -> Result<Vec<u8>, PushError> {
     let mut builder = start(query, Rcode::NOERROR)?;
     builder.header_mut().set_tc(true);
     end(query, builder, false)
 }
 
-/// Puts three aliases into an answer; the name that the last one is of.
+/// Adds three aliases to an answer. Returns the name that the last alias points to.
 fn aliases(
     builder: &mut AnswerBuilder<AnswerBuffer>,
     name: &ParsedName<&[u8]>,

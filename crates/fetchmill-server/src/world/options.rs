@@ -1,4 +1,4 @@
-//! The options of a world, as they come in JSON, and the check of their values.
+//! Options of a world in JSON, and the check of their values.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::options::refuse;
 
 const THREADS_MAX: usize = 64;
-/// An hour: above it, a number of seconds is a mistake.
+/// An hour. A larger number of seconds is a mistake.
 const SECONDS_MAX: f64 = 3600.0;
 /// A minute.
 const DNS_DELAY_MAX: u64 = 60_000;
@@ -19,27 +19,28 @@ const DNS_DELAY_MAX: u64 = 60_000;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorldOptions {
-    /// Port of http, the same at all addresses; 0, the default, is any that is free.
+    /// Port of http, the same at all addresses. 0, the default, means any free port.
     pub http_port: u16,
     /// Port of https, as above.
     pub https_port: u16,
     /// Port of the name server at 127.0.0.1, as above.
     pub dns_port: u16,
-    /// Addresses of each behaviour that is common: 16. About 28,000 connections a minute fit to each.
+    /// Number of addresses of each common behaviour. Default: 16. About 28,000 connections per minute are possible to
+    /// each address.
     pub addresses: u8,
-    /// Threads that serve: 1.
+    /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// The timeout of the clients, in seconds: slow hosts need up to a third of it. 3.
+    /// Timeout of the clients in seconds. Slow hosts need up to a third of it. Default: 3.
     pub timeout: f64,
-    /// Seconds of Retry-After of busy hosts: 2.
+    /// `Retry-After` of busy hosts in seconds. Default: 2.
     pub retry_after: u32,
-    /// Milliseconds that every look-up waits: 0.
+    /// Delay of every look-up in milliseconds. Default: 0.
     pub dns_delay_ms: u64,
-    /// Share of the datagrams to the name server that are lost: 0.
+    /// Share of the datagrams to the name server that are lost. Default: 0.
     pub dns_loss: f64,
-    /// Hosts whose requests, connections and look-ups are written down.
+    /// Hosts whose requests, connections and look-ups are recorded.
     pub watched: Vec<String>,
-    /// Start of all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -87,7 +88,7 @@ impl WorldOptions {
         }
     }
 
-    /// How long every look-up waits.
+    /// Returns the delay of every look-up.
     pub(super) fn dns_delay(&self) -> Duration {
         Duration::from_millis(self.dns_delay_ms)
     }

@@ -1,4 +1,4 @@
-//! Hosts that do not answer: a listener whose queue is full gets no further SYN, as Linux drops them.
+//! Hosts that do not answer. Linux drops every further SYN to a listener whose queue is full.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A connection on loopback is made within microseconds or not at all.
+/// Time to wait for connections. On loopback a connection is made within microseconds or never.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// A queue of no length takes one connection; more rounds than that only when the kernel counts otherwise.
+/// Maximum number of rounds. A queue of length 0 takes one connection, so more rounds are needed only if the kernel
+/// counts differently.
 const ROUNDS: usize = 8;
 
-/// Fills the queues of listeners that were made for none; what it is filled with must be held.
+/// Fills the queues of listeners with queues of length 0. The caller must keep the returned sockets open.
 pub(super) fn fill(addresses: impl Iterator<Item = Ipv4Addr>, port: u16) -> io::Result<Vec<Socket>> {
     let mut open: Vec<SocketAddr> = addresses.map(|address| SocketAddr::from((address, port))).collect();
     let mut held = Vec::new();
@@ -34,7 +35,7 @@ pub(super) fn fill(addresses: impl Iterator<Item = Ipv4Addr>, port: u16) -> io::
     ))
 }
 
-/// Begins to connect.
+/// Starts to connect.
 fn call(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;

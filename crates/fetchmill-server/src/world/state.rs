@@ -1,4 +1,4 @@
-//! What all threads of a world know.
+//! State that all threads of a world share.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,8 @@ use super::certificates::Acceptors;
 use super::stats::WorldCounters;
 use crate::hash;
 
-/// Busy hosts that are remembered, 8 bytes each with some air: 32 MiB. Those above it are busy for ever.
+/// Maximum number of remembered busy hosts. At 8 bytes each, with spare capacity, they need 32 MiB. Further hosts are
+/// busy forever.
 const BUSY_MAX: usize = 1 << 21;
 /// Share of the timeout that a slow host may need.
 const SLOWNESS_MAX: f64 = 1.0 / 3.0;
@@ -30,7 +31,7 @@ impl Scheme {
     }
 }
 
-/// What all threads know.
+/// State that all threads share.
 pub(super) struct WorldState {
     pub(super) counters: Arc<WorldCounters>,
     pub(super) acceptors: Acceptors,
@@ -39,19 +40,19 @@ pub(super) struct WorldState {
     pub(super) retry_after: u32,
     pub(super) timeout: f64,
     pub(super) seed: u64,
-    /// Numbers of the busy hosts that were asked.
+    /// Numbers of the busy hosts that have had a request.
     pub(super) busy: Mutex<HashSet<u64>>,
 }
 
 impl WorldState {
-    /// How long a slow host needs: always the same.
+    /// Returns how long a slow host needs. It is always the same for a host.
     pub(super) fn slowness(&self, host: Option<Host>) -> Duration {
         let number = host.map_or(0, |host| host.number);
         let share = hash::unit(hash::of_bytes(self.seed, &number.to_le_bytes()));
         Duration::from_secs_f64(share * self.timeout * SLOWNESS_MAX)
     }
 
-    /// Whether a busy host has not been asked before.
+    /// Returns whether this is the first request to a busy host.
     pub(super) fn is_first(&self, host: Option<Host>) -> bool {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let number = host.map_or(0, |host| host.number);

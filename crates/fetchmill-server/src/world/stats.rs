@@ -1,4 +1,4 @@
-//! What a world has seen: counters by behaviour, and what watched hosts have seen.
+//! Statistics of a world: counters by behaviour, and records of watched hosts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::behaviour::{Behaviour, Host};
 
-/// Requests of a watched host whose times are kept: 512 KiB.
+/// Maximum number of kept request times of a watched host: 512 KiB.
 const TIMES_MAX: usize = 65_536;
 
 /// Counters of one behaviour.
@@ -20,58 +20,58 @@ struct BehaviourCounters {
     queries: AtomicU64,
 }
 
-/// What all threads count in.
+/// Counters that all threads share.
 #[derive(Debug)]
 pub(super) struct WorldCounters {
     started: Instant,
     counters: Vec<BehaviourCounters>,
     datagrams_lost: AtomicU64,
-    /// The hosts that are watched never change, so that nothing is locked for any other.
+    /// The set of watched hosts never changes, so other hosts need no lock.
     watched: HashMap<Host, WatchedHost>,
 }
 
-/// A host that is watched.
+/// A watched host.
 #[derive(Debug)]
 struct WatchedHost {
     name: String,
     seen: Mutex<HostStats>,
 }
 
-/// What a world has seen of a host that is watched.
+/// Statistics of a watched host.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct HostStats {
-    /// When requests came: milliseconds since the start of the world.
+    /// Arrival times of requests in milliseconds since the start of the world.
     pub requests_ms: Vec<u64>,
-    /// Connections that are open now, since it is known whose they are: from the end of the handshake with https,
-    /// from the first request with http.
+    /// Number of open connections that are known to belong to the host: from the end of the handshake with https, from
+    /// the first request with http.
     pub connections: u64,
-    /// The most that were open at a time.
+    /// Maximum number of connections open at the same time.
     pub connections_max: u64,
-    /// Queries for its name, of any type.
+    /// Number of queries for its name, of any type.
     pub queries: u64,
 }
 
-/// What a world has counted of a behaviour.
+/// Counters of a behaviour.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
 pub struct BehaviourStats {
-    /// Connections accepted at its addresses.
+    /// Connections accepted at the addresses of the behaviour.
     pub connections: u64,
-    /// Requests read there.
+    /// Requests read at the addresses of the behaviour.
     pub requests: u64,
     /// Queries for the names of its hosts.
     pub queries: u64,
 }
 
-/// What a world has seen so far.
+/// Statistics of a world so far.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct WorldStats {
     /// Milliseconds since the start of the world.
     pub elapsed_ms: u64,
     /// Datagrams to the name server that were dropped (`dns_loss`).
     pub datagrams_lost: u64,
-    /// By behaviour; only those that were met.
+    /// Counters by behaviour, for the behaviours that occurred.
     pub behaviours: BTreeMap<&'static str, BehaviourStats>,
-    /// By the names given in `watched`.
+    /// Statistics by the names in `watched`.
     pub watched: BTreeMap<String, HostStats>,
 }
 
@@ -92,7 +92,7 @@ impl WorldCounters {
         self.of(behaviour).connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request at the address of a behaviour, for a host when its name is one.
+    /// Counts a request at an address of a behaviour, and for the host if the name is a host.
     pub(super) fn request(&self, behaviour: Behaviour, host: Option<Host>) {
         self.of(behaviour).requests.fetch_add(1, Ordering::Relaxed);
         if let Some(mut seen) = self.watched(host)
@@ -156,7 +156,7 @@ impl BehaviourStats {
     }
 }
 
-/// A connection: it counts for a watched host from when it is known whose it is until it is dropped.
+/// A connection. It counts for a watched host from the time when its host is known until it is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     counters: Arc<WorldCounters>,
@@ -168,7 +168,7 @@ impl CountedConnection {
         CountedConnection { counters: Arc::clone(counters), host: None }
     }
 
-    /// It is this host's. Only the first call counts.
+    /// Assigns the connection to a host. Only the first call counts.
     pub(super) fn enter(&mut self, host: Option<Host>) {
         if self.host.is_some() {
             return;
@@ -189,7 +189,7 @@ impl Drop for CountedConnection {
     }
 }
 
-/// A thread that panicked has left counters that are still right.
+/// The counters are still correct after a thread has panicked.
 fn lock(seen: &Mutex<HostStats>) -> MutexGuard<'_, HostStats> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }

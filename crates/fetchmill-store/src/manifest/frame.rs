@@ -427,7 +427,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame of anything, with the checksum that belongs to it.
+    /// Returns a frame with any content and the matching checksum.
     fn stored(rows: usize, checksums: &[u8], raw: &[u8], raw_length: usize) -> Vec<u8> {
         stored_as(MAGIC, rows, checksums, raw, raw_length)
     }
@@ -495,7 +495,7 @@ mod tests {
             ),
         ] {
             let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
-            // The second frame does not have what the first one had.
+            // The second frame must not repeat values of the first one.
             for _ in 0..2 {
                 for row in &rows {
                     columns.add(row).unwrap();

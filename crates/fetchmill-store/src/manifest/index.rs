@@ -22,7 +22,8 @@ const TABLE_MAGIC: [u8; 4] = *b"fmT1";
 pub(super) const TABLE_HEADER_BYTES: usize = 16;
 
 const FOOTER_MAGIC: [u8; 8] = *b"fmSEAL1\n";
-/// Size of the footer in bytes: rows, bytes, frames, position of the table, CRC-32C of the directory and of the footer, magic.
+/// Size of the footer in bytes: rows, bytes, frames, position of the table, CRC-32C of the directory and of the footer,
+/// magic.
 pub(super) const FOOTER_BYTES: usize = 48;
 /// Size of the part of the footer that its checksum covers.
 const FOOTER_CHECKED: usize = FOOTER_BYTES - 4 - 8;

@@ -189,7 +189,7 @@ impl Manifest {
     }
 }
 
-/// Adds those of `rows` that have this name. All of `rows` must be in this frame.
+/// Adds the rows of `rows` that have this name. All of `rows` must be in this frame.
 fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);

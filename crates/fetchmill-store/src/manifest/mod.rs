@@ -61,7 +61,7 @@ pub struct ManifestRow<'a> {
     pub content_encoding: &'a [u8],
 }
 
-/// Damage of a file: its contents are not what was written. The text describes the problem.
+/// Damage of a file: its contents differ from the written contents. The text describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ManifestDamage(&'static str);
 

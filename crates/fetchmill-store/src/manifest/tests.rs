@@ -1,4 +1,4 @@
-//! Manifests as their users see them.
+//! Tests of manifests through their public interface.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ impl Owned {
     }
 }
 
-/// Few different names, so that some come twice.
+/// Few different names, so that some occur twice.
 fn rows_strategy() -> impl Strategy<Value = Vec<Owned>> {
     let name = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),
@@ -86,7 +86,7 @@ impl Fixture {
         ManifestWriter::with_index(self.folder.path(), FileName::of_own("m"), false, index)
     }
 
-    /// A sealed manifest whose frames have so many rows.
+    /// Seals a manifest whose frames have `frame_rows` rows each.
     fn sealed(&self, rows: &[Owned], frame_rows: usize) -> Manifest {
         let mut writer = self.writer("m");
         add_in_frames(&mut writer, rows, frame_rows);
@@ -112,7 +112,7 @@ fn add_in_frames(writer: &mut ManifestWriter, rows: &[Owned], frame_rows: usize)
     }
 }
 
-/// What can be read, and whether that was all.
+/// Returns the readable rows, and the error if there are more.
 fn read(path: &Path, end: Option<u64>) -> (Vec<Owned>, Result<()>) {
     let mut found = Vec::new();
     let mut read = || -> Result<()> {
@@ -226,7 +226,7 @@ proptest! {
         fixture.sealed(&rows, 3);
         let mut bytes = std::fs::read(fixture.path("m")).unwrap();
         let footer = bytes.len() - 48;
-        // Four frames of two numbers, one page, and the four numbers of the footer.
+        // The edited words are two numbers for each of four frames, one for the page, and four in the footer.
         let directory = footer - 9 * 8;
         for (word, value) in edits {
             let at = directory + word * 8;
@@ -265,7 +265,8 @@ proptest! {
     }
 }
 
-/// Each look-up and each reading gives the right rows, the first of them, or an error of exit code 10.
+/// Asserts that each look-up and each read gives the right rows, or an error with exit code 10. A read may give the
+/// first rows before the error.
 fn assert_nothing_wrong_is_read(path: &Path, rows: &[Owned]) {
     let (found, result) = read(path, None);
     assert!(rows.starts_with(&found));

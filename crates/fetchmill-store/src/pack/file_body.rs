@@ -85,7 +85,7 @@ mod tests {
         FileBody::new(file, bytes.len() as u64).unwrap()
     }
 
-    /// Bodies whose pieces end everywhere: within a character, a group of base64, at their end.
+    /// Bodies whose pieces end within a character, within a base64 group, or at the end of the body.
     fn bodies() -> Vec<Vec<u8>> {
         let lengths = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 6 * PIECE_BYTES + 2];
         let mut bodies = Vec::new();
@@ -95,7 +95,7 @@ mod tests {
             bodies.push(
                 ["a".repeat(length % 3).as_str(), &"\u{20ac}".repeat(length / 3)].concat().into_bytes(),
             );
-            // Text but for its end, which is cut within a character.
+            // Text that is cut within its last character.
             bodies.push([vec![b'a'; length], vec![0xe2, 0x82]].concat());
         }
         bodies
@@ -127,7 +127,7 @@ mod tests {
     fn a_record_of_a_file_is_that_of_its_bytes() {
         check(|| Box::new(TarEncoder::new()), &TarDecoder, true);
         check(|| Box::new(JsonlEncoder::new(&ExtraColumns::default())), &JsonlDecoder, true);
-        // Another library packs it.
+        // Another library compresses this record.
         let origin = WarcOrigin::of_list(&[]).unwrap();
         check(|| Box::new(WarcEncoder::new(&origin, 0, 1)), &WarcDecoder, false);
     }

@@ -86,7 +86,7 @@ impl JsonColumns {
 }
 
 /// Writes a value with its type. Infinity does not exist in JSON and stays text. A value that is not of the type also
-/// stays text; only a target that failed because of it has such a value.
+/// stays text. Only a target that failed because of it has such a value.
 fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value.and_then(|value| kind.read(value)) {
         Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
@@ -95,7 +95,7 @@ fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// A text, or null.
+/// Writes a text, or null.
 fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
         Some(value) => {
@@ -108,7 +108,7 @@ fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
 }
 
 impl JsonlEncoder {
-    /// For objects that have these columns.
+    /// Creates an encoder for objects with these columns.
     pub fn new(columns: &ExtraColumns) -> Self {
         JsonlEncoder { kept: JsonColumns::new(columns.typed()), has_outcomes: columns.has_outcomes() }
     }

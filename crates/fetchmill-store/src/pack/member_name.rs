@@ -3,8 +3,9 @@
 //! # Rules
 //! - Member names in a shard are unique. If an object's name, or its key with sidecars, is already in the shard, its
 //!   member is `%again/SEQUENCE/NAME`. No escaped name looks like this.
-//! - Readers group members by a key: the part of a file's name before the first dot. So with sidecars, every dot except
-//!   that of the extension is escaped as `%2E`. Objects with ids such as `2101.00001` then keep separate keys.
+//! - Readers group members by a key: the part of a file's name before the first dot. With sidecars, every dot except
+//!   the dot of the extension is therefore escaped as `%2E`. Objects with ids such as `2101.00001` then keep separate
+//!   keys.
 
 use std::collections::HashSet;
 
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn a_name_that_comes_again_is_another_member() {
         assert_eq!(members(&["a", "b", "a", "a"], None), ["a", "b", "%again/3/a", "%again/4/a"]);
-        // One key, so sidecars of one name.
+        // Both objects have one key, so their sidecars would have one name.
         let with_sidecars = members(&["7.jpg", "7.png", "8.png"], Some(SampleKeys::OwnKey));
         assert_eq!(with_sidecars, ["7.jpg", "%again/2/7.png", "8.png"]);
         assert_eq!(members(&["7.jpg", "7.png"], None), ["7.jpg", "7.png"]);

@@ -31,15 +31,15 @@ pub trait Encoder: Send + std::fmt::Debug {
     /// Appends an object's record.
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>);
 
-    /// Appends the record of an object whose body is in a file. `object.body` is empty, and the checksum is that of the
-    /// file.
+    /// Appends the record of an object whose body is in a file. `object.body` is empty, and the checksum is the
+    /// checksum of the file.
     fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()>;
 
     /// Appends the bytes after the last record of a shard.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Damage of a record: its contents are not what was written. The text describes the problem.
+/// Damage of a record: its contents differ from the written contents. The text describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub &'static str);

@@ -58,7 +58,7 @@ DELETE FROM failures;
 INSERT INTO failures SELECT name, result, kind, detail FROM temp.applied
 WHERE result IN ('absent', 'failed', 'not_removed')";
 
-/// Brings the base up to date.
+/// Updates the base, and returns the results of the pass.
 pub(super) fn conclude(
     db: &Connection,
     path: &Path,

@@ -17,7 +17,7 @@ const DECODED_NAMES: &str = "decoded_names";
 /// Version of the format. It is raised if an older fetchmill could not read the base.
 const VERSION: i64 = 2;
 
-/// `length` and `mtime_ns` describe the file; a file with other values was changed by something else. `shard` is the
+/// `length` and `mtime_ns` describe the file. A file with other values was changed by something else. `shard` is the
 /// number of the shard with the object. It is NULL for files, and in version 1.
 const BASE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

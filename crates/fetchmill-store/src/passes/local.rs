@@ -1,4 +1,4 @@
-//! The files of a folder, by the names of objects. All operations stay beneath the folder and follow no link.
+//! The files of a folder, found by the names of objects. All operations stay beneath the folder and follow no link.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::durable::{self, PathState};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
 
-/// See the module.
+/// The folder, and the subfolder used last.
 #[derive(Debug)]
 pub(super) struct LocalFolder {
     root: OwnedFd,
@@ -99,7 +99,7 @@ impl LocalFolder {
         Ok(())
     }
 
-    /// Makes all of it durable.
+    /// Makes all changes in the folder durable.
     pub(super) fn sync(&self) -> Result<()> {
         durable::sync_file_system(self.root.as_fd())
             .map_err(|error| Error::storage("sync", &self.root_path, error))

@@ -24,7 +24,7 @@ CREATE TABLE fetched (
 CREATE TABLE failed (name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// Collects the outcomes in a separate file. Without a job there are none.
+/// Collects the outcomes in a separate file. Without a job the file has no outcomes.
 pub(super) fn gather(job: Option<&Path>, path: &Path) -> Result<()> {
     let made = path.with_extension("tmp");
     let db = database::create(&made, TABLES)?;
@@ -77,7 +77,7 @@ pub(super) fn for_each_manifest(
     })
 }
 
-/// Returns the outcome and the kind. A skipped object is unchanged only if the server said so; an archived object may
+/// Returns the outcome and the kind. A skipped object is unchanged only if the server said so. An archived object may
 /// be skipped for another reason.
 fn outcome_of(row: &FailureRow) -> (&str, Option<&str>) {
     const NOT_MODIFIED: u16 = 304;

@@ -1,7 +1,7 @@
 //! Moves fetched files to their places, and removes files that are gone, each with one rename or one unlink.
 //!
 //! If a staged file is missing, it was already moved to its place. If a file to remove is missing, it was already
-//! removed. So after a kill everything can be repeated from the start.
+//! removed. After a kill, all steps can therefore be repeated from the start.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ impl PlacedFiles {
         };
         let present = self.dest.state(&path)?;
         let Some(PathState::File { mtime_ns, .. }) = staged else {
-            // It was moved there before a kill.
+            // The file was moved to its place before a kill.
             return Ok(match present {
                 Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
                     Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }
@@ -90,7 +90,7 @@ impl PlacedFiles {
         })
     }
 
-    /// Makes all of it durable.
+    /// Makes all moves and removals durable.
     pub(super) fn sync(&self) -> Result<()> {
         self.dest.sync()
     }

@@ -25,7 +25,7 @@ CREATE TABLE planned (
 /// Planned action for an object. Unchanged objects have no row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlannedAction {
-    /// It is fetched.
+    /// Fetch it.
     Fetch = 1,
     /// Fetch it unless the server says that it has not changed.
     Ask = 2,
@@ -210,7 +210,7 @@ impl<'o> PlanWriter<'o> {
         database::finish(self.db, &self.made, place.path)
     }
 
-    /// Merges the listing with the base in the order of names. `None` if the listing has another order; its result is
+    /// Merges the listing with the base in the order of names. `None` if the listing has another order. Its result is
     /// then unusable.
     fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
         let made = self.made.clone();

@@ -17,7 +17,7 @@ use fetchmill_model::row::{LISTED_COLUMNS, ListRow, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::http_date;
 
-/// The columns behind those of a manifest.
+/// The columns after those of a manifest.
 const CONDITIONS: [&str; 2] = ["if_none_match", "if_modified_since"];
 const QUERY: &str = "SELECT name, url, size, etag, modified, if_none_match, if_modified_since FROM planned
                      WHERE action IN (?1, ?2) ORDER BY name";
@@ -49,7 +49,7 @@ pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
 fn request(row: &Row<'_>) -> rusqlite::Result<ListRow<'static>> {
     let name: Vec<u8> = row.get(0)?;
     let url: Option<String> = row.get(1)?;
-    // A header field must be text. A value that is not is not sent.
+    // A header field must be text. A value that is not text is not sent.
     let etag = row.get::<_, Option<Vec<u8>>>(5)?.and_then(|etag| String::from_utf8(etag).ok());
     let modified = row.get::<_, Option<i64>>(6)?.and_then(|seconds| u64::try_from(seconds).ok());
     Ok(ListRow {

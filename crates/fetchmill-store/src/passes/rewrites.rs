@@ -2,7 +2,7 @@
 //! gone, and merges small shards.
 //!
 //! The new shards are among the open ones. A separate file describes them and the shards that they replace. The file is
-//! complete or absent; if it is absent, all rewrites are repeated.
+//! complete or absent. If it is absent, all rewrites are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -24,7 +24,7 @@ use fetchmill_model::name::for_display;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Objects in shards that are no longer wanted.
+/// The objects that their shards no longer need to contain.
 const DROPPED: &str = "
 CREATE TEMP TABLE dropped (name BLOB PRIMARY KEY, shard INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO temp.dropped SELECT p.name, b.shard FROM plan.planned p JOIN main.objects b ON b.name = p.name
@@ -33,7 +33,7 @@ WHERE b.shard IS NOT NULL AND (f.name IS NOT NULL OR p.action = ";
 
 /// See the module.
 pub(super) struct Rewrites {
-    /// The base, with the plan and what was fetched beside it.
+    /// The base, with the plan and the outcomes attached.
     db: Connection,
     base: std::path::PathBuf,
     made: CopiesWriter,
@@ -169,7 +169,7 @@ fn count_dropped(db: &Connection) -> rusqlite::Result<BTreeMap<ShardNumber, u64>
     rows.collect()
 }
 
-/// What stays of a shard.
+/// Decides which objects of a shard stay.
 struct Wanted<'w> {
     db: &'w Connection,
     base: &'w Path,

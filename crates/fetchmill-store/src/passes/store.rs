@@ -39,7 +39,7 @@ pub struct BaseSummary {
 /// An object that the last pass could not bring up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassFailure {
-    /// What it is called.
+    /// Name of the object.
     pub name: Vec<u8>,
     /// `absent`, `failed` or `not_removed`.
     pub outcome: String,

@@ -19,8 +19,8 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// Numbers of the shards that a pass added, by their numbers where they were fetched. Numbers of rewritten shards, by
-/// the numbers of the shards they replace.
+/// `arrived` maps the number of a fetched shard in its job to its number in the destination. `moved` maps the number of
+/// a replaced shard to the number of the rewritten one.
 const NUMBERS: &str = "
 CREATE TEMP TABLE arrived (staged INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TEMP TABLE moved (old INTEGER PRIMARY KEY, number INTEGER NOT NULL)";
@@ -150,7 +150,7 @@ impl SyncedShards {
             .map_err(|error| Error::storage("sync the file system of", &self.place.dest, error))
     }
 
-    /// Writes the numbers that shards got into a database.
+    /// Writes the new numbers of the shards into a database.
     pub(super) fn tell_numbers(&self, db: &Connection, fetched: Option<&Path>, copies: &Path) -> Result<()> {
         let by_path: BTreeMap<FileName, ShardNumber> =
             self.shards()?.into_iter().map(|shard| (shard.sealed.data.path, shard.number)).collect();
@@ -176,7 +176,7 @@ impl SyncedShards {
     }
 }
 
-/// Makes the tables of numbers in a database of a destination without shards: they are empty.
+/// Creates the same tables for a destination without shards. The tables stay empty.
 pub(super) fn no_numbers(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(NUMBERS)
 }

@@ -1,4 +1,5 @@
-//! Passes without a network: listings are written as files, and what a job would fetch lies where it would put it.
+//! Tests of passes without a network. The tests write listings as files, and put the objects where a job would store
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use super::synced_shards::no_numbers;
 use super::{SyncDestination, SyncLedger, SyncStore};
 use crate::sink::Format;
 
-/// When a base's objects were checked, and times before and at that.
+/// The time when the objects of a base were checked. The other constants are times before it and at it.
 const CHECKED: i64 = 1_000_000;
 const OLD: Option<i64> = Some(CHECKED - 100);
 const YOUNG: Option<i64> = Some(CHECKED - 1);
@@ -49,7 +50,7 @@ fn what_is_listed_decides_unless_it_proves_nothing() {
         (listed(seven, Some("a"), OLD), listed(seven, Some("a"), OLD), None, None, Unchanged),
         (listed(seven, Some("b"), OLD), listed(seven, Some("a"), OLD), None, None, Fetch),
         (listed(Some(8), Some("a"), OLD), listed(seven, Some("a"), OLD), None, None, Fetch),
-        // An ETag that was listed and the reply's.
+        // A listed ETag and the ETag of the reply.
         (listed(None, Some("a"), None), listed(None, None, None), Some("\"a\""), None, Unchanged),
         (listed(None, Some("a"), None), listed(None, None, None), Some("W/\"a\""), None, Ask),
         // Sizes and times.
@@ -62,7 +63,7 @@ fn what_is_listed_decides_unless_it_proves_nothing() {
         (listed(None, None, OLD), listed(None, None, OLD), None, None, Fetch),
         (listed(None, None, OLD), listed(None, None, OLD), Some("\"a\""), None, Ask),
         (listed(None, None, OLD), listed(None, None, Some(1)), Some("\"a\""), None, Fetch),
-        // Nothing, or a size alone.
+        // Nothing, or only a size.
         (listed(None, None, None), listed(None, None, None), None, None, Fetch),
         (listed(None, None, None), listed(None, None, None), Some("\"a\""), None, Ask),
         (listed(None, None, None), listed(None, None, None), None, OLD, Ask),
@@ -77,7 +78,7 @@ fn what_is_listed_decides_unless_it_proves_nothing() {
     assert_eq!(compare(&moved, &base(&listed(seven, Some("a"), OLD), None, None)), Comparison::Fetch);
 }
 
-/// A destination with the folder of a sync.
+/// A destination with the state folder of a sync.
 struct World {
     folder: tempfile::TempDir,
 }
@@ -95,7 +96,7 @@ impl World {
         self.folder.path().join(path)
     }
 
-    /// A listing of names with ETags.
+    /// Writes a listing of names with ETags.
     fn list(&self, rows: &[(String, String)]) -> PathBuf {
         let path = self.path("listing.csv");
         let mut text = "name,url,size,etag,last_modified\n".to_owned();
@@ -114,7 +115,7 @@ impl World {
         SyncStore::open(&self.destination(), None).unwrap()
     }
 
-    /// Lays fetched objects out as a job does, and what is known of them.
+    /// Stores fetched objects in the way a job does, and records their outcomes.
     fn fetch(&self, objects: &[(&str, &str)]) -> PathBuf {
         let outcomes = self.path("dest/.fetchmill/sync/outcomes.sqlite");
         super::outcomes::gather(None, &outcomes).unwrap();
@@ -143,7 +144,7 @@ impl World {
         application
     }
 
-    /// A pass whose job fetches these objects. Applied twice when it is `killed` behind the first time.
+    /// Runs a pass whose job fetches these objects. If `killed`, applies the pass a second time.
     fn pass(&self, number: u64, rows: &[(&str, &str)], objects: &[(&str, &str)], killed: bool) -> SyncLedger {
         let rows: Vec<_> = rows.iter().map(|(name, etag)| ((*name).to_owned(), (*etag).to_owned())).collect();
         let mut store = self.store();
@@ -239,7 +240,7 @@ fn a_second_process_is_refused() {
     assert!(SyncStore::open(&world.destination(), Some(&world.path("fetched"))).is_ok());
 }
 
-/// The base of a release that kept files only.
+/// The base of a release that stored files only.
 #[test]
 fn a_base_of_version_1_gets_a_column_for_shards() {
     let world = World::new();
@@ -263,7 +264,7 @@ fn a_base_of_version_1_gets_a_column_for_shards() {
     }
 }
 
-/// A kill comes between the file and its tables.
+/// The process is killed after it has created the file and before it creates the tables.
 #[test]
 fn a_base_without_tables_is_an_empty_one() {
     let world = World::new();
@@ -274,7 +275,7 @@ fn a_base_without_tables_is_an_empty_one() {
     assert_eq!(world.pass(1, &[("a", "1")], &[("a", "A")], false).fetched, 1);
 }
 
-/// The files of a base in the middle of a transaction that no longer fits into memory.
+/// The files of a base during a transaction that no longer fits into memory.
 #[test]
 fn what_a_kill_has_left_of_a_transaction_is_undone() {
     let world = World::new();
@@ -300,7 +301,7 @@ fn what_a_kill_has_left_of_a_transaction_is_undone() {
     assert_eq!(store.failures(None, 10).unwrap(), []);
 }
 
-/// Names in any order with some twice, compared with what sets say.
+/// Names in random order, some of them twice. The result is compared with the result of set operations.
 #[test]
 fn random_listings_are_compared_as_sets_are() {
     let seed = std::env::var("FETCHMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);

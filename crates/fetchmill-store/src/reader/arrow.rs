@@ -7,14 +7,14 @@ use super::Objects;
 use crate::pack::parquet::BatchBuilder;
 use fetchmill_model::limits::MIB;
 
-/// Rows of a batch, at most,
+/// Maximum number of rows in a batch.
 const BATCH_ROWS: usize = 8192;
-/// and their bytes, unless one object has more.
+/// Maximum number of bytes in a batch, unless one object has more.
 const BATCH_BYTES: usize = 4 * MIB;
-/// In the place of a sequence number that is not known.
+/// Stands for an unknown sequence number.
 const NO_SEQUENCE: u64 = u64::MAX;
 
-/// Batches of objects; a sequence number that is not known is -1.
+/// Iterates over record batches of objects. An unknown sequence number is -1.
 #[derive(Debug)]
 pub struct ArrowBatches {
     objects: Objects,
@@ -22,7 +22,7 @@ pub struct ArrowBatches {
 }
 
 impl ArrowBatches {
-    /// Of these objects.
+    /// Iterates over these objects.
     pub fn new(objects: Objects) -> Self {
         let builder = BatchBuilder::new(objects.columns());
         ArrowBatches { objects, builder }

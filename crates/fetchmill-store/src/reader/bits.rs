@@ -1,4 +1,4 @@
-//! One bit for each of many numbers: which targets are accounted for, or which rows of a shard are lost.
+//! A set of numbers with one bit each, for example the targets that are accounted for, or the lost rows of a shard.
 
 use fetchmill_model::error::{Error, Result};
 
@@ -36,7 +36,7 @@ impl Bits {
         Some(was_clear)
     }
 
-    /// Whether one is set.
+    /// Returns whether the bit of a number is set.
     pub(crate) fn has(&self, number: u64) -> bool {
         number < self.count
             && self
@@ -45,7 +45,7 @@ impl Bits {
                 .is_some_and(|word| word & (1 << (number % WORD_BITS)) != 0)
     }
 
-    /// How many are set.
+    /// Returns the number of set bits.
     pub(crate) fn set_count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
@@ -61,7 +61,7 @@ impl Bits {
         })
     }
 
-    /// The next number from here on that is set, or that is clear: whole words at a time.
+    /// Returns the next number from `from` on whose bit is set, or clear. Skips whole words at a time.
     fn next_where(&self, from: u64, is_set: bool) -> Option<u64> {
         let mut at = from;
         while at < self.count {

@@ -1,7 +1,7 @@
 //! A cache of decoded manifest frames, with the names in them.
 //!
-//! A frame that is used a second time gets a table of its names. From then on a name in it is found without the tables
-//! of the manifests, of which each shard has one.
+//! When a frame is used a second time, it gets a table of its names. From then on, its names are found without the
+//! tables of the manifests, of which each shard has one.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -41,17 +41,18 @@ impl CachedFrames {
         CachedFrames { frames: Vec::new(), bytes: 0, bytes_max, key: RandomState::new(), decoded: 0 }
     }
 
-    /// Bytes that are held, by an estimate that is rather too high.
+    /// Returns the number of cached bytes. The estimate is rather too high.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Frames that were decoded so far.
+    /// Returns the number of frames decoded so far.
     pub(super) fn decoded(&self) -> u64 {
         self.decoded
     }
 
-    /// Finds the row with this name in a frame that has a table, and its shard. Hidden rows are in no table.
+    /// Finds the row with this name in the cached frames that have a table. Returns the row and its shard. The tables
+    /// do not contain hidden rows.
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(usize, FoundRow)> {
         let hash = self.key.hash_one(name);
         let (at, row) = self.frames.iter().enumerate().find_map(|(at, cached)| {
@@ -95,7 +96,8 @@ impl CachedFrames {
         })
     }
 
-    /// Makes the name table of the first frame. Without the hidden rows it is unknown which row a name refers to.
+    /// Makes the name table of the first frame. This needs the hidden rows, because only they show which row a name
+    /// refers to.
     fn add_names(&mut self, hidden: Option<&HiddenRows>) {
         let (Some(hidden), Some(front)) = (hidden, self.frames.first_mut()) else { return };
         if front.names.is_none() {
@@ -126,7 +128,8 @@ fn bytes_of(frame: &Frame) -> usize {
     frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
 }
 
-/// Maps names of a frame to rows. An entry is the row's position plus one, or 0. It is at the name's hash or after it.
+/// Maps names of a frame to rows. An entry is the row's position plus one, or 0 if it is empty. It is at the position
+/// of the name's hash or after it.
 #[derive(Debug)]
 struct NameTable {
     slots: Box<[u32]>,

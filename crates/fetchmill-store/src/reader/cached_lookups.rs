@@ -15,7 +15,7 @@ use fetchmill_model::object::StoredObject;
 /// Fraction of the memory for frames of manifests. The rest is for rows of Parquet files.
 const FRAMES_PART: usize = 4;
 
-/// The look-ups of one thread. Results and errors are those of [`Destination::find`].
+/// The look-ups of one thread. They have the same results and errors as [`Destination::find`].
 #[derive(Debug)]
 pub struct CachedLookups {
     destination: Arc<Destination>,
@@ -28,30 +28,30 @@ pub struct CachedLookups {
 pub struct LookupCounts {
     /// Frames of manifests that were decoded.
     pub frames: u64,
-    /// Decoded batches of rows of Parquet files. A row that was read alone counts as one.
+    /// Decoded batches of rows of Parquet files. A row that was read alone counts as one batch.
     pub batches: u64,
-    /// Bytes that are kept now.
+    /// Bytes that are cached now.
     pub bytes: usize,
 }
 
 impl CachedLookups {
-    /// Of a destination, with [`LOOKUP_CACHE_BYTES`] of memory.
+    /// Creates look-ups in a destination, with a cache of [`LOOKUP_CACHE_BYTES`].
     pub fn new(destination: Arc<Destination>) -> Self {
         Self::with_bytes(destination, LOOKUP_CACHE_BYTES)
     }
 
-    /// The same with so many bytes.
+    /// Creates look-ups in a destination, with a cache of `bytes` bytes.
     pub fn with_bytes(destination: Arc<Destination>, bytes: usize) -> Self {
         let frames = CachedFrames::new(bytes / FRAMES_PART);
         CachedLookups { destination, frames, rows: CachedRows::new(bytes - bytes / FRAMES_PART) }
     }
 
-    /// Whether they are of this destination.
+    /// Returns whether these look-ups are in this destination.
     pub fn are_of(&self, destination: &Arc<Destination>) -> bool {
         Arc::ptr_eq(&self.destination, destination)
     }
 
-    /// What they have cost.
+    /// Returns the cost of the look-ups so far.
     pub fn counts(&self) -> LookupCounts {
         LookupCounts {
             frames: self.frames.decoded(),
@@ -60,7 +60,7 @@ impl CachedLookups {
         }
     }
 
-    /// The object with this name, checked.
+    /// Returns the object with this name after checking it.
     pub fn find(&mut self, name: &[u8]) -> Result<Option<FoundObject>> {
         let Storage::Shards(shards) = &self.destination.stored else {
             return self.destination.find(name);
@@ -98,7 +98,7 @@ impl CachedLookups {
                     return Ok(object);
                 }
                 Ok(None) => {}
-                // The row may be undamaged when it is read alone. If not, this shows the damage.
+                // The row may be intact when it is read alone. If it is damaged, reading it alone shows the damage.
                 Ok(Some(_)) | Err(_) => self.rows.read_alone_from(shard, row.place),
             }
         } else if let Some(end) = self.frames.place_of(shard, number + 1)

@@ -1,7 +1,7 @@
 //! A cache of decoded rows of Parquet files, in batches.
 //!
-//! Reading one row alone costs a page of each column. So nearby rows are read as a scan that continues after its last
-//! batch, and each page is decoded once. Other rows are read alone.
+//! Reading a single row costs a page of each column. For this reason, nearby rows are read by a scan that continues
+//! after its last batch and decodes each page only once. Other rows are read alone.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,12 @@ use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
 use fetchmill_model::object::StoredObject;
 
-/// Maximum distance of nearby rows. It is more than a client has in flight.
+/// Maximum distance of nearby rows. It is larger than the number of requests that a client has in flight.
 const NEAR_ROWS: u64 = 256;
-/// How far ahead of its last batch a scan may read, in rows.
+/// Maximum number of rows that a scan may read ahead of its last batch.
 const AHEAD_ROWS: u64 = 2048;
-/// Maximum number of open scans. Each holds a page and a dictionary of each column: some MiB, more if a body is larger.
+/// Maximum number of open scans. Each keeps a page and a dictionary of each column in memory: a few MiB, or more if a
+/// body is larger.
 const SCANS_MAX: usize = 2;
 /// An object and the CRC-32C that was stored with it.
 type StoredRow = (StoredObject, u32);
@@ -26,9 +27,9 @@ const ALONE_ROWS: u64 = 1024;
 #[derive(Debug)]
 pub(super) struct CachedRows {
     batches: Vec<CachedBatch>,
-    /// The one that was used last is in front.
+    /// Open scans, the most recently used first.
     scans: Vec<OpenScan>,
-    /// By shard: what was read alone.
+    /// Rows that were read alone, by shard.
     alone: HashMap<usize, ReadAlone>,
     bytes: usize,
     bytes_max: usize,
@@ -46,7 +47,7 @@ struct CachedBatch {
 #[derive(Debug)]
 struct OpenScan {
     shard: usize,
-    /// The first row that it has not read.
+    /// First row that the scan has not read.
     next: u64,
     batches: RowBatches,
 }
@@ -64,12 +65,12 @@ impl CachedRows {
         CachedRows { batches, scans, alone, bytes: 0, bytes_max, decoded: 0 }
     }
 
-    /// Bytes of the batches that are held.
+    /// Returns the bytes of the cached batches.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Batches that were decoded so far, a row that was read alone among them.
+    /// Returns the number of batches decoded so far. A row that was read alone counts as one batch.
     pub(super) fn decoded(&self) -> u64 {
         self.decoded
     }
@@ -99,7 +100,7 @@ impl CachedRows {
         self.alone.entry(shard).or_default().only = (row, row.saturating_add(ALONE_ROWS));
     }
 
-    /// Whether a scan comes to this row soon; it is in front then.
+    /// Returns whether a scan will soon reach this row. If so, moves this scan to the front.
     fn goes_on(&mut self, shard: usize, row: u64) -> bool {
         let comes =
             |scan: &OpenScan| scan.shard == shard && (scan.next..scan.next + AHEAD_ROWS).contains(&row);
@@ -123,7 +124,7 @@ impl CachedRows {
         if !is_near || (alone.only.0..alone.only.1).contains(&row) {
             return Ok(false);
         }
-        // Rows requested at the same time may still come.
+        // Rows that were requested at the same time may still follow.
         let next = row.saturating_sub(NEAR_ROWS);
         let batches = parquet.batches(next..parquet.rows(), None).map_err(of_row)?;
         self.scans.truncate(SCANS_MAX - 1);
@@ -131,7 +132,7 @@ impl CachedRows {
         Ok(true)
     }
 
-    /// Reads batches of the scan in front, up to the one with this row.
+    /// Reads batches of the first scan, up to the batch with this row.
     fn read_on(&mut self, row: u64) -> std::result::Result<Option<StoredRow>, ObjectError> {
         while let Some(scan) = self.scans.first_mut()
             && let Some(batch) = scan.batches.next()

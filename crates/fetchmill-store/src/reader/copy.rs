@@ -41,7 +41,7 @@ impl ShardCopy<'_> {
     fn opened(&mut self) -> Result<&mut Rewrite> {
         match &mut self.copy {
             Some(copy) => Ok(copy),
-            // Records are copied as they stand.
+            // The records are copied unchanged.
             none => Ok(none.insert(Rewrite::create(self.shard_folder, self.format, self.columns)?)),
         }
     }

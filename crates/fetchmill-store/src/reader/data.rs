@@ -14,10 +14,10 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
 use fetchmill_model::object::StoredObject;
 
-/// Maximum record bytes for one byte of a name or a body. JSON writes `\u0000` for one byte, and writes a name that is
-/// not text a second time in hexadecimal.
+/// Maximum record bytes for one byte of a name or a body. JSON writes `\u0000` for one byte, and repeats a name that is
+/// not text in hexadecimal.
 const RECORD_GROWTH_MAX: u64 = 8;
-/// Maximum record bytes for one byte of a name. The name is in each sidecar of a member, escaped.
+/// Maximum record bytes for one byte of a name, because each sidecar of a member contains the escaped name.
 const NAME_GROWTH_MAX: u64 = RECORD_GROWTH_MAX + 3 * SIDECARS_MAX as u64;
 /// Maximum size of the rest of a record: heads of request and reply, facts from a list, and the format's own bytes.
 const RECORD_HEAD_BYTES_MAX: u64 =
@@ -32,7 +32,7 @@ pub(super) enum ShardData {
     Records(Arc<RecordFile>),
 }
 
-/// Records one behind the other.
+/// A file of records, one after another.
 #[derive(Debug)]
 pub(super) struct RecordFile {
     file: File,
@@ -45,18 +45,18 @@ pub(super) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Of a file that has so many bytes and should have so many.
+    /// Opens a file that has `length` bytes and should have `sealed` bytes.
     pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
         let end = sealed.saturating_sub(trailer_bytes(format));
         Ok(RecordFile { file, length, end, format, decoder: decoder(format)? })
     }
 
-    /// Where the last record ends.
+    /// Returns the end of the last record.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Reads the object of a row whose record ends here.
+    /// Reads the object of a row. Its record ends at `end`.
     pub(super) fn read(
         &self,
         row: &ManifestRow<'_>,
@@ -75,7 +75,7 @@ impl RecordFile {
         Ok(record)
     }
 
-    /// Bytes of a row's record, if it is where a record can be.
+    /// Returns the length of a row's record. Fails if no record can be at this place.
     pub(super) fn record_length(
         &self,
         row: &ManifestRow<'_>,
@@ -95,7 +95,7 @@ impl RecordFile {
         Ok(length as usize)
     }
 
-    /// Reads the object of a row out of its record.
+    /// Decodes the object of a row from its record.
     pub(super) fn decode(
         &self,
         row: &ManifestRow<'_>,
@@ -109,7 +109,7 @@ impl RecordFile {
         self.decoder.decode(record).map_err(ObjectError::from)
     }
 
-    /// Bytes from a place on that are there.
+    /// Returns the number of existing bytes from a place on.
     pub(super) fn bytes_from(&self, place: u64) -> u64 {
         self.length.saturating_sub(place)
     }
@@ -125,7 +125,7 @@ impl RecordFile {
     }
 }
 
-/// Bytes behind the last record.
+/// Returns the number of bytes after the last record.
 fn trailer_bytes(format: Format) -> u64 {
     let mut trailer = Vec::new();
     if format == Format::Tar {
@@ -134,7 +134,7 @@ fn trailer_bytes(format: Format) -> u64 {
     trailer.len() as u64
 }
 
-/// The decoder of a format whose records are appended.
+/// Returns the decoder of a format whose records are appended.
 fn decoder(format: Format) -> Result<Box<dyn Decoder>> {
     match format {
         Format::Tar => Ok(Box::new(TarDecoder)),

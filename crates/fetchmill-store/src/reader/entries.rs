@@ -1,8 +1,8 @@
 //! Finds the page entry of an object from its stored name.
 //!
-//! For a server's listing the entry is the name. For a list it is a URL and possibly more, and a manifest has none of
-//! it. It is known only if the name is the URL, or the URL without the scheme that the whole list shared. A damaged
-//! record is not used, because its URL may be the damaged part.
+//! For a server's listing the entry is the name. For a list it is a URL and possibly more, which a manifest does not
+//! contain. The entry is known only if the name is the URL, or the URL without the scheme that the whole list shared.
+//! The URL in a damaged record is not used, because it may be the damaged part.
 
 use std::borrow::Cow;
 
@@ -15,17 +15,19 @@ use fetchmill_model::name::url_name;
 use fetchmill_model::target::entry::{EntryTraits, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::target::source_metadata`]).
+/// Prefix of the entry of a listed key without known values ([`fetchmill_model::target::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
-/// The same of a file in a server's folder ([`fetchmill_model::target::source_metadata::SizedName`]).
+/// Prefix of the entry of a file in a server's folder without a known size
+/// ([`fetchmill_model::target::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 
-/// Whether the targets came from a list, also when they were exported since.
+/// Returns whether the targets came from a list, even if their objects were exported since.
 pub fn are_of_list(snapshot: &JournalSnapshot) -> bool {
     snapshot.part("listing").starts_with("list ")
 }
 
-/// What the objects were asked with when it was no plain `GET` of their URLs, also when they were exported since.
+/// Returns the request of the objects if it was not a plain `GET` of their URLs, even if the objects were exported
+/// since.
 pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     let said = snapshot.part(REQUEST_PART);
     match said {
@@ -34,26 +36,26 @@ pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     }
 }
 
-/// Whether names were listed in a folder that they have lost, also when they were exported since: they do not tell where
-/// a server has their objects.
+/// Returns whether names have lost the folder in which they were listed, even if the objects were exported since. Such
+/// names do not show where a server has their objects.
 pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }
 
-/// What leads from the name of an object to its entry.
+/// Rule for deriving the entry of an object from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryOfName {
-    /// Stands before it.
+    /// Prefix of the name in the entry.
     before: &'static str,
-    /// The name is made of a URL, and decoded.
+    /// Whether the name was made of a URL and decoded.
     is_decoded: bool,
 }
 
 impl EntryOfName {
-    /// The URL is the name.
+    /// The name is the URL.
     pub(super) const URL: EntryOfName = EntryOfName { before: "", is_decoded: false };
 
-    /// Of the objects of a job; `None` when nothing tells their entries.
+    /// Returns the rule for the objects of a job. `None` if their entries cannot be derived.
     pub(super) fn of(snapshot: &JournalSnapshot) -> Option<Self> {
         let is_decoded = are_of_list(snapshot)
             && !is_export(snapshot)
@@ -61,19 +63,19 @@ impl EntryOfName {
         before_name(snapshot).map(|before| EntryOfName { before, is_decoded })
     }
 
-    /// The entry of the object with a name.
+    /// Returns the entry of the object with this name.
     pub(super) fn entry(self, name: &[u8]) -> Vec<u8> {
         let name = if self.is_decoded { url_name::to_url(name) } else { Cow::Borrowed(name) };
         [self.before.as_bytes(), &name].concat()
     }
 }
 
-/// What stands before a name in its entry. `None` when nothing tells the entry.
+/// Returns the prefix of a name in its entry. `None` if the entry cannot be derived.
 fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if are_stripped(snapshot) && !is_export(snapshot) {
         return None;
     }
-    // What was exported is read again by its number.
+    // An export reads its objects by their numbers.
     if snapshot.part("listing") == KEYS && !is_export(snapshot) {
         return Some(NOTHING_KNOWN);
     }
@@ -83,11 +85,11 @@ fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if !are_of_list(snapshot) || is_export(snapshot) {
         return Some("");
     }
-    // A job of which this was not noted.
+    // A job from before the traits were recorded.
     if snapshot.traits == EntryTraits::default() {
         return None;
     }
-    // What a function has filled is not of the list, nor is a hash.
+    // Columns of a function and of a hash do not come from the list.
     let made =
         transform_columns(snapshot.part(TRANSFORM)).len() + usize::from(!snapshot.part(HASH).is_empty());
     let has_own = snapshot.traits.key || snapshot.traits.request;
@@ -106,12 +108,12 @@ fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     }
 }
 
-/// Whether a job has written another one's objects again.
+/// Returns whether the job is an export of another job's objects.
 pub(super) fn is_export(snapshot: &JournalSnapshot) -> bool {
     snapshot.identity.contains_key("contents")
 }
 
-/// How a new job names the targets of such a list.
+/// Returns how a new job names the targets of such a list.
 fn naming_of_list(snapshot: &JournalSnapshot) -> Naming {
     match (snapshot.part(NAMES), snapshot.part("format")) {
         ("seq", _) => Naming::Number,

@@ -4,14 +4,14 @@ use super::position::Position;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Size limit for the names of a page, plus one more name. A listing of ten thousand long names must fit into a reply
-/// that clients accept.
+/// Size limit for the names of a page. One more name may follow. A listing of ten thousand long names must fit into a
+/// reply that clients accept.
 pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
 
-/// An object with the facts that the job has about it.
+/// An object, with the facts that the job has about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundObject {
-    /// Which target of the job it was; `files` does not know.
+    /// Sequence number of the target. `None` for `files`, which does not store it.
     pub sequence: Option<Sequence>,
     /// CRC-32C of the body.
     pub crc32c: u32,
@@ -24,9 +24,9 @@ pub struct FoundObject {
 pub struct ListedName {
     /// The name.
     pub name: Vec<u8>,
-    /// Bytes of the body; `files` tells when it is asked for.
+    /// Bytes of the body. `None` for `files` unless lengths were requested.
     pub length: Option<u64>,
-    /// Which target of the job it was; `files` does not know.
+    /// Sequence number of the target. `None` for `files`, which does not store it.
     pub sequence: Option<Sequence>,
 }
 
@@ -35,6 +35,6 @@ pub struct ListedName {
 pub struct NamesPage {
     /// In the order of storage.
     pub names: Vec<ListedName>,
-    /// Where the next page starts, unless this was the last.
+    /// Position of the next page. `None` after the last page.
     pub next: Option<Position>,
 }

@@ -1,4 +1,4 @@
-//! Reads a damaged manifest: a damaged frame loses its own rows, but not those after it.
+//! Reads a damaged manifest. A damaged frame loses its own rows, but not the rows after it.
 
 use std::path::Path;
 
@@ -10,14 +10,15 @@ use fetchmill_model::error::{Error, Result};
 pub(crate) struct ManifestRead {
     /// Rows that could be read.
     pub rows: u64,
-    /// Why some could not.
+    /// Reason why some rows could not be read. `None` if all could be read.
     pub damage: Option<String>,
 }
 
-/// What is called with each frame.
+/// Function that is called with each frame.
 pub(crate) type EachFrame<'e> = &'e mut dyn FnMut(&Frame) -> Result<()>;
 
-/// Calls `each` with the frames of a manifest: of a sealed one when no end is given.
+/// Calls `each` with the frames of a manifest, up to `end`. `None` means that the manifest is sealed and is read as a
+/// whole.
 pub(crate) fn for_each_frame(
     path: &Path,
     end: Option<u64>,

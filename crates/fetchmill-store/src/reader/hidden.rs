@@ -1,8 +1,8 @@
 //! Repeated names: of all rows with the same name, only the one with the lowest sequence number is shown.
 //!
-//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name, in the order of the
-//! shards, so that a million of them do not read a part of a manifest twice. The result is one bit for each row of the
-//! shards that have a hidden row.
+//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name. This happens in the
+//! order of the shards, so that a million comparisons do not read a part of a manifest twice. The result is one bit for
+//! each row of a shard that has a hidden row.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,7 +16,7 @@ use fetchmill_model::target::Sequence;
 
 /// Number of rows that are compared together, about 60 bytes each.
 const CANDIDATES_MAX: usize = 1 << 20;
-/// Bits of an entry of a manifest's table that are the row: the rest is the hash.
+/// Bits of an entry in a manifest's table that contain the row. The other bits are the hash.
 const ROW_BITS: u32 = crate::manifest::ROWS_MAX.ilog2();
 
 /// The hidden rows of all shards.
@@ -45,7 +45,7 @@ impl HiddenRows {
         word.is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// How many are hidden.
+    /// Returns the number of hidden rows.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -59,15 +59,15 @@ impl HiddenRows {
     }
 }
 
-/// A row whose hash another row has as well.
+/// A row with the same hash as another row.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    /// Rows of one group have the same hash.
+    /// Group of the row. All rows of a group have the same hash.
     group: usize,
     shard: usize,
     row: u64,
     sequence: Sequence,
-    /// Two hashes of the name with secret keys. Different names have different hashes, even if somebody chose the
+    /// Two hashes of the name with secret keys. Different names have different hashes, even if an attacker chose the
     /// names.
     name: [u64; 2],
 }
@@ -80,7 +80,7 @@ struct HiddenRowSearch<'a> {
 }
 
 impl HiddenRowSearch<'_> {
-    /// Goes through the entries of all tables in the order of their hashes.
+    /// Reads the entries of all tables in the order of their hashes.
     fn merge(&mut self) -> Result<()> {
         let mut tables: Vec<HashChunks<'_>> =
             self.shards.iter().map(|shard| shard.manifest().hashes()).collect();
@@ -116,8 +116,8 @@ impl HiddenRowSearch<'_> {
         self.compare(group)
     }
 
-    /// Hides all but the first of each name among the candidates. Those of the last group that are not hidden stay:
-    /// more of them may come.
+    /// Among the candidates, hides all rows of a name except the first. Visible rows of the last group stay candidates,
+    /// because more rows of this group may follow.
     fn compare(&mut self, last_group: usize) -> Result<()> {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.sort_unstable_by_key(|candidate| (candidate.shard, candidate.row));

@@ -13,31 +13,32 @@ use fetchmill_model::target::entry::Naming;
 
 /// Memory for pages of the database.
 const CACHE_KIB: i64 = 8 * 1024;
-/// Maximum number of times to read the shards of a running job, because shards may be merged meanwhile.
+/// Maximum number of attempts to read the shards of a running job, because the job may merge shards during an attempt.
 const ATTEMPTS: u32 = 5;
-/// A target once, by its number: its row may be in a manifest and in the journal.
+/// Each target once, by its number, because its row may be both in a manifest and in the journal.
 const TARGETS: &str = "CREATE TABLE targets (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL); BEGIN";
-/// How many targets have each name.
+/// The number of targets with each name.
 const COUNTS: &str = "
 CREATE TABLE known (digest BLOB PRIMARY KEY, targets INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
 DROP TABLE targets;
 ";
 
-/// The known names of a job: a digest of 16 bytes for each, in a file without a name in the job's state. It takes about
-/// 60 bytes of disk for each target, and [`CACHE_KIB`] of memory.
+/// The known names of a job. Each name has a digest of 16 bytes, in a file without a name in the job's state. It takes
+/// about 60 bytes of disk for each target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,
 }
 
 impl KnownNames {
-    /// Collects the names, even while the job runs. Names listed meanwhile may be missing. Names are stored in their
-    /// listed form.
+    /// Collects the names, even while the job runs. Names that are listed during the collection may be missing. Names
+    /// are stored in their listed form.
     pub fn gather(place: &JobLocation, naming: Naming) -> Result<Self> {
         let gathering = Self::create(place)?;
         let mut out = Vec::new();
-        // Read these before the stored ones: a target leaves them when its outcome is durable.
+        // Read the pending names before the stored ones, because a target stops being pending when its outcome is
+        // durable.
         for_each_pending_entry(place, |sequence, entry| {
             gathering.add(sequence, naming.name_of(sequence, entry, &mut out))
         })?;
@@ -65,7 +66,7 @@ impl KnownNames {
             Ok(db)
         };
         let db = make().map_err(|error| sqlite_error_of(&path, &error))?;
-        // Nothing of it is left behind, however the process ends.
+        // The file is removed now, so that nothing is left behind, no matter how the process ends.
         remove()?;
         Ok(KnownNames { db })
     }

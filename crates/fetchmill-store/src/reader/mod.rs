@@ -2,7 +2,7 @@
 //! even while the job runs.
 //!
 //! A pack is never unpacked. A look-up searches the manifests of all shards, a listing reads only manifests, and a scan
-//! reads shards from start to end. If a name is stored several times, all of these show the object with the lowest
+//! reads shards from start to end. If a name is stored several times, all three show the object with the lowest
 //! sequence number.
 
 mod arrow;
@@ -92,7 +92,7 @@ impl Destination {
         })?;
         let stored = match format.extension() {
             Some(extension) => {
-                // Nothing is written through it.
+                // This folder is only read.
                 let shard_folder = ShardFolder::new(dest, extension, false);
                 let may_vanish =
                     status.is_running && (format == Format::Parquet || has_synced_shards(&place)?);
@@ -113,7 +113,7 @@ impl Destination {
         Ok(Destination { format, columns, stored })
     }
 
-    /// How objects are stored.
+    /// Returns the format of the stored objects.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -123,7 +123,7 @@ impl Destination {
         &self.columns
     }
 
-    /// The object with this name, checked.
+    /// Returns the object with this name after checking it.
     pub fn find(&self, name: &[u8]) -> Result<Option<FoundObject>> {
         match &self.stored {
             Storage::Shards(shards) => shards.find(name),
@@ -139,8 +139,8 @@ impl Destination {
         }
     }
 
-    /// Returns up to `max` names from a position on, each once, in the order of storage. For `files` this is the order
-    /// of the paths. `with_lengths` asks the file system for the length of each file.
+    /// Returns up to `max` names from a position on, each only once, in the order of storage. For `files`, this is the
+    /// order of the paths. With `with_lengths`, asks the file system for the length of each file.
     pub fn names(&self, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
         match &self.stored {
             Storage::Shards(shards) => shards.names(from, max),
@@ -164,7 +164,7 @@ impl Destination {
     }
 }
 
-/// An object that is a file.
+/// Makes a found object of a file's object.
 fn of_file(object: StoredObject) -> FoundObject {
     FoundObject { sequence: None, crc32c: crc32c::crc32c(&object.body), object }
 }

@@ -6,10 +6,10 @@ use crate::pack::parquet::ShardError;
 use fetchmill_model::error::Error;
 use fetchmill_model::object::StoredObject;
 
-/// Why an object cannot be returned.
+/// Reason why an object cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// Its record is not what was written; the text says what is wrong with it.
+    /// The record differs from the written one. The text describes the difference.
     #[error("{0}")]
     Damaged(String),
     /// The shard as a whole, or its manifest, cannot be read.
@@ -23,7 +23,7 @@ impl From<Damage> for ObjectError {
     }
 }
 
-/// Whether an object is what the manifest's row says.
+/// Checks that an object matches the row of its manifest.
 pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result::Result<(), ObjectError> {
     let what = if object.name != row.name {
         "the record has a different name"
@@ -37,14 +37,14 @@ pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result
     Err(ObjectError::Damaged(what.to_owned()))
 }
 
-/// Adds the encoding that a manifest's row has, unless the record had it.
+/// Adds the encoding from the manifest's row to the object, unless the record already had one.
 pub(super) fn note_encoding(row: &ManifestRow<'_>, object: &mut StoredObject) {
     if !row.content_encoding.is_empty() && object.content_encoding.is_none() {
         object.content_encoding = Some(row.content_encoding.to_vec());
     }
 }
 
-/// What is wrong with a row of a Parquet file.
+/// Maps an error in a row of a Parquet file.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 pub(super) fn of_row(error: ShardError) -> ObjectError {
     ObjectError::Damaged(error.to_string())

@@ -10,14 +10,14 @@ use super::{Destination, FoundObject, Position, Storage, of_file};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Names of files that are looked up at once.
+/// Number of names of files that are looked up together.
 const NAMES_AT_ONCE: usize = 1000;
 
-/// Each name once, with its object. It ends with an error: the first object that is damaged.
+/// Iterates over all names, each with its object. Ends at the first damaged object, with an error.
 #[derive(Debug)]
 pub struct Objects {
     destination: Arc<Destination>,
-    /// Where what is not open yet starts; `None` when nothing is left.
+    /// Position of the first part that is not open yet. `None` if no part is left.
     next: Option<Position>,
     is_started: bool,
     open: Option<OpenPart>,
@@ -30,12 +30,12 @@ enum OpenPart {
 }
 
 impl Objects {
-    /// From a position on.
+    /// Iterates from this position on.
     pub fn new(destination: Arc<Destination>, from: Option<Position>) -> Self {
         Objects { destination, next: from, is_started: false, open: None }
     }
 
-    /// What they have besides what all objects have.
+    /// Returns the columns of the objects in addition to the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         self.destination.columns()
     }
@@ -105,7 +105,7 @@ impl OpenPart {
             }
             (OpenPart::Files(names), Storage::Tree(tree)) => {
                 while let Some(name) = names.pop_front() {
-                    // A file may have been removed since it was listed.
+                    // A file may have been removed after it was listed.
                     if let Some(object) = tree.find(&name)? {
                         return Ok(Some(of_file(object)));
                     }

@@ -14,20 +14,22 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Source of an export: this text, and the source of the exported job.
+/// Start of an export's source. The source of the exported job follows.
 pub const EXPORT_OF: &str = "export of ";
 
-/// Where to request the objects of a job.
+/// Place from which the objects of a job can be requested.
 #[derive(Debug, Clone)]
 pub enum ObjectOrigin {
-    /// At one origin, each by its name.
+    /// All objects are at one origin, and each is requested by its name.
     Origin(ObjectRequests),
-    /// Each at the URL that is stored with it, or else at the one that its name leads to: those of a list.
+    /// Each object is at its own URL: the one that is stored with it, otherwise the one that its name leads to. This is
+    /// so for objects of a list.
     Own(EntryOfName),
 }
 
 impl ObjectOrigin {
-    /// Returns the job's own origin, or another one. Refuses a case in which the answer would mean nothing.
+    /// Returns the origin of the job, or the one that the user gives. Refuses cases in which the origin's answer would
+    /// mean nothing.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
         if snapshot.part("format") == Format::Null.name() {
@@ -91,7 +93,7 @@ impl ObjectOrigin {
         }
     }
 
-    /// The URL of an object.
+    /// Returns the URL of an object.
     pub fn url(&self, object: &StoredObject) -> String {
         match self {
             ObjectOrigin::Origin(requests) => format!("{}{}", requests.origin, requests.path(&object.name)),
@@ -102,13 +104,13 @@ impl ObjectOrigin {
         }
     }
 
-    /// Whether redirects are followed.
+    /// Returns whether redirects are followed.
     pub fn follows(&self) -> bool {
         matches!(self, ObjectOrigin::Own(_))
     }
 }
 
-/// How the objects of a job with one origin are asked for.
+/// The requests for the objects of a job with one origin.
 #[derive(Debug, Clone)]
 pub struct ObjectRequests {
     /// Scheme, host and port.
@@ -119,7 +121,8 @@ pub struct ObjectRequests {
 }
 
 impl ObjectRequests {
-    /// As the job asked for them, by its identity; of another source when one is given.
+    /// Makes the requests that the job made, from its identity. If `source` is given, requests the objects there
+    /// instead.
     pub fn new(identity: &BTreeMap<String, String>, source: Option<&str>) -> Result<Self> {
         let part = |name: &str| identity.get(name).map_or("", String::as_str);
         let own = part("source").trim_start_matches(EXPORT_OF);
@@ -141,7 +144,7 @@ impl ObjectRequests {
         })
     }
 
-    /// The path of an object's request.
+    /// Returns the path of an object's request.
     pub fn path(&self, name: &[u8]) -> String {
         let mut encoded = Vec::new();
         name::encode(name, &mut encoded);
@@ -149,7 +152,7 @@ impl ObjectRequests {
     }
 }
 
-/// For records of requests, by the identity of the job that made them.
+/// Returns the origin for records of requests, from the identity of the job that made them.
 pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     if let Some(place) = bucket_place(identity) {
         let template = RequestTemplate::new(place.key.authority(), &place.prefix, "", &[])?;
@@ -161,7 +164,7 @@ pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     } else {
         ObjectRequests::new(identity, None).ok()
     };
-    // What came from a list, or from an export of one, has no origin but its own.
+    // Objects from a list, or from an export of a list, have no common origin.
     let Some(ObjectRequests { authority, before, behind, .. }) = requests else {
         return WarcOrigin::of_list(&[]);
     };
@@ -169,8 +172,7 @@ pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     Ok(WarcOrigin { template, uri_start: format!("http://{authority}"), names_are_urls: false })
 }
 
-/// Where the objects of a bucket came from, in the region that buckets have which say nothing else: the journal does
-/// not keep another.
+/// Returns the place of a bucket's objects. The journal does not store the region, so the default region is used.
 fn bucket_place(identity: &BTreeMap<String, String>) -> Option<BucketAddress> {
     let source = identity.get("source")?;
     let (bucket, _) =

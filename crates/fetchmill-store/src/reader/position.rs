@@ -2,17 +2,17 @@
 
 use fetchmill_model::outcome::ShardNumber;
 
-/// The place of the next name, or of the last one.
+/// Position of the next name, or after the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     /// The next row of a shard.
     Row(ShardNumber, u64),
-    /// Behind this path below the destination.
+    /// After this path below the destination.
     Behind(Vec<u8>),
 }
 
 impl Position {
-    /// As text of letters, digits and `-`.
+    /// Returns the position as text of letters, digits and `-`.
     pub fn to_text(&self) -> String {
         match self {
             Position::Row(shard, row) => format!("{shard}-{row}"),
@@ -24,7 +24,7 @@ impl Position {
         }
     }
 
-    /// The reverse of [`Position::to_text`]; `None` for what it would not give.
+    /// Parses the text of [`Position::to_text`]. `None` if the text is not valid.
     pub fn from_text(text: &str) -> Option<Self> {
         let position = if let Some(digits) = text.strip_prefix('x') {
             let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };

@@ -16,7 +16,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
 use fetchmill_model::object::StoredObject;
 
-/// Reads drawn objects.
+/// Reads sampled objects.
 #[derive(Debug)]
 pub struct SampleReader {
     place: JobLocation,
@@ -26,7 +26,7 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
-    /// Of a destination that no process works on.
+    /// Opens a destination that no process is working on.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = JobLocation::look(dest, state)?;
         let snapshot = JournalSnapshot::read(&place)?;
@@ -34,7 +34,7 @@ impl SampleReader {
         Ok(SampleReader { place, snapshot, format, open: None })
     }
 
-    /// An object; `None` when it is not what was written, which the verification has told.
+    /// Returns an object. `None` if it differs from the written object, which the verification has already reported.
     pub fn read(&mut self, sampled: &SampledObject) -> Result<Option<StoredObject>> {
         match sampled.shard {
             Some((number, row)) => self.read_in_shard(number, row, sampled),

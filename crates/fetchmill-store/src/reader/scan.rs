@@ -22,26 +22,26 @@ const SALVAGED_ROWS: u64 = 1024;
 pub struct ScannedObject {
     /// The row's number in the manifest.
     pub row: u64,
-    /// Which target of the job it was.
+    /// Sequence number of the target.
     pub sequence: Sequence,
-    /// CRC-32C of the body, by the manifest.
+    /// CRC-32C of the body, from the manifest.
     pub crc32c: u32,
-    /// The object, or what is lost.
+    /// The object, or a description of its loss.
     pub object: std::result::Result<StoredObject, LostObject>,
 }
 
 /// An object that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostObject {
-    /// Its name, by the manifest.
+    /// Name of the object, from the manifest.
     pub name: Vec<u8>,
-    /// Bytes of its body, by the manifest.
+    /// Bytes of its body, from the manifest.
     pub length: u64,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// Iterates over the rows of a shard in order. An error concerns one frame of the manifest; the next item is in the
+/// Iterates over the rows of a shard in order. An error concerns one frame of the manifest. The next item is in the
 /// next frame.
 #[derive(Debug)]
 pub struct Scan {
@@ -49,7 +49,7 @@ pub struct Scan {
     data: ScanCursor,
     next_frame: usize,
     frame: Option<Arc<Frame>>,
-    /// Read ahead: its first row says where the last record of `frame` ends.
+    /// Frame that was read ahead. Its first row shows where the last record of `frame` ends.
     ahead: Option<Result<Arc<Frame>>>,
     position: usize,
 }
@@ -65,7 +65,7 @@ impl Scan {
         Scan { manifest, data, next_frame: 0, frame: None, ahead: None, position: 0 }
     }
 
-    /// Leaves out the rows before this one.
+    /// Skips the rows before this one.
     pub fn skip_to(&mut self, row: u64) {
         self.next_frame = self.manifest.frame_of_row(row).unwrap_or(self.manifest.frames());
         (self.frame, self.ahead) = (None, None);
@@ -74,7 +74,7 @@ impl Scan {
             self.frame = Some(frame);
             self.ahead = self.read_frame();
         } else {
-            // The error comes with the first row that is asked for.
+            // The error is returned with the first row that is requested.
             self.next_frame = self.next_frame.saturating_sub(1);
         }
     }
@@ -87,7 +87,7 @@ impl Scan {
         Some(self.manifest.frame(self.next_frame - 1).map(Arc::new))
     }
 
-    /// Goes to the next frame; `None` behind the last one.
+    /// Goes to the next frame. Returns `None` after the last frame.
     fn advance(&mut self) -> Option<Result<()>> {
         (self.frame, self.position) = (None, 0);
         let next = self.ahead.take().or_else(|| self.read_frame())?;
@@ -95,7 +95,7 @@ impl Scan {
         Some(next.map(|frame| self.frame = Some(frame)))
     }
 
-    /// Where the record at a position ends; `None` when the frame that tells it is damaged.
+    /// Returns the end of the record at a position. `None` if the frame that contains the end is damaged.
     fn record_end(&self, frame: &Frame, position: usize) -> Option<u64> {
         if position + 1 < frame.len() {
             return Some(frame.row(position + 1).place);
@@ -216,9 +216,9 @@ struct ParquetScan {
     shard: ParquetShard,
     batches: Option<RowBatches>,
     batch: Option<RecordBatch>,
-    /// The batch's first row.
+    /// First row of the batch.
     first: u64,
-    /// Before this row, rows are read one by one.
+    /// Rows before this one are read one by one.
     salvage_until: u64,
 }
 

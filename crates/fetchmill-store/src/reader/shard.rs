@@ -1,8 +1,8 @@
 //! Reads a sealed shard in place: one object by its row, or all of them in order.
 //!
-//! An object must have the name, the length and the checksum of its manifest row; otherwise it is damaged. The shard
-//! itself is opened when the first object is read. So a look-up among hundreds of shards opens hundreds of manifests
-//! but only one shard.
+//! An object must have the name, the length and the checksum of its manifest row. Otherwise it is damaged. The shard
+//! itself is opened only for its first object. For this reason, a look-up among hundreds of shards opens hundreds of
+//! manifests but only one shard.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -28,10 +28,10 @@ pub struct ShardReader {
     manifest: Arc<Manifest>,
     /// Final path of the shard, and its path before it is renamed.
     paths: [PathBuf; 2],
-    /// Bytes of it.
+    /// Bytes of the shard.
     length: u64,
     data: OnceLock<ShardData>,
-    /// The frame that was used last: rows are often read in their order.
+    /// The most recently used frame, because rows are often read in order.
     frame: Mutex<Option<Arc<Frame>>>,
 }
 
@@ -58,27 +58,27 @@ impl ShardReader {
         })
     }
 
-    /// Its number.
+    /// Returns the number of the shard.
     pub fn number(&self) -> ShardNumber {
         self.number
     }
 
-    /// How its objects are stored.
+    /// Returns the format of the objects.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// What should be in it.
+    /// Returns the manifest, which describes the expected content.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Where it is.
+    /// Returns the final path of the shard.
     pub fn path(&self) -> &Path {
         &self.paths[0]
     }
 
-    /// Reads the object of a manifest row. It has the name, the length and the checksum of the row.
+    /// Reads the object of a manifest row, and checks that it has the name, the length and the checksum of the row.
     pub fn read(&self, number: u64, row: &ManifestRow<'_>) -> std::result::Result<StoredObject, ObjectError> {
         let object = match self.data()? {
             ShardData::Parquet(shard) => shard.row(row.place).map_err(of_row)?,
@@ -88,7 +88,7 @@ impl ShardReader {
         Ok(object)
     }
 
-    /// The rows of a Parquet file; `None` when the shard has records instead.
+    /// Returns the Parquet file with the rows. `None` if the shard has records instead.
     pub(super) fn parquet(&self) -> Result<Option<&ParquetShard>> {
         Ok(match self.data()? {
             ShardData::Parquet(shard) => Some(shard),
@@ -96,7 +96,7 @@ impl ShardReader {
         })
     }
 
-    /// As [`ShardReader::read`], of a row whose record ends here.
+    /// Like [`ShardReader::read`], for a row whose record ends at `end`.
     pub(super) fn read_until(
         &self,
         row: &ManifestRow<'_>,
@@ -108,12 +108,12 @@ impl ShardReader {
         Ok(Some(object))
     }
 
-    /// Opens the shard itself, so that its bytes stay readable after it is removed.
+    /// Opens the shard itself, so that its bytes stay readable even if the shard is removed.
     pub(super) fn hold(&self) -> Result<()> {
         self.data().map(drop)
     }
 
-    /// Reads a row's record as it stands in the shard; `None` when its format has rows instead.
+    /// Reads the unchanged record of a row. `None` if the format has rows instead.
     pub fn read_record(
         &self,
         number: u64,
@@ -125,7 +125,7 @@ impl ShardReader {
         }
     }
 
-    /// All rows in their order, and their objects.
+    /// Iterates over all rows in order, with their objects.
     pub fn scan(&self) -> Result<Scan> {
         Ok(Scan::new(Arc::clone(&self.manifest), self.data()?))
     }
@@ -140,14 +140,14 @@ impl ShardReader {
         }
     }
 
-    /// Adds what the manifest says of an object's encoding, for formats that have no place for it.
+    /// Adds the encoding of an object from the manifest, for formats that cannot store it.
     pub(super) fn add_encoding(&self, row: u64, object: &mut StoredObject) -> Result<()> {
         let frame = self.frame_of_row(row)?;
         note_encoding(&frame.row((row - frame.first_row()) as usize), object);
         Ok(())
     }
 
-    /// The frame that holds a row.
+    /// Returns the frame that contains a row.
     pub fn frame_of_row(&self, row: u64) -> Result<Arc<Frame>> {
         let holds =
             |frame: &Frame| (frame.first_row()..frame.first_row() + frame.len() as u64).contains(&row);
@@ -162,7 +162,7 @@ impl ShardReader {
         Ok(frame)
     }
 
-    /// Where the record of a row ends: where the next one starts.
+    /// Returns the end of a row's record, which is the start of the next record.
     fn record_end(&self, row: u64, records: &RecordFile) -> Result<u64> {
         if row + 1 >= self.manifest.rows() {
             return Ok(records.end());
@@ -176,7 +176,7 @@ impl ShardReader {
             return Ok(data);
         }
         let data = at_either(&self.paths, |path| self.open_data(path))?;
-        // Another thread may have opened it first. Its value is equally good.
+        // Another thread may have opened the shard first. Both values are equally good.
         Ok(self.data.get_or_init(|| data))
     }
 
@@ -201,7 +201,7 @@ fn damaged(path: &Path, what: &str) -> Error {
     ))
 }
 
-/// Opens a file at its final place, or where it is until it is renamed. It may be renamed just now.
+/// Opens a file at its final path, or at its path before the rename. The rename may happen between the attempts.
 fn at_either<T>(paths: &[PathBuf; 2], open: impl Fn(&Path) -> Result<T>) -> Result<T> {
     let [last, before] = paths;
     for path in [last, before, last] {

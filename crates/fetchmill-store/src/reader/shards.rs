@@ -12,21 +12,21 @@ use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// Number of the smallest shards that are opened immediately when a running job is read. The job may merge them, and
-/// open files keep their bytes.
+/// Number of the smallest shards that are opened immediately when a running job is read. The job may merge these
+/// shards, but the bytes of an open file stay readable.
 const HELD_MAX: usize = 256;
-/// How often to read the journal again if a shard was merged before it could be opened.
+/// Maximum number of times to read the journal again if a shard was merged before it could be opened.
 const SNAPSHOTS_MAX: usize = 5;
-/// Descriptors of the process besides those of shards.
+/// Descriptors of the process that are not for shards.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// A manifest and its shard.
+/// Descriptors of a shard: its manifest and its data.
 const DESCRIPTORS_A_SHARD: u64 = 2;
-/// Above this number, several threads open manifests: on a cold disk each costs a wait or two.
+/// Above this number of manifests, several threads open them, because on a cold disk each one costs a wait or two.
 const OPENED_ALONE: usize = 8;
-/// That many threads.
+/// Number of threads that open manifests.
 const OPENING_THREADS: usize = 8;
 
-/// Gives a frame of the manifest of a shard, by the shard's place and by the frame's.
+/// Function that returns a frame of a manifest, given the position of the shard and of the frame.
 type FrameOfShard<'f> = &'f mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc<Frame>>;
 
 /// See the module.
@@ -34,14 +34,15 @@ type FrameOfShard<'f> = &'f mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc
 pub(super) struct SealedShards {
     shard_folder: ShardFolder,
     format: Format,
-    /// By number.
+    /// Shards in the order of their numbers.
     sealed: Vec<Shard>,
     readers: Vec<OnceLock<Arc<ShardReader>>>,
     hidden: OnceLock<HiddenRows>,
 }
 
 impl SealedShards {
-    /// Opens the shards that `read` finds in the journal. With `may_vanish`, others may replace some of them meanwhile.
+    /// Opens the shards that `read` finds in the journal. With `may_vanish`, a running job may replace some of them
+    /// during this.
     pub(super) fn open(
         shard_folder: &ShardFolder,
         format: Format,
@@ -69,19 +70,19 @@ impl SealedShards {
         SealedShards { shard_folder: shard_folder.clone(), format, sealed, readers, hidden: OnceLock::new() }
     }
 
-    /// Opens the smallest ones with their bytes: what a merge takes away stays readable.
+    /// Opens the smallest shards with their data, so that they stay readable if a merge removes them.
     fn hold_small(&self) -> Result<()> {
         let mut by_size: Vec<usize> = (0..self.sealed.len()).collect();
         by_size.sort_unstable_by_key(|index| self.sealed[*index].sealed.data.end);
         by_size.into_iter().take(HELD_MAX).try_for_each(|index| self.reader(index)?.hold())
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub(super) fn len(&self) -> usize {
         self.sealed.len()
     }
 
-    /// The reader of a shard by its place in the list.
+    /// Returns the reader of the shard at this position in the list.
     pub(super) fn reader(&self, index: usize) -> Result<&Arc<ShardReader>> {
         let (Some(cell), Some(shard)) = (self.readers.get(index), self.sealed.get(index)) else {
             return Err(Error::Internal("no such shard".into()));
@@ -90,7 +91,7 @@ impl SealedShards {
             return Ok(reader);
         }
         let reader = Arc::new(ShardReader::open(&self.shard_folder, self.format, shard)?);
-        // Another thread may have been faster: its one is as good.
+        // Another thread may have been faster. Both readers are equally good.
         Ok(cell.get_or_init(|| reader))
     }
 
@@ -112,12 +113,12 @@ impl SealedShards {
         })
     }
 
-    /// The row with this name and the lowest sequence number.
+    /// Returns the row with this name and the lowest sequence number.
     pub(super) fn find_row(&self, name: &[u8]) -> Result<Option<(usize, FoundRow)>> {
         self.find_row_in(name, &mut |_, manifest, index| manifest.frame(index).map(Arc::new))
     }
 
-    /// The same with frames that the caller may have kept.
+    /// Like [`SealedShards::find_row`], with frames that the caller may have cached.
     pub(super) fn find_row_in(
         &self,
         name: &[u8],
@@ -150,7 +151,7 @@ impl SealedShards {
         Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }
 
-    /// Names from a position on.
+    /// Returns names from a position on.
     pub(super) fn names(&self, from: Option<&Position>, max: usize) -> Result<NamesPage> {
         let mut page = NamesPage::default();
         let mut bytes = 0;
@@ -184,7 +185,8 @@ impl SealedShards {
         Ok(page)
     }
 
-    /// The shard and the row where a listing goes on. A shard that is no longer there is passed.
+    /// Returns the shard and the row where a listing continues. If the shard no longer exists, continues with the next
+    /// one.
     pub(super) fn place_of(&self, from: Option<&Position>) -> (usize, u64) {
         let Some(Position::Row(number, row)) = from else { return (0, 0) };
         let index = self.sealed.partition_point(|shard| shard.number < *number);
@@ -192,12 +194,12 @@ impl SealedShards {
         (index, if is_there { *row } else { 0 })
     }
 
-    /// Rows whose names came before, when they were looked for already.
+    /// Returns the rows whose names were already stored before, if they have been searched already.
     pub(super) fn known_hidden(&self) -> Option<&HiddenRows> {
         self.hidden.get()
     }
 
-    /// Rows whose names came before.
+    /// Returns the rows whose names were already stored before.
     pub(super) fn hidden(&self) -> Result<&HiddenRows> {
         if let Some(hidden) = self.hidden.get() {
             return Ok(hidden);

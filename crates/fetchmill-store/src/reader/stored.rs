@@ -1,4 +1,4 @@
-//! Iterates over all stored data of a job, in an order that does not change while the job does not.
+//! Iterates over all stored data of a job. As long as the job does not change, the order does not change.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use fetchmill_model::object::{Facts, Object};
 use fetchmill_model::outcome::{Runs, ShardEnd};
 use fetchmill_model::target::Sequence;
 
-/// Manifests in the order in which they count: the latest first.
+/// Returns the manifests with the latest first, because the rows of later manifests count.
 pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     let made_at = |manifest: &&ShardEnd| {
         let stem = manifest.path.rsplit_once('.').map_or("", |(stem, _)| stem);
@@ -31,8 +31,8 @@ pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     manifests
 }
 
-/// Returns the names under which `files` has stored these targets of a window, from the latest row of each. Rows that
-/// cannot be read are left out.
+/// Returns the names under which `files` has stored these targets of a window, from the latest row of each target. Rows
+/// that cannot be read are skipped.
 pub fn latest_names(
     place: &JobLocation,
     manifests: &[ShardEnd],
@@ -56,10 +56,10 @@ pub(crate) fn open_root(place: &JobLocation) -> Result<OwnedFd> {
     durable::open_folder(&place.dest).map_err(|error| Error::storage("open the folder", &place.dest, error))
 }
 
-/// What is called with each object and its number in the order; it says whether to go on.
+/// Function that is called with each object and its number in the order. It returns whether to continue.
 pub type EachObject<'e> = &'e mut dyn FnMut(u64, &Object<'_>) -> Result<ControlFlow<()>>;
 
-/// Calls `each` with every object from a number on. An object that is damaged is an error.
+/// Calls `each` with every object from a number on. Fails at a damaged object.
 pub fn for_each_object(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -121,7 +121,8 @@ fn each_in_shard(
     Ok(ControlFlow::Continue(()))
 }
 
-/// What is not a stored object is seen first; of the rows of one target the latest counts.
+/// Calls `each` with every file. First marks targets without a stored object as seen. Of several rows of a target, only
+/// the latest counts.
 fn each_file(place: &JobLocation, snapshot: &JournalSnapshot, from: u64, each: EachObject<'_>) -> Result<()> {
     let mut seen = Bits::new(snapshot.next_sequence)?;
     for shard in &snapshot.failures {

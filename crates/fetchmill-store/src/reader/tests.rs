@@ -1,4 +1,4 @@
-//! Shards as their readers see them, whole and damaged.
+//! Tests of reading shards, whole and damaged.
 
 mod cached_lookups;
 
@@ -30,7 +30,7 @@ fn objects(count: usize) -> Vec<StoredObject> {
     (0..count).map(|number| object(&format!("object-{number}"), &vec![number as u8; number * 7])).collect()
 }
 
-/// Writes a shard as a sink does; sequence numbers start at `first`.
+/// Writes a shard as a sink does. Sequence numbers start at `first`.
 fn write(
     dest: &Path,
     format: Format,

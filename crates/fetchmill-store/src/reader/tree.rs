@@ -1,8 +1,8 @@
 //! The files below the destination of a `files` job, in the order of their paths.
 //!
-//! A walk is a stack of folders, each read and sorted when it is entered. A folder of a million files is read once and
-//! takes about 40 MB while it is walked. The walks of the latest pages are kept, so that the next page costs only its
-//! names. Files whose path does not belong to a name are left out, and so are the job's own files.
+//! A walk is a stack of folders. Each folder is read and sorted when the walk enters it. A folder of a million files is
+//! read once and takes about 40 MB during the walk. The walks of the latest pages are cached, so that the next page
+//! costs only its names. Files whose path does not belong to a name are skipped, and so are the job's own files.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::{self, STATE_FOLDER};
 use fetchmill_model::object::StoredObject;
 
-/// Walks that are kept.
+/// Maximum number of cached walks.
 const WALKS_MAX: usize = 8;
 
 /// The files of a destination.
@@ -35,7 +35,7 @@ impl FileTree {
         Ok(FileTree { root, path: path.to_owned(), latest: Mutex::default() })
     }
 
-    /// The object with this name.
+    /// Returns the object with this name.
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<StoredObject>> {
         let mut path = Vec::new();
         if name::to_path(name, &mut path).is_err() {
@@ -51,13 +51,13 @@ impl FileTree {
         }
     }
 
-    /// Bytes of the object with this name.
+    /// Returns the bytes of the object with this name.
     pub(super) fn length(&self, name: &[u8]) -> Result<Option<u64>> {
         let mut path = Vec::new();
         if name::to_path(name, &mut path).is_err() { Ok(None) } else { self.size(&path) }
     }
 
-    /// Bytes of a regular file.
+    /// Returns the bytes of a regular file.
     fn size(&self, path: &[u8]) -> Result<Option<u64>> {
         match rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
@@ -74,7 +74,8 @@ impl FileTree {
         Error::storage("read", self.path.join(std::ffi::OsStr::from_bytes(path)), error)
     }
 
-    /// Paths and names behind a path, until `is_full` says so; the path to go on behind unless that was all.
+    /// Returns paths and names after a path, until `take` returns that it has enough. Also returns the path after which
+    /// to continue, unless these were all.
     pub(super) fn names(
         &self,
         behind: Option<&[u8]>,
@@ -102,7 +103,7 @@ impl FileTree {
         Ok(None)
     }
 
-    /// A copy: the same page may be asked for again.
+    /// Returns a copy of the cached walk, because the same page may be requested again.
     fn kept(&self, path: &[u8]) -> Option<TreeWalk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.iter().find(|(kept, _)| kept == path).map(|(_, walk)| walk.clone())
@@ -115,7 +116,7 @@ impl FileTree {
         latest.truncate(WALKS_MAX);
     }
 
-    /// The entries of a folder; `None` when it has gone.
+    /// Returns the entries of a folder. `None` if the folder no longer exists.
     fn read(&self, path: &[u8]) -> Result<Option<FolderEntries>> {
         let shown = if path.is_empty() { b"." } else { path };
         let folder = match durable::open_folder_beneath(self.root.as_fd(), shown) {
@@ -133,7 +134,7 @@ impl FileTree {
     }
 }
 
-/// What says that there is no such file.
+/// Returns whether an error means that there is no such file.
 fn is_nothing(error: Option<Errno>) -> bool {
     matches!(error, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG))
 }
@@ -149,7 +150,7 @@ fn add(is_root: bool, folder: &OwnedFd, entry: &DirEntry, entries: &mut FolderEn
     }
 }
 
-/// Some file systems do not say the kind in the folder itself.
+/// Returns the type of an entry. Some file systems do not store the type in the folder itself.
 fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
@@ -181,7 +182,7 @@ impl TreeWalk {
         Ok(walk)
     }
 
-    /// The walk that goes on behind a path, which need not exist any more.
+    /// Returns the walk that continues after a path. The path need not exist any more.
     fn behind(path: &[u8], tree: &FileTree) -> Result<Self> {
         let mut walk = TreeWalk::start(tree)?;
         for segment in path.split_inclusive(|byte| *byte == b'/') {
@@ -195,7 +196,7 @@ impl TreeWalk {
         Ok(walk)
     }
 
-    /// Goes to the next file without taking it; `false` at the end.
+    /// Moves to the next file without taking it. Returns `false` at the end.
     fn settle(&mut self, tree: &FileTree) -> Result<bool> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
@@ -213,7 +214,7 @@ impl TreeWalk {
         Ok(false)
     }
 
-    /// Takes the file that the walk has settled at.
+    /// Takes the file to which the walk has moved.
     fn take(&mut self, path: &mut Vec<u8>) {
         if let Some(level) = self.stack.last_mut() {
             path.clear();
@@ -223,7 +224,7 @@ impl TreeWalk {
         }
     }
 
-    /// Enters a folder of the innermost one; `false` when it has gone.
+    /// Enters a subfolder of the innermost folder. Returns `false` if it no longer exists.
     fn enter(&mut self, name: &[u8], tree: &FileTree) -> Result<bool> {
         self.path.extend_from_slice(name);
         let entries = tree.read(&self.path)?;
@@ -236,7 +237,8 @@ impl TreeWalk {
     }
 }
 
-/// The names in one folder, sorted, in one allocation; folders end in `/`, which sorts whole paths by their bytes.
+/// The sorted names in one folder, in one allocation. Names of folders end with `/`, so that whole paths are sorted by
+/// their bytes.
 #[derive(Debug, Default)]
 struct FolderEntries {
     names: Vec<u8>,

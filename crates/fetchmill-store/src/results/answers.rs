@@ -7,27 +7,27 @@ use super::{ResultsFormat, TableFormat};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{ListFormat, TableReader};
 
-/// The columns that are read: for people and machines, they are what a row is about.
+/// The columns to read. They identify the site and its answer.
 const COLUMNS: [&str; 4] = ["key", "url", "status", "kind"];
 
-/// The rows of a file, one after the other.
+/// Reads the rows of a file one after another.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     shown: String,
     table: TableReader,
 }
 
-/// A row.
+/// The site and the answer of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowAnswer<'a> {
-    /// Its key, or else its URL.
+    /// The key, or else the URL.
     pub(super) site: &'a [u8],
     pub(super) status: &'a [u8],
     pub(super) kind: &'a [u8],
 }
 
 impl AnswerReader {
-    /// Opens a file; its name says what it is.
+    /// Opens a file. Its name gives the format.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let Some(format) = ResultsFormat::of(&path.to_string_lossy(), None) else {
@@ -50,7 +50,7 @@ impl AnswerReader {
             .map_err(|error| foreign(&shown, &error))
     }
 
-    /// The next row; none behind the last.
+    /// Returns the next row. `None` after the last one.
     pub(super) fn next_row(&mut self) -> Result<Option<RowAnswer<'_>>> {
         if !self.table.next_record().map_err(|error| foreign(&self.shown, &error))? {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Rows on their way into columns.
+//! Collects rows into columns.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::pack::parquet::{KeptBuilder, kept_fields};
 use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues, Value};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// What a row takes besides its texts, about.
+/// The approximate memory for a row without its texts.
 const ROW_BYTES: usize = 128;
 
-/// The columns, with those that a list has kept.
+/// Returns the columns of the results, including those kept from the list.
 pub(super) fn schema(own: ColumnTypes, kept: &ExtraColumns) -> SchemaRef {
     let own = own.iter().map(|(name, holds)| Field::new(*name, data_type(*holds), is_nullable(*holds)));
     let kept = kept_fields(kept);
     Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
 }
 
-/// A text of [`ColumnKind::Texts`].
+/// The field of one text in a [`ColumnKind::Texts`] list.
 fn element() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Utf8, false))
 }
@@ -68,7 +68,7 @@ impl Builder {
         }
     }
 
-    /// What does not fit its column, a length above 2^63 say, is none.
+    /// Appends a value. A value that does not fit its column is stored as null, for example a length above 2^63.
     fn push(&mut self, value: Value<'_>) {
         match (self, value) {
             (Builder::Text(builder), Value::Text(text)) => builder.append_value(text),
@@ -109,7 +109,7 @@ impl Builder {
     }
 }
 
-/// A batch that is made.
+/// The batch being built.
 pub(super) struct Builders {
     own: Vec<Builder>,
     kept: Vec<KeptBuilder>,
@@ -149,12 +149,12 @@ impl Builders {
         self.rows
     }
 
-    /// Memory that the rows take, about.
+    /// The approximate memory of the rows so far.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The columns of the rows so far; then there are none.
+    /// Returns the columns of the rows so far, and starts an empty batch.
     pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
         (self.rows, self.bytes) = (0, 0);
         let own = self.own.iter_mut().map(Builder::finish);

@@ -19,27 +19,27 @@ use fetchmill_model::row::{CheckRow, ListRow, RowKind, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// The fact of a job that has the name of the file that is written.
+/// The journal entry with the name of the file being written.
 const UNFINISHED: &str = "results_unfinished";
-/// The fact that the file with that name is complete: its summary.
+/// The journal entry that marks this file as complete. It contains the summary.
 const COMPLETE: &str = "results_complete";
-/// The fact of a finished check that has its summary.
+/// The journal entry with the summary of a finished check.
 const SUMMARY: &str = "summary";
-/// Rows between two looks at the stop signal.
+/// Rows between two checks of the stop signal.
 const STRETCH_ROWS: u64 = 4096;
 
-/// Where the rows go.
+/// The results file to write.
 #[derive(Debug, Clone, Copy)]
 pub struct ResultsTarget<'t> {
-    /// The file.
+    /// The path of the file.
     pub path: &'t Path,
-    /// What they are about.
+    /// The kind of rows.
     pub rows: RowKind,
-    /// How it is written.
+    /// The format of the file.
     pub format: ResultsFormat,
-    /// The columns that the list has kept.
+    /// The columns kept from the list.
     pub kept: &'t ExtraColumns,
-    /// Whether a power cut is survived.
+    /// Whether the file must survive a power cut.
     pub is_durable: bool,
 }
 
@@ -76,13 +76,13 @@ fn foreign(path: &Path) -> Error {
     ))
 }
 
-/// What a finished check has found.
+/// Returns the summary of a finished check.
 pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
     journal.get(SUMMARY)?.as_deref().map(Summary::from_text).transpose()
 }
 
 /// Writes the results, and leaves the transaction open in which the job will be finished. `None` if `goes_on` returned
-/// false; then nothing has changed.
+/// false. Then nothing has changed.
 pub fn conclude(
     place: &JobLocation,
     journal: &mut Journal,
@@ -162,10 +162,10 @@ fn write_rows(
     Ok(summary)
 }
 
-/// What is done with each row.
+/// Called for each row.
 type EachRow<'e> = &'e mut dyn FnMut(RowValues<'_>) -> Result<()>;
 
-/// Reads all rows, in the order in which the workers had them.
+/// Reads all rows in the order in which the workers wrote them.
 fn gather(
     place: &JobLocation,
     journal: &Journal,
@@ -190,7 +190,7 @@ fn gather(
         }
     }
     let tally = journal.tally();
-    // A folder that gave no listing counts as failed, and is no target.
+    // A folder whose listing failed counts as failed, but is not a target.
     let settled = tally.settled()
         - (tally.skipped - journal.skipped_after_replies()?)
         - journal.kinds()?.count(FailureKind::Listing);
@@ -201,7 +201,7 @@ fn gather(
     Ok(Some(summary))
 }
 
-/// Counts a row and hands it on; none when the line is no row.
+/// Counts a row and passes it on. Returns `None` if the line is not a row.
 fn take(rows: RowKind, line: &[u8], summary: &mut Summary, each: EachRow<'_>) -> Option<Result<()>> {
     Some(match rows {
         RowKind::Answers => {
@@ -224,7 +224,7 @@ fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-/// Renames a complete file; one that was renamed before is not there any more.
+/// Renames a complete file to its final name. Fails if a file with that name exists.
 fn put_in_place(unfinished: &Path, target: &ResultsTarget<'_>) -> Result<()> {
     let folder = folder_of(target.path);
     let fail = |error| Error::storage("rename", unfinished, error);

@@ -18,7 +18,7 @@ pub(super) fn write_header(own: ColumnTypes, kept: &ExtraColumns, out: &mut impl
     out.write_all(&line)
 }
 
-/// Appends a row; `kept` is how many columns a list has kept.
+/// Appends a row. `kept` is the number of columns kept from the list.
 pub(super) fn write_row(row: RowValues<'_>, kept: usize, line: &mut Vec<u8>) {
     for (column, value) in row.values.iter().enumerate() {
         if column > 0 {

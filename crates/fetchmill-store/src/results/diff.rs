@@ -13,28 +13,28 @@ use super::answers::{AnswerReader, RowAnswer};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
 
-/// Rows between two looks at the stop signal.
+/// Rows between two checks of the stop signal.
 const STRETCH_ROWS: u64 = 16 * 1024;
 
-/// A status and a kind.
+/// The maximum length of a status and a kind.
 const ANSWER_BYTES_MAX: usize = 64;
 
-/// How two files differ, in numbers.
+/// The numbers of rows that differ between two files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Rows of the first.
+    /// Rows of the first file.
     pub old_rows: u64,
-    /// Rows of the second.
+    /// Rows of the second file.
     pub new_rows: u64,
-    /// Rows that only the second has.
+    /// Rows that only the second file has.
     pub added: u64,
-    /// Rows that only the first has.
+    /// Rows that only the first file has.
     pub removed: u64,
     /// Rows with another status or kind.
     pub changed: u64,
-    /// Rows with the same.
+    /// Rows with the same status and kind.
     pub unchanged: u64,
-    /// How many rows had which answer and have which now.
+    /// The number of changed rows for each pair of old and new answer.
     pub transitions: BTreeMap<(String, String), u64>,
 }
 
@@ -43,9 +43,9 @@ pub struct Difference {
 pub struct Change<'c> {
     /// The key, or else the URL.
     pub site: &'c str,
-    /// What the first file says.
+    /// The answer in the first file.
     pub before: Option<&'c str>,
-    /// What the second says.
+    /// The answer in the second file.
     pub after: Option<&'c str>,
 }
 
@@ -64,7 +64,7 @@ fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) ->
     let mut names = AnswerNumbers::default();
     let mut found = Difference { old_rows, ..Difference::default() };
     for number in 0..parts {
-        // Parts of hashes are never quite equal.
+        // Parts of the hash range never have exactly equal sizes, so each gets some room.
         let part = HashPartition {
             number,
             parts,
@@ -96,13 +96,13 @@ fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 struct ComparedRow {
     hash: u64,
-    /// Its place in the file; of the first row of each hash, once they are sorted: how many of them have a
-    /// counterpart.
+    /// The place of the row in the file. After sorting, the first row of each hash holds the number of rows with this
+    /// hash that have a counterpart.
     place: u32,
     answer: u16,
 }
 
-/// The rows of the first file whose hashes are of this part.
+/// The rows of the first file whose hashes belong to this part.
 struct HashPartition {
     number: u64,
     parts: u64,
@@ -175,7 +175,7 @@ impl HashPartition {
         Ok(())
     }
 
-    /// Of each hash the first rows have a counterpart: the others are gone.
+    /// Reports the removed rows. The first rows of each hash have a counterpart, and the others were removed.
     fn find_removed(
         &self,
         old: &Path,
@@ -209,7 +209,7 @@ impl HashPartition {
     }
 }
 
-/// The answer of the next row with this hash that has no counterpart yet.
+/// Returns the answer of the next row with this hash that has no counterpart yet, and counts it as matched.
 fn take(held: &mut [ComparedRow], hash: u64) -> Option<u16> {
     let start = held.partition_point(|row| row.hash < hash);
     let next = start + held.get(start)?.place as usize;
@@ -223,12 +223,12 @@ fn counterparts(held: &[ComparedRow]) -> u64 {
     firsts.map(|first| u64::from(first.place)).sum()
 }
 
-/// Answers by number: there are few that differ.
+/// Gives each distinct answer a number. There are few distinct answers.
 #[derive(Debug, Default)]
 struct AnswerNumbers {
     numbers: HashMap<String, u16>,
     texts: Vec<String>,
-    /// The last one: most rows say the same.
+    /// The last answer. Most rows have the same answer.
     last: String,
 }
 
@@ -266,7 +266,7 @@ impl AnswerNumbers {
 mod tests {
     use super::*;
 
-    /// A file with these rows: site, status.
+    /// Writes a file with these rows of site and status.
     fn file(folder: &Path, name: &str, rows: &[(&str, &str)]) -> std::path::PathBuf {
         let path = folder.join(name);
         let lines = rows.iter().map(|(site, answer)| format!("{site},,{answer}\n"));

@@ -1,4 +1,4 @@
-//! A file of results that is written: whatever its format and its compression.
+//! Writes a results file in any format and compression.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,12 +11,12 @@ use fetchmill_model::row::{ColumnTypes, RowValues};
 use fetchmill_model::source::list::Compression;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Compresses well enough, fast.
+/// A fast level that compresses well enough.
 const GZIP_LEVEL: u32 = 6;
-/// As in shards.
+/// The same level as in shards.
 const ZSTD_LEVEL: i32 = 1;
 
-/// See the module.
+/// Writes one results file.
 pub(crate) struct ResultsFile {
     rows: RowWriter,
     columns: ColumnTypes,
@@ -31,7 +31,7 @@ enum RowWriter {
 }
 
 impl ResultsFile {
-    /// Starts a file; `kept` are the columns that its list has kept.
+    /// Starts a file. `kept` are the columns kept from the list.
     pub(crate) fn begin(
         file: File,
         format: ResultsFormat,
@@ -67,7 +67,7 @@ impl ResultsFile {
         }
     }
 
-    /// Ends the file, and gives it back.
+    /// Finishes the file and returns it.
     pub(crate) fn finish(self) -> io::Result<File> {
         match self.rows {
             RowWriter::Parquet(writer) => {
@@ -78,7 +78,7 @@ impl ResultsFile {
     }
 }
 
-/// Lines on their way into a file.
+/// Writes lines to a file, compressed or not.
 enum TextOutput {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),

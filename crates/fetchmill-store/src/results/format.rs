@@ -1,33 +1,33 @@
-//! How results are written, by the end of their file's name.
+//! The format of results files, which follows from the end of the file name.
 
 use serde::Deserialize;
 
 use fetchmill_model::source::list::{Compression, ListFormat, format_of};
 
-/// How rows stand in a file.
+/// The table format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableFormat {
-    /// Columns with types.
+    /// Typed columns.
     #[default]
     Parquet,
     /// RFC 4180, with a header.
     Csv,
-    /// An object a line.
+    /// One JSON object a line.
     Jsonl,
 }
 
-/// See the module.
+/// The table format and the compression of a results file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResultsFormat {
-    /// How rows stand in it.
+    /// The table format.
     pub table: TableFormat,
-    /// How all of it is compressed; Parquet does that itself.
+    /// The compression of the whole file. `None` for Parquet, which compresses its own columns.
     pub compression: Option<Compression>,
 }
 
 impl TableFormat {
-    /// As users write it.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             TableFormat::Parquet => "parquet",
@@ -38,7 +38,8 @@ impl TableFormat {
 }
 
 impl ResultsFormat {
-    /// What a file's name says; `table` decides for a name that says nothing. None: nobody says it.
+    /// Returns the format that the file name says. `table` takes precedence over the name. `None` if neither gives a
+    /// table format, or if results cannot have this compression.
     pub fn of(path: &str, table: Option<TableFormat>) -> Option<Self> {
         let (format, compression) = format_of(path);
         let named = match format {
@@ -55,7 +56,7 @@ impl ResultsFormat {
             .then_some(ResultsFormat { table, compression })
     }
 
-    /// For the journal.
+    /// Returns the text for the journal.
     pub fn text(self) -> &'static str {
         self.table.name()
     }

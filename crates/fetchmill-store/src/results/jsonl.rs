@@ -1,4 +1,4 @@
-//! Results as lines of JSON: an object a row, with all its columns; no value is `null`.
+//! Results as JSON lines: one object a row, with all columns that have a value. No value is `null`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -8,7 +8,7 @@ use fetchmill_model::text::dates::write_utc_micros;
 
 /// Appends a row.
 pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumns, line: &mut Vec<u8>) {
-    // Text and numbers can always be written, and memory takes them.
+    // Writing to memory cannot fail, and text and numbers always have a JSON form.
     let _ = serde_json::to_writer(&mut *line, &JsonRow { own, row, kept });
     line.push(b'\n');
 }

@@ -1,4 +1,4 @@
-//! Results as Parquet: a column for each of a row's, with its type; row groups of a bounded size.
+//! Results as Parquet: one typed column for each column of a row, and row groups of a bounded size.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use fetchmill_model::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUP
 use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// As in shards.
+/// The same level as in shards.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Writes one file.
@@ -63,7 +63,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(())
     }
 
-    /// Ends the file, and gives it back.
+    /// Finishes the file and returns it.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.write_batch()?;
         let finished = self.to.finish();
@@ -71,7 +71,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.to.inner_mut().to.take().ok_or_else(ended)
     }
 
-    /// The error of the operating system behind one of the library.
+    /// Replaces an error of the library by the operating system's error that caused it, if there is one.
     fn checked<T>(&self, result: Result<T, ParquetError>) -> io::Result<T> {
         result.map_err(|error| match self.to.inner().refused {
             Some(number) => io::Error::from_raw_os_error(number),
@@ -94,8 +94,9 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// A file until it is taken back, which the library gives back only with a last write of its own; and what the
-/// operating system said when it refused: the library makes a text of it.
+/// The output file, which can be taken back. The library would return it only after another write of its own.
+///
+/// It also keeps the error number of a refused write, because the library turns the error into text.
 struct RecoverableOutput<W> {
     to: Option<W>,
     refused: Option<i32>,
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
     use fetchmill_model::row::{LISTED_COLUMNS, ListRow};
 
-    /// A disk that is full after so many bytes.
+    /// A disk that is full after this many bytes.
     struct Full(usize);
 
     impl Write for Full {
@@ -147,7 +148,7 @@ mod tests {
             let write = || -> io::Result<Full> {
                 let mut writer = ParquetWriter::new(Full(room), &LISTED_COLUMNS, &ExtraColumns::default())?;
                 for number in 0..50_000_u64 {
-                    // Nothing that would be compressed away.
+                    // Random data, which compression cannot shrink much.
                     let url = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()));
                     let row = ListRow { url: Some(url.into()), ..ListRow::default() };
                     writer.push(RowValues { values: &row.values(), kept: &[] })?;

@@ -12,7 +12,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// See the module.
+/// Counts the rows of a job and keeps some failed ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Rows.
@@ -20,11 +20,11 @@ pub struct Summary {
     /// Rows whose failure this machine may have caused.
     pub suspect: u64,
     counts: BTreeMap<CheckAnswer, u64>,
-    /// The first rows that failed, as in results of JSON lines, without kept columns.
+    /// The first failed rows, written as in JSON lines results, without the kept columns.
     pub failed: Vec<String>,
 }
 
-/// As the journal has it.
+/// The form in which the journal stores a summary.
 #[derive(Serialize, Deserialize)]
 struct StoredSummary {
     rows: u64,
@@ -48,12 +48,12 @@ impl Summary {
         }
     }
 
-    /// How many gave which answer.
+    /// Returns each answer with its number of rows.
     pub fn counts(&self) -> impl Iterator<Item = (CheckAnswer, u64)> {
         self.counts.iter().map(|(answer, count)| (*answer, *count))
     }
 
-    /// For the journal.
+    /// Returns the text for the journal.
     pub fn to_text(&self) -> String {
         let counts = self.counts().map(|(answer, count)| (answer.name().into_owned(), count)).collect();
         let stored =
@@ -61,7 +61,7 @@ impl Summary {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// The reverse of [`Summary::to_text`].
+    /// Reads the text that [`Summary::to_text`] has written.
     pub fn from_text(text: &str) -> Result<Self> {
         let damaged = || Error::Journal("the journal is damaged: its summary cannot be read".into());
         let StoredSummary { rows, suspect, counts, failed } =

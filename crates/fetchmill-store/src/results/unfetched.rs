@@ -20,13 +20,13 @@ use fetchmill_model::object::UnfetchedTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, UnfetchedFile};
 use fetchmill_model::target::stored_name::StoredNames;
 
-/// Rows between two looks at the stop signal.
+/// Rows between two checks of the stop signal.
 const STRETCH_ROWS: u64 = 4096;
-/// Folders that are read at once.
+/// Folders to read at once.
 const STRETCH_FOLDERS: usize = 1024;
 
 /// Writes the files and moves them to their place. Every target must have its outcome. Returns their paths. `None` if
-/// `goes_on` returned false; then there are no files.
+/// `goes_on` returned false. Then there are no files.
 pub fn write_unfetched(
     place: &JobLocation,
     journal: &Journal,
@@ -101,7 +101,7 @@ fn write_files(
                 push(&mut writer, &row, names.stripped(&name))?;
             }
             if let Some(replies) = replies.as_mut().filter(|_| row.replies_hex.is_some()) {
-                // Its URL follows from the name that it was listed under.
+                // The URL follows from the name under which the target was listed.
                 push(replies, &row, &name)?;
             }
         }
@@ -122,7 +122,7 @@ fn write_files(
         written.extend(replies.map_or(Ok(Vec::new()), |replies| replies.finish(false))?);
         return Ok(Some(written));
     }
-    // Who reads all files of a destination finds the columns, even when nothing was listed.
+    // Write the columns even if nothing was listed, so that a reader of all files of a destination finds them.
     let has_shard = journal.shards()?.iter().any(|shard| !shard.is_replaced);
     writer.finish(!has_shard).map(Some)
 }
@@ -143,7 +143,7 @@ fn push(writer: &mut UnfetchedWriter<'_>, row: &FailureRow, name: &[u8]) -> Resu
     })
 }
 
-/// Appends the folders that gave no listing; whether `goes_on` always said yes.
+/// Appends the folders whose listing failed. Returns whether `goes_on` always returned true.
 fn push_folders(
     writer: &mut UnfetchedWriter<'_>,
     journal: &Journal,

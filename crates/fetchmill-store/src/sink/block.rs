@@ -11,7 +11,7 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
-/// A part of this size grows a block by what it needs.
+/// Size from which a part grows a block only by the needed bytes.
 const LARGE_BYTES: usize = 16 * 1024;
 
 /// Location of a body.
@@ -34,7 +34,7 @@ impl BlockBody {
         }
     }
 
-    /// Whether it has none.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -43,9 +43,9 @@ impl BlockBody {
 /// Outcome of one target.
 #[derive(Debug, Clone)]
 pub struct BlockEntry {
-    /// Which target.
+    /// Sequence number of the target.
     pub sequence: Sequence,
-    /// What became of it.
+    /// Outcome of the target.
     pub outcome: Outcome,
     /// Status of the last reply. 0 if there was none.
     pub status: u16,
@@ -53,11 +53,11 @@ pub struct BlockEntry {
     pub attempts: u32,
     name: Range<u32>,
     facts: EntryFacts,
-    /// Its body when it was fetched.
+    /// Body of a fetched target.
     pub body: BlockBody,
 }
 
-/// The facts of a fetched target besides its status. The values of fields lie behind the name, in this order.
+/// The facts of a fetched target, except its status. The values of the fields are stored after the name, in this order.
 #[derive(Debug, Default, Clone, Copy)]
 struct EntryFacts {
     fetched_at: Micros,
@@ -66,41 +66,42 @@ struct EntryFacts {
     content_encoding_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// Of the host whose robots.txt forbids the target; it is the last of its bytes.
+    /// Length of the host whose robots.txt forbids the target. The host is stored after all other bytes of the entry.
     forbidding_host_length: u16,
-    /// URL, kept values, detail, the request or, of a fetched target, the entry, the listed name, and replies that are no
-    /// objects, as [`write_extra`] writes them; 0 when there is none of them.
+    /// Length of the rest, as [`write_extra`] writes it: URL, kept values, detail, the request or (for a fetched
+    /// target) the entry, the listed name, and replies that are not objects. 0 if there is no rest.
     rest_length: u32,
 }
 
 /// A target that was not fetched, as in the list of failures.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct EntryDescription<'d> {
-    /// Its name.
+    /// Name of the target.
     pub name: &'d [u8],
     /// See [`Facts::url`].
     pub url: Option<&'d [u8]>,
     /// See [`Facts::kept`].
     pub kept: Option<&'d [u8]>,
-    /// What went wrong, for people; UTF-8.
+    /// Detail of the failure for the user, in UTF-8.
     pub detail: Option<&'d [u8]>,
-    /// What it is asked with, when that is no plain `GET` ([`fetchmill_model::target::request`]).
+    /// Request of the target if it is not a plain `GET` ([`fetchmill_model::target::request`]).
     pub request: Option<&'d [u8]>,
     /// See [`fetchmill_model::object::UnfetchedTarget::replies`].
     pub replies: Option<&'d [u8]>,
 }
 
 impl<'d> EntryDescription<'d> {
-    /// One of which nothing else is known.
+    /// Describes a target by its name only.
     pub fn named(name: &'d [u8]) -> Self {
         EntryDescription { name, ..EntryDescription::default() }
     }
 
-    /// A fetched one that fails all the same, so that it can be asked for again as it was.
+    /// Describes a fetched target that fails after all, so that it can be requested again in the same way.
     pub fn fetched(stored: &'d [u8], facts: &Facts<'d>) -> Self {
         let name = facts.listed.unwrap_or(stored);
         match facts.entry.map(ListEntry::read) {
-            // Its list's URL, not where a redirect led: its request must not go anywhere else.
+            // Use the URL of the list, not the destination of a redirect, because the request must not go anywhere
+            // else.
             Some(entry) => EntryDescription {
                 name,
                 url: Some(entry.url).filter(|url| *url != name),
@@ -127,7 +128,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Adds a fetched target. A sink that keeps nothing needs no name.
+    /// Adds a fetched target. If the sink stores nothing, the name may be empty.
     pub fn push_fetched(
         &mut self,
         sequence: Sequence,
@@ -154,7 +155,7 @@ impl Block {
         });
     }
 
-    /// A line of a head is at most 16 KiB, so a value's length fits.
+    /// Appends the values of a head. A line of a head is at most 16 KiB, so the length of a value fits.
     fn append_facts(&mut self, facts: &Facts<'_>) -> EntryFacts {
         let mut append = |value: Option<&[u8]>| self.append(value.unwrap_or_default()).len();
         EntryFacts {
@@ -176,7 +177,7 @@ impl Block {
         }
     }
 
-    /// What few targets have besides those of lists: nothing for all others.
+    /// Appends the values that few targets have, other than the values of lists. All other targets store nothing here.
     fn append_rest(&mut self, rest: [Option<&[u8]>; 6]) -> u32 {
         if rest == [None; 6] {
             return 0;
@@ -209,7 +210,7 @@ impl Block {
         });
     }
 
-    /// Adds a target of a check, whatever became of it: its row as a line of JSON.
+    /// Adds a target of a check with any outcome. Its row is a line of JSON.
     pub fn push_row(
         &mut self,
         sequence: Sequence,
@@ -225,7 +226,7 @@ impl Block {
         self.entries.push(BlockEntry { sequence, outcome, status, attempts, name, facts, body });
     }
 
-    /// Adds to the last entry the host whose robots.txt forbids it; of a long one the start.
+    /// Adds to the last entry the host whose robots.txt forbids the target. Cuts a long host.
     pub fn note_forbidding_host(&mut self, host: &str) {
         if let Some(entry) = self.entries.last_mut() {
             let host = &host.as_bytes()[..host.floor_char_boundary(OPT_OUT_HOST_BYTES_MAX)];
@@ -234,21 +235,21 @@ impl Block {
         }
     }
 
-    /// The host whose robots.txt forbids an entry that was not fetched.
+    /// Returns the host whose robots.txt forbids the target of an entry.
     pub fn forbidding_host(&self, entry: &BlockEntry) -> Option<&str> {
         let start = entry.name.end as usize + entry.facts.rest_length as usize;
         let host = &self.bytes[start..start + usize::from(entry.facts.forbidding_host_length)];
         std::str::from_utf8(host).ok().filter(|host| !host.is_empty())
     }
 
-    /// The row of an entry of a check.
+    /// Returns the row of a check's entry.
     pub fn line(&self, entry: &BlockEntry) -> &[u8] {
         self.name(entry)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {
         if bytes.len() >= LARGE_BYTES {
-            // Not twice what there is.
+            // Do not double the capacity.
             self.bytes.reserve_exact(bytes.len());
         }
         let start = self.bytes.len() as u32;
@@ -256,23 +257,23 @@ impl Block {
         start..self.bytes.len() as u32
     }
 
-    /// The outcomes.
+    /// Returns the outcomes.
     pub fn entries(&self) -> &[BlockEntry] {
         &self.entries
     }
 
-    /// The fetched ones from a position on, with their positions.
+    /// Iterates over the fetched entries from a position on, with their positions.
     pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &BlockEntry)> {
         let entries = self.entries.iter().enumerate().skip(from);
         entries.filter(|(_, entry)| entry.outcome == Outcome::Fetched)
     }
 
-    /// The name of an entry of this block.
+    /// Returns the name of an entry in this block.
     pub fn name(&self, entry: &BlockEntry) -> &[u8] {
         &self.bytes[entry.name.start as usize..entry.name.end as usize]
     }
 
-    /// What is known of a fetched entry. An empty field is one that was not there.
+    /// Returns the facts of a fetched entry. An empty field means that the field was missing.
     pub fn facts(&self, entry: &BlockEntry) -> Facts<'_> {
         let mut at = entry.name.end as usize;
         let mut next = |length: usize| {
@@ -303,12 +304,12 @@ impl Block {
         }
     }
 
-    /// Bytes of URL, kept values, what it was asked with, and replies that are no objects.
+    /// Returns the bytes of the URL, the kept values, the request, and replies that are not objects.
     pub fn rest_bytes(&self, entry: &BlockEntry) -> u64 {
         u64::from(entry.facts.rest_length)
     }
 
-    /// What is known of an entry that was not fetched.
+    /// Returns the description of an entry that was not fetched.
     pub fn described(&self, entry: &BlockEntry) -> EntryDescription<'_> {
         let start = entry.name.end as usize;
         let rest = &self.bytes[start..start + entry.facts.rest_length as usize];
@@ -318,7 +319,7 @@ impl Block {
         EntryDescription { name: self.name(entry), url, kept, detail, request, replies }
     }
 
-    /// The bytes of an entry's body that are in this block.
+    /// Returns the bytes of an entry's body that are in this block.
     pub fn body(&self, entry: &BlockEntry) -> &[u8] {
         match &entry.body {
             BlockBody::Inside(range) => &self.bytes[range.start as usize..range.end as usize],
@@ -326,22 +327,22 @@ impl Block {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the block has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether it should go to the sink.
+    /// Returns whether the block should go to the sink.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= BLOCK_BYTES || self.entries.len() >= BLOCK_OUTCOMES_MAX
     }
 
-    /// Bytes that it has in memory.
+    /// Returns the bytes of the block in memory.
     pub fn memory(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<BlockEntry>()
     }
 
-    /// Moves everything of another block behind what is in this one.
+    /// Moves everything from another block to the end of this block.
     pub fn append_block(&mut self, other: &mut Block) {
         let by = self.bytes.len() as u32;
         let moved = |range: Range<u32>| range.start + by..range.end + by;
@@ -356,12 +357,13 @@ impl Block {
         }));
         other.bytes.clear();
         if other.bytes.capacity() > LARGE_BYTES {
-            // Not a part of it: a hole of the other part would fit no second buffer of this size.
+            // Free all of this memory, not a part of it. A hole with the size of a part would not fit a second buffer
+            // of this size.
             other.bytes = Vec::new();
         }
     }
 
-    /// Forgets everything and keeps the memory that a full one usually needs.
+    /// Removes everything, but keeps the memory that a full block usually needs.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
@@ -372,7 +374,7 @@ impl Block {
 /// The body of a fetched target.
 #[derive(Debug, Clone, Copy)]
 pub enum FetchedBody<'b> {
-    /// All of it.
+    /// The whole body.
     Bytes(&'b [u8]),
     /// See [`BlockBody::Spilled`].
     Spilled(u64),
@@ -381,7 +383,7 @@ pub enum FetchedBody<'b> {
 }
 
 impl FetchedBody<'_> {
-    /// How many bytes it has.
+    /// Returns the length of the body in bytes.
     pub fn length(&self) -> u64 {
         match self {
             FetchedBody::Bytes(bytes) => bytes.len() as u64,

@@ -16,15 +16,15 @@ use fetchmill_model::text::file_name::FileName;
 pub struct CdxjWriter {
     shard_folder: ShardFolder,
     lines: SortedLines,
-    /// Where lines wait for their order, in a file without a name.
+    /// Folder of the file without a name in which lines wait until they are sorted.
     folder: PathBuf,
 }
 
 impl CdxjWriter {
-    /// What the names of its files begin with until they are complete.
+    /// Start of the names of incomplete index files.
     pub const OPEN: &str = "cdxj-";
 
-    /// Of one shard.
+    /// Creates the writer of one shard's index.
     pub fn new(shard_folder: &ShardFolder) -> Result<Self> {
         let folder = shard_folder.open_path();
         let parts = durable::nameless_file(&folder)
@@ -38,7 +38,7 @@ impl CdxjWriter {
         self.lines.push(line).map_err(|error| Error::storage("write a file in", &self.folder, error))
     }
 
-    /// Writes the index; it is durable then.
+    /// Writes the index and makes it durable.
     pub fn finish(self) -> Result<ShardEnd> {
         let mut file = ShardFile::create(&self.shard_folder, open_name())?;
         let written = self.lines.for_each(|line| -> std::result::Result<(), LineError> {
@@ -54,7 +54,7 @@ impl CdxjWriter {
     }
 }
 
-/// What can go wrong with a line.
+/// Failure to write a line.
 enum LineError {
     Sorted(std::io::Error),
     Written(Error),

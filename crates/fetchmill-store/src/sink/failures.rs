@@ -25,49 +25,50 @@ use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 /// Lines collected before they are compressed into a frame.
 const FRAME_BYTES: usize = 256 * 1024;
-/// A line of a shard: name, URL and kept values are bounded by their page, JSON may need six bytes for one.
+/// Maximum bytes of a line. Its page bounds the name, the URL and the kept values, and JSON may need six bytes for one.
 const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 
 /// A target that failed, was absent, or was fetched and dropped.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct FailureRow {
-    /// Which target.
+    /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Its name when that is UTF-8.
+    /// Name of the target, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its name in hexadecimal otherwise.
+    /// Name of the target in hexadecimal, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_hex: Option<String>,
-    /// The URL it was asked for, when that is not its name, as text; or else
+    /// Requested URL as text, if it differs from the name and is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// in hexadecimal.
+    /// Requested URL in hexadecimal, if it differs from the name and is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_hex: Option<String>,
     /// `absent`, `failed` or `skipped`.
     pub outcome: String,
-    /// The failure kind.
+    /// Kind of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The status of the last reply.
+    /// Status of the last reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Attempts that were made.
     pub attempts: u32,
-    /// What went wrong, for people.
+    /// Detail of the failure for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The values of the kept columns when all are UTF-8.
+    /// Values of the kept columns, if all of them are UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Vec<Option<String>>>,
-    /// Otherwise, what [`write_extra`] makes of them in hexadecimal.
+    /// Values of the kept columns as [`write_extra`] writes them, in hexadecimal, if one of them is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hex: Option<String>,
-    /// What it was asked with, when that was no plain `GET`: what [`fetchmill_model::target::request`] writes, in hexadecimal.
+    /// Request of the target if it is not a plain `GET`, as [`fetchmill_model::target::request`] writes it, in
+    /// hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hex: Option<String>,
-    /// What came in place of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
+    /// Replies that came instead of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies_hex: Option<String>,
 }
@@ -113,32 +114,32 @@ impl FailureRow {
         }
     }
 
-    /// What it was asked with, when that was no plain `GET`.
+    /// Returns the request, if it is not a plain `GET`.
     pub fn request_bytes(&self) -> Option<Vec<u8>> {
         name::from_hex(self.request_hex.as_deref()?)
     }
 
-    /// What came in place of an object.
+    /// Returns the replies that came instead of an object.
     pub fn replies_bytes(&self) -> Option<Vec<u8>> {
         name::from_hex(self.replies_hex.as_deref()?)
     }
 
-    /// Whether a transform has dropped it: then it neither failed nor was absent.
+    /// Returns whether a transform has dropped the target, which then neither failed nor was absent.
     pub fn is_skipped(&self) -> bool {
         self.outcome == Outcome::SKIPPED
     }
 
-    /// The name's bytes; `None` when the row is damaged.
+    /// Returns the bytes of the name. `None` if the row is damaged.
     pub fn name_bytes(&self) -> Option<Vec<u8>> {
         bytes_of(self.name.as_deref(), self.name_hex.as_deref())
     }
 
-    /// The URL's bytes, when that is not the name.
+    /// Returns the bytes of the URL, if it differs from the name.
     pub fn url_bytes(&self) -> Option<Vec<u8>> {
         bytes_of(self.url.as_deref(), self.url_hex.as_deref())
     }
 
-    /// The values of the kept columns, as [`write_extra`] writes them.
+    /// Returns the values of the kept columns, as [`write_extra`] writes them.
     pub fn extra_bytes(&self) -> Option<Vec<u8>> {
         let Some(values) = &self.kept else {
             return self.kept_hex.as_deref().and_then(name::from_hex);
@@ -149,19 +150,19 @@ impl FailureRow {
     }
 }
 
-/// Bytes as text, or in hexadecimal when they are no UTF-8.
+/// Returns the bytes as text, or in hexadecimal if they are not UTF-8.
 fn text_or_hex(bytes: Option<&[u8]>) -> (Option<String>, Option<String>) {
     let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
     let hex = bytes.filter(|_| text.is_none()).map(name::to_hex);
     (text.map(str::to_owned), hex)
 }
 
-/// The reverse.
+/// Returns the bytes that [`text_or_hex`] has converted.
 fn bytes_of(text: Option<&str>, hex: Option<&str>) -> Option<Vec<u8>> {
     text.map(|text| text.as_bytes().to_vec()).or_else(|| name::from_hex(hex?))
 }
 
-/// Kept values as texts; `None` when one is no UTF-8.
+/// Returns kept values as texts. `None` if one of them is not UTF-8.
 fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
     let text = |value: Option<&[u8]>| match value {
         Some(value) => std::str::from_utf8(value).ok().map(|text| Some(text.to_owned())),
@@ -170,7 +171,7 @@ fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
     extra_values(kept).map(text).collect()
 }
 
-/// Writes one shard; its file is made with the first failure.
+/// Writes one shard. The file is created with the first failure.
 #[derive(Debug)]
 pub struct FailuresShard {
     file: AppendedFile,
@@ -178,7 +179,7 @@ pub struct FailuresShard {
 }
 
 impl FailuresShard {
-    /// A new shard in a folder; no other may have its name.
+    /// Creates a new shard in a folder. No other shard may have its name.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         FailuresShard { file: AppendedFile::new(folder, name, is_durable), lines: Vec::new() }
     }
@@ -194,7 +195,7 @@ impl FailuresShard {
         ))
     }
 
-    /// Adds an object that a sink could not put in its place.
+    /// Adds an object that a sink could not move to its place.
     pub fn add_refused(&mut self, refused: &RefusedObject) -> Result<()> {
         let target = EntryDescription {
             url: refused.url.as_deref(),
@@ -210,7 +211,7 @@ impl FailuresShard {
         self.end_line()
     }
 
-    /// Adds a row as it stands in another shard.
+    /// Adds an unchanged row of another shard.
     pub fn add_row(&mut self, row: &FailureRow) -> Result<()> {
         serde_json::to_writer(&mut self.lines, row).map_err(|error| Error::Internal(error.to_string()))?;
         self.end_line()
@@ -228,7 +229,7 @@ impl FailuresShard {
         self.file.append(&frame)
     }
 
-    /// Makes what was added durable; `None` when there is nothing.
+    /// Makes the added rows durable. Returns `None` if there are none.
     pub fn checkpoint(&mut self) -> Result<Option<ShardEnd>> {
         if !self.lines.is_empty() {
             self.write_frame()?;
@@ -242,7 +243,8 @@ pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     cut_back_of(folder, shards, "")
 }
 
-/// Does the same only for shards whose names begin with `start`, because others may be written meanwhile.
+/// Like [`cut_back`], but only for shards whose names begin with `start`, because others may be written at the same
+/// time.
 pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()> {
     for shard in shards.iter().filter(|shard| shard.path.starts_with(start)) {
         let path = folder.join(&shard.path);
@@ -296,7 +298,7 @@ impl ShardLines {
         Ok(ShardLines { lines: BufReader::new(decoder), path, line: Vec::new() })
     }
 
-    /// The next line; none behind the last.
+    /// Returns the next line. `None` after the last one.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let count = (&mut self.lines)
@@ -306,7 +308,7 @@ impl ShardLines {
         Ok((count > 0).then_some(&self.line))
     }
 
-    /// What is said of a line that cannot be understood.
+    /// Returns the error for a line that cannot be parsed.
     pub fn damaged(&self, reason: &dyn std::fmt::Display) -> Error {
         let path = self.path.display();
         Error::Journal(format!("{path} is damaged ({reason}); the list of failures is incomplete"))

@@ -2,11 +2,11 @@
 //!
 //! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end requests one sync of the
 //! file system, while the objects of window k+1 are written. Its receipt says "window k is staged, window k-1 is
-//! finished". When that is in the journal, the files of window k are renamed to their names, never replacing a file.
-//! The sync at the end of window k+1 makes the renames durable.
+//! finished". When the receipt is in the journal, the files of window k are renamed to their names, never replacing a
+//! file. The sync at the end of window k+1 makes the renames durable.
 //!
-//! So after a crash, a staged file of a journaled window still has to be renamed, a missing one was already renamed,
-//! and other staged files are garbage.
+//! After a crash, a staged file of a journaled window still has to be renamed. If such a file is missing, it was
+//! already renamed. All other staged files are garbage.
 //!
 //! An object costs create, write, close and rename. Folders in use stay open.
 
@@ -40,11 +40,11 @@ struct StagedObject {
     sequence: Sequence,
     bytes: u64,
     name: std::ops::Range<usize>,
-    /// Of the name that it is listed under, which lies behind this one, when that is another.
+    /// Length of the listed name, which is stored after this name. `None` if they are the same.
     listed_length: Option<u32>,
-    /// Of its URL, which lies behind these, when it has one.
+    /// Length of the URL, which is stored after the names. `None` if there is no URL.
     url_length: Option<u32>,
-    /// Of what it was asked with, which lies behind these, when that was no plain `GET`.
+    /// Length of the request, which is stored after the URL. `None` for a plain `GET`.
     request_length: Option<u32>,
 }
 
@@ -65,25 +65,26 @@ impl StageWindow {
 pub struct FilesSink {
     places: DestinationFolder,
     stage: Arc<Stage>,
-    /// What is written down of each object, for `verify`: in the same window as its file.
+    /// Manifest with a row for each object, for `verify`. A row is written in the same window as the file.
     manifest: ManifestWriter,
     is_durable: bool,
-    /// Whether a file is as old as the server says.
+    /// Whether a file gets the modification time that the server gives.
     keeps_server_times: bool,
-    /// Written since the last checkpoint.
+    /// Objects that were written since the last checkpoint.
     open: StageWindow,
-    /// Staged by the last checkpoint; its receipt is on its way to the journal.
+    /// Objects that the last checkpoint has staged. Their receipt is on its way to the journal.
     staged: StageWindow,
-    /// Renamed; the next checkpoint makes that durable.
+    /// Objects that were renamed. The next checkpoint makes the renames durable.
     renamed: Vec<Sequence>,
     renamed_bytes: u64,
-    /// Refused by the last renames: their staged files go when the receipt that settles them is in the journal.
+    /// Objects that the last renames refused. Their staged files are removed when the receipt that finishes them is in
+    /// the journal.
     refused: Vec<Sequence>,
     refused_before: Vec<Sequence>,
 }
 
 impl FilesSink {
-    /// Stores below `dest`; stages in a folder of the same file system.
+    /// Stores objects below `dest`. The stage must be in a folder of the same file system.
     pub fn open(dest: &Path, stage: Arc<Stage>, manifest: ManifestWriter, is_durable: bool) -> Result<Self> {
         Ok(FilesSink {
             places: DestinationFolder::open(dest)?,
@@ -100,14 +101,14 @@ impl FilesSink {
         })
     }
 
-    /// Gives files the time that the server says.
+    /// Sets whether files get the time that the server gives.
     #[must_use]
     pub fn with_server_times(mut self, keeps_server_times: bool) -> Self {
         self.keeps_server_times = keeps_server_times;
         self
     }
 
-    /// The time of an object, if it is to be the server's, and that has passed.
+    /// Returns the server's time of an object. `None` if files do not get it, or if it is in the future.
     fn server_time(&self, block: &Block, entry: &BlockEntry) -> Option<Seconds> {
         let facts = block.facts(entry);
         let now = facts.fetched_at / 1_000_000;
@@ -205,7 +206,7 @@ impl Sink for FilesSink {
 
     fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
         let has_unsynced = self.is_durable && self.has_unsettled();
-        // It lies in the job's state as the stage does: the same sync makes it durable.
+        // The manifest is in the job's state like the stage, so the same sync makes it durable.
         let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
         let settled = Runs::from_unsorted(&mut self.renamed);
@@ -235,18 +236,18 @@ impl Sink for FilesSink {
     }
 }
 
-/// What became of a rename.
+/// Result of a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameResult {
-    /// It is in its place.
+    /// The object is in its place.
     Done,
-    /// There is no staged file: it was renamed before.
+    /// There is no staged file, because it was already renamed.
     Missing,
-    /// It cannot be.
+    /// The object cannot be renamed to its name.
     Refused(FailureKind),
 }
 
-/// The destination: names become paths, and folders are made and kept open.
+/// The folder of the destination. Names become paths, and the folders in them are created and kept open.
 #[derive(Debug)]
 pub struct DestinationFolder {
     root: OwnedFd,
@@ -256,7 +257,7 @@ pub struct DestinationFolder {
 }
 
 impl DestinationFolder {
-    /// Below this folder.
+    /// Opens the folder of a destination.
     pub fn open(root: &Path) -> Result<Self> {
         let opened =
             durable::open_folder(root).map_err(|error| Error::storage("open the folder", root, error))?;
@@ -288,7 +289,7 @@ impl DestinationFolder {
         match renamed {
             Ok(()) => Ok(RenameResult::Done),
             Err(Errno::NOENT) if !stage.has(sequence) => Ok(RenameResult::Missing),
-            // Then the folder that was open is gone: once more with a new one.
+            // The open folder was removed. Try once more with a new one.
             Err(Errno::NOENT) if self.folders.remove(folder).is_some() => self.put_at(stage, sequence, path),
             Err(Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP) => {
                 Ok(RenameResult::Refused(FailureKind::NameTaken))
@@ -317,7 +318,7 @@ impl DestinationFolder {
         self.folders.get(path).map(AsFd::as_fd).ok_or(Errno::NOENT)
     }
 
-    /// The size of the file at a name, when there is one.
+    /// Returns the size of the file at a name, if there is one.
     pub fn size(&self, name: &[u8]) -> Option<u64> {
         let mut path = Vec::new();
         name::to_path(name, &mut path).ok()?;

@@ -1,4 +1,4 @@
-//! The formats that objects are stored in, by the names that users write.
+//! The formats in which objects are stored, with the names that users write.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,30 @@ use super::{Properties, StoredParts};
 use fetchmill_model::options::words;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// How objects are stored.
+/// Format in which objects are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// An object a file.
+    /// One file for each object.
     Files,
-    /// Many objects a file that `tar` unpacks.
+    /// Many objects in a file that `tar` unpacks.
     Tar,
-    /// Many objects a table.
+    /// Many objects in a table.
     Parquet,
-    /// Many exchanges a web archive.
+    /// Many exchanges in a web archive.
     Warc,
-    /// Many objects a file, a line of JSON each.
+    /// Many objects in a file, each as a line of JSON.
     Jsonl,
-    /// Counted and forgotten.
+    /// Objects are counted and discarded.
     Null,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 6] =
         [Format::Files, Format::Tar, Format::Parquet, Format::Warc, Format::Jsonl, Format::Null];
 
-    /// As users write it.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             Format::Files => "files",
@@ -41,12 +41,12 @@ impl Format {
         }
     }
 
-    /// The reverse of [`Format::name`].
+    /// Returns the format with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// How a shard's file name ends; none for formats without shards.
+    /// Returns the file extension of shards. `None` for formats without shards.
     pub fn extension(self) -> Option<&'static str> {
         match self {
             Format::Tar => Some("tar"),
@@ -57,8 +57,8 @@ impl Format {
         }
     }
 
-    /// Bytes of a shard unless `--shard-size` says otherwise. A Parquet file is durable only as a whole, so it is
-    /// smaller (docs/reference/formats.md).
+    /// Returns the bytes of a shard without `--shard-size`. A Parquet file is durable only as a whole, so it is smaller
+    /// (docs/reference/formats.md).
     pub fn shard_bytes(self) -> u64 {
         match self {
             Format::Parquet => fetchmill_model::limits::PARQUET_SHARD_BYTES,
@@ -66,7 +66,7 @@ impl Format {
         }
     }
 
-    /// What of these columns is stored.
+    /// Returns the columns that the format stores.
     #[must_use]
     pub fn columns(self, columns: &ExtraColumns) -> ExtraColumns {
         match self {
@@ -76,7 +76,7 @@ impl Format {
         }
     }
 
-    /// What an engine must know of its sink.
+    /// Returns the properties of the sink that an engine needs.
     pub fn properties(self) -> Properties {
         let keeps = match self {
             Format::Null => StoredParts::Outcomes,

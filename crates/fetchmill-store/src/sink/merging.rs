@@ -6,46 +6,46 @@ use std::collections::BTreeMap;
 
 use fetchmill_model::outcome::ShardNumber;
 
-/// So many shards of about one size are merged, or as many of them as fill one.
+/// Number of shards of about the same size that are merged. Fewer are merged if they already fill a shard.
 const FAN_IN: usize = 16;
-/// A full shard; a small one has less than half of it.
+/// Fill of a full shard. A small shard has less than half of it.
 const FULL: u64 = 1 << 20;
-/// Shards of less than a 4096th are of one size.
+/// Shards with a smaller fill than this, a 4096th, count as being of the same size.
 const TIER: u64 = FULL / 4096;
-/// Small shards that wait for each other are no more than this: what is made of it is large, if it shrinks a little,
-/// too.
+/// Maximum fill of all small shards that wait for each other. A shard that is merged from them is large, even if it
+/// shrinks a little.
 const GATHERED: u64 = FULL / 4 * 3;
 
-/// Bytes of its file and objects in it that make a shard full.
+/// The size of a full shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FullShard {
-    /// Bytes of its file.
+    /// Bytes of the shard's file.
     pub bytes: u64,
-    /// Objects in it.
+    /// Number of objects in the shard.
     pub rows: u64,
 }
 
 impl FullShard {
-    /// How full another one is, of [`FULL`].
+    /// Returns how full a shard is, in units of 1 / [`FULL`].
     fn fill(self, shard: ShardSize) -> u64 {
         let share = |part: u64, whole: u64| part.saturating_mul(FULL) / whole.max(1);
         share(shard.bytes, self.bytes).max(share(shard.rows, self.rows))
     }
 
-    /// Whether another one is small: it may be merged.
+    /// Returns whether a shard is small, so that it may be merged.
     pub fn makes_small(self, shard: ShardSize) -> bool {
         self.fill(shard) < FULL / 2
     }
 }
 
-/// A sealed shard, by what it holds.
+/// Size of a sealed shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardSize {
-    /// Which.
+    /// Number of the shard.
     pub number: ShardNumber,
-    /// Bytes of its file.
+    /// Bytes of the shard's file.
     pub bytes: u64,
-    /// Objects in it.
+    /// Number of objects in the shard.
     pub rows: u64,
 }
 
@@ -53,14 +53,14 @@ pub struct ShardSize {
 #[derive(Debug)]
 pub struct SmallShards {
     full: FullShard,
-    /// All together are merged before they fill so much, and at the end.
+    /// Whether all small shards are merged together, before their sum exceeds [`GATHERED`] and at the end.
     is_gathering: bool,
-    /// Numbers, and how full each is.
+    /// Shards with their fill, by tier.
     tiers: BTreeMap<u32, Vec<(ShardNumber, u64)>>,
 }
 
 impl SmallShards {
-    /// Of shards that are full with so many bytes or rows; with those that are there.
+    /// Creates the set. A shard is full with this number of bytes or rows. `shards` are the existing shards.
     pub fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
         let full = FullShard { bytes, rows };
         let mut small = SmallShards { full, is_gathering: false, tiers: BTreeMap::new() };
@@ -70,12 +70,13 @@ impl SmallShards {
         small
     }
 
-    /// Merges them, whatever the size of each, when they are three quarters of a shard together, and at the end.
+    /// Merges all small shards together, whatever their sizes, when they are three quarters of a shard in total, and at
+    /// the end.
     pub(super) fn gather(self) -> Self {
         SmallShards { is_gathering: true, ..self }
     }
 
-    /// Another one; one that is large enough is not noted. Whether it was.
+    /// Adds a shard if it is small. Returns whether it is.
     pub fn add(&mut self, shard: ShardSize) -> bool {
         let is_small = self.full.makes_small(shard);
         if is_small {
@@ -86,7 +87,7 @@ impl SmallShards {
         is_small
     }
 
-    /// Whether all that fit into one are to be merged.
+    /// Returns whether all shards that fit into one must be merged.
     fn merges_all(&self, is_last: bool) -> bool {
         let fills = self.tiers.values().flatten().map(|(_, fill)| fill);
         self.is_gathering
@@ -94,12 +95,12 @@ impl SmallShards {
             && (is_last || fills.sum::<u64>() >= GATHERED)
     }
 
-    /// Whether some are to be merged.
+    /// Returns whether any shards must be merged.
     pub(super) fn is_due(&self, is_last: bool) -> bool {
         self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.merges_all(is_last)
     }
 
-    /// Takes those that are to be merged now: at least two, because each is less than half.
+    /// Takes the shards that must be merged now. There are at least two, because each is less than half full.
     pub fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
         if self.merges_all(is_last) {
             return Some(self.take_all());
@@ -114,7 +115,7 @@ impl SmallShards {
         Some(shards.drain(..count).map(|(number, _)| number).collect())
     }
 
-    /// The largest ones first, as many as fit.
+    /// Takes as many shards as fit into one, the largest first.
     fn take_all(&mut self) -> Vec<ShardNumber> {
         let mut sum = 0;
         let mut taken = Vec::new();

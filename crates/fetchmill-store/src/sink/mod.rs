@@ -2,9 +2,9 @@
 //!
 //! A sink has its own thread, next to its worker's thread, and takes whole blocks. It repeats three steps:
 //! [`Sink::write`] (some blocks, no sync), [`Sink::checkpoint`] (sync; returns what is now durable) and
-//! [`Sink::committed`] (the receipt of that checkpoint is in the journal). So the order is bytes durable, commit
-//! record, journal. A checkpoint may leave its sync to the caller ([`FileSystemSync`]). Then more blocks are written
-//! meanwhile, and the receipt waits for the sync.
+//! [`Sink::committed`] (the receipt of that checkpoint is in the journal). The order is: bytes durable, commit record,
+//! journal. A checkpoint may leave its sync to the caller ([`FileSystemSync`]). During such a sync, more blocks are
+//! written, and the receipt waits for the sync.
 
 mod block;
 mod cdxj;
@@ -52,24 +52,24 @@ use fetchmill_model::text::file_name::FileName;
 /// Stored parts of a reply. Each level includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredParts {
-    /// Only that it came.
+    /// Only the outcome.
     Outcomes,
-    /// Its body.
+    /// The body of the reply.
     Bodies,
-    /// What its head says of the object.
+    /// The facts that the head contains about the object.
     Facts,
-    /// Its head as it was sent.
+    /// The unchanged head.
     Heads,
-    /// The same, and replies that are no objects.
+    /// The unchanged head, and replies that are not objects.
     Replies,
 }
 
 /// Properties of a sink that an engine needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
-    /// What is stored; the rest need not be kept.
+    /// Parts that are stored. The other parts need not be kept.
     pub keeps: StoredParts,
-    /// Names become paths: one that cannot is failed(name) without a request.
+    /// Whether names become paths. A name that is not a valid path is failed(name) without a request.
     pub names_are_paths: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Properties {
 pub struct FileSystemSync(Arc<Stage>);
 
 impl FileSystemSync {
-    /// Waits for the disk. Data written meanwhile may or may not be durable afterwards.
+    /// Waits for the disk. Data that is written during the sync may or may not be durable afterwards.
     pub fn run(self) -> Result<()> {
         let FileSystemSync(stage) = self;
         durable::sync_file_system(stage.folder())
@@ -90,9 +90,9 @@ impl FileSystemSync {
 /// Data that a checkpoint has made durable.
 #[derive(Debug, Default)]
 pub struct CheckpointResult {
-    /// Objects that are stored for good.
+    /// Objects that are stored permanently.
     pub settled: Runs,
-    /// How many bytes they have.
+    /// Bytes of these objects.
     pub bytes: u64,
     /// Objects that are durable but not yet in their place. A later checkpoint finishes them.
     pub staged: Runs,
@@ -110,7 +110,7 @@ pub struct CheckpointResult {
 }
 
 impl CheckpointResult {
-    /// Whether a receipt of it would say nothing.
+    /// Returns whether a receipt of this result would be empty.
     pub fn is_empty(&self) -> bool {
         let CheckpointResult { settled, staged, open, sealed, removed, manifest, bytes: _, sync: _ } = self;
         let is_settled = settled.is_empty() && staged.is_empty();
@@ -121,36 +121,36 @@ impl CheckpointResult {
 /// An object that could not be moved to its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedObject {
-    /// Which target.
+    /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Its name.
+    /// Name of the object.
     pub name: Box<[u8]>,
     /// See [`fetchmill_model::object::Facts::url`].
     pub url: Option<Box<[u8]>>,
     /// See [`EntryDescription::request`].
     pub request: Option<Box<[u8]>>,
-    /// Why.
+    /// Reason of the refusal.
     pub kind: FailureKind,
 }
 
 /// Stores fetched objects. All calls come from one thread, in the order that the module describes. An error stops the
-/// job, and the next run fetches everything again that has no receipt in the journal.
+/// job. The next run fetches everything again that has no receipt in the journal.
 pub trait Sink: Send {
-    /// Stores the fetched objects of a block from an entry on, and returns where it stopped: before the end only if
-    /// [`Sink::is_full`]. It does not sync. It is called up to some thousand times a second.
+    /// Stores the fetched objects of a block from an entry on, and returns where it stopped. Stops before the end of
+    /// the block only if [`Sink::is_full`]. Does not sync. Called up to some thousand times a second.
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
-    /// Makes the written data durable, as far as the format allows, or returns the sync that does. It is called once
-    /// for each commit window, and with `is_last` while [`Sink::is_open`] at the end. After that everything is finished
-    /// and sealed.
+    /// Makes the written data durable, as far as the format allows, or returns the sync that does so. Called once for
+    /// each commit window, and with `is_last` while [`Sink::is_open`] at the end. After that everything is finished and
+    /// sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
-    /// Reports that the receipt of the last checkpoint is in the journal, which numbered a sealed shard. Staged
-    /// or sealed files may now be moved to their places. Returns the objects for which this is impossible; the next
+    /// Notes that the receipt of the last checkpoint is in the journal, with the number of a sealed shard. Staged or
+    /// sealed files may now be moved to their places. Returns the objects for which this is impossible. The next
     /// receipt must record them as failed.
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
-    /// Returns whether written data is not finished by a checkpoint yet, so that another one must come.
+    /// Returns whether written data still needs a checkpoint to be finished.
     fn has_unsettled(&self) -> bool;
 
     /// Returns whether a checkpoint at the end of the job still has work to do.
@@ -164,7 +164,7 @@ pub trait Sink: Send {
     }
 }
 
-/// Returns unique names for an open shard and its manifest, which contain the process and the time.
+/// Returns unique names for an open shard and its manifest. The names contain the process and the time.
 fn shard_names(worker: u32) -> (FileName, FileName) {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let name = format!("{worker}-{}-{}", std::process::id(), since.as_nanos());

@@ -1,4 +1,4 @@
-//! An entry of a block as the object that a pack stores and its manifest names.
+//! Converts an entry of a block to the object that a pack stores and a manifest describes.
 
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 
@@ -10,30 +10,30 @@ use fetchmill_model::name::to_hex;
 use fetchmill_model::object::{Facts, Object};
 use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values, write_extra};
 
-/// Where shards have the `ETag` and the `Last-Modified` of their objects.
+/// Place where shards store the `ETag` and the `Last-Modified` of their objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Validators {
-    /// In the records, as far as the format has a place for them.
+    /// In the records, if the format has a place for them.
     #[default]
     InRecords,
-    /// In the manifests, too: a sync reads them there.
+    /// In the manifests too, where a sync reads them.
     InManifests,
 }
 
-/// Writes the hash of an object's body behind its other extra columns, for `--hash`.
+/// Writes the hash of an object's body after its other extra columns, for `--hash`.
 #[derive(Debug, Clone)]
 pub struct HashColumn {
-    /// How many columns stand before it.
+    /// Number of columns before the hash.
     before: usize,
-    /// The values of one object, with its hash.
+    /// Values of one object, with its hash.
     values: Vec<u8>,
 }
 
 impl HashColumn {
-    /// What a job calls it.
+    /// Name of the column.
     pub const NAME: &str = "sha256";
 
-    /// The last of these columns.
+    /// Returns the hash column, which is the last of these columns.
     pub fn last_of(columns: &ExtraColumns) -> Self {
         HashColumn { before: columns.kept().len().saturating_sub(1), values: Vec::new() }
     }
@@ -47,16 +47,17 @@ impl HashColumn {
     }
 }
 
-/// The object of a fetched entry.
+/// Object of a fetched entry.
 #[derive(Debug)]
 pub(super) struct SinkObject<'o> {
     pub(super) object: Object<'o>,
-    /// Its body when that was too large for memory: `object` has none then.
+    /// Body that was too large for memory. In this case, `object` has no body.
     pub(super) body: Option<FileBody>,
 }
 
 impl<'o> SinkObject<'o> {
-    /// A body in the stage loses its name: until its receipt is in the journal it would be fetched again anyway.
+    /// Makes the object of an entry. A body in the stage loses its name. Without a receipt in the journal, it would be
+    /// fetched again anyway.
     pub(super) fn of(
         block: &'o Block,
         entry: &BlockEntry,
@@ -83,7 +84,7 @@ impl<'o> SinkObject<'o> {
         Ok(SinkObject { object, body })
     }
 
-    /// Bytes of its body.
+    /// Returns the bytes of the body.
     pub(super) fn length(&self) -> u64 {
         self.body.as_ref().map_or(self.object.body.len() as u64, FileBody::length)
     }
@@ -98,7 +99,7 @@ fn digest_file(body: &FileBody) -> std::io::Result<Digest> {
     Ok(context.finish())
 }
 
-/// Writes down an object in the manifest of its shard.
+/// Adds a row for an object to the manifest of its shard.
 pub(super) fn note(
     manifest: &mut ManifestWriter,
     object: &Object<'_>,

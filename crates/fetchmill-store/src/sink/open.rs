@@ -14,64 +14,64 @@ use crate::pack::{Encoder, ItemEncoder, JsonlEncoder, Sidecars, TarEncoder, Warc
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// What a job tells of targets without an object, beside its shards.
+/// Setup of the files about targets without an object, next to the shards of a job.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedSetup {
-    /// Whether it tells of them at all, in rows or in the failures file.
+    /// Whether such targets are listed, in rows or in the failures file.
     pub tells_failures: bool,
-    /// Whether what came in place of objects is stored, too.
+    /// Whether the replies that came instead of objects are stored, too.
     pub keeps_replies: bool,
-    /// Whether files of that have indexes.
+    /// Whether the files of these replies have indexes.
     pub is_indexed: bool,
 }
 
-/// What all sinks of a job have in common.
+/// Setup that all sinks of a job share.
 #[derive(Debug, Clone)]
 pub struct SinkSetup {
-    /// How objects are stored.
+    /// Format of the stored objects.
     pub format: Format,
-    /// Where.
+    /// Destination of the objects.
     pub dest: PathBuf,
-    /// Where `files` writes down its objects.
+    /// Folder for the manifests of `files`.
     pub manifests: PathBuf,
-    /// Whether a power cut is survived, or only a kill.
+    /// Whether output survives a power cut, and not only a kill.
     pub is_durable: bool,
     /// Bytes of a shard.
     pub shard_bytes: u64,
     /// See [`fetchmill_model::limits::SEAL_AFTER`].
     pub seal_after: Duration,
-    /// Whether a file of `files` is as old as the server says.
+    /// Whether a file of `files` gets the time that the server gives.
     pub server_times: bool,
-    /// How many sinks there are: they share the memory.
+    /// Number of sinks, which share the memory.
     pub workers: usize,
-    /// What objects have in columns besides the standard ones.
+    /// Columns of objects in addition to the standard columns.
     pub columns: ExtraColumns,
-    /// What stands beside the members of tar.
+    /// Files that accompany the members of tar.
     pub sidecars: Sidecars,
     /// Whether the last of the columns is the hash of each body.
     pub is_hashed: bool,
-    /// What manifests of shards say of their objects.
+    /// Place of the `ETag` and the `Last-Modified` of objects.
     pub validators: Validators,
-    /// What is told of targets without an object.
+    /// Setup of the files about targets without an object.
     pub unfetched: UnfetchedSetup,
-    /// Of the requests, for WARC.
+    /// Origin of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
-    /// Where shards wait for their upload; none: the destination is a folder.
+    /// Queue of shards that wait for their upload. `None` means that the destination is a folder.
     pub upload_queue: Option<Arc<UploadQueue>>,
 }
 
 impl SinkSetup {
-    /// The shard folder of a format with shards.
+    /// Returns the shard folder, for a format with shards.
     pub fn shard_folder(&self) -> Option<ShardFolder> {
         self.format.extension().map(|extension| ShardFolder::new(&self.dest, extension, self.is_durable))
     }
 
-    /// What makes a shard full.
+    /// Returns the size of a full shard.
     pub fn full_shard(&self) -> FullShard {
         FullShard { bytes: self.shard_bytes, rows: fetchmill_model::limits::shard_rows_max(self.workers) }
     }
 
-    /// The sink of a worker, and where it stages. `small`: shards of earlier runs that it may merge.
+    /// Opens the sink of a worker. `stage` is its stage, and `small` are shards of earlier runs that it may merge.
     pub fn open(&self, worker: u32, stage: &Arc<Stage>, small: Vec<ShardSize>) -> Result<Box<dyn Sink>> {
         let Some(place) = self.shard_folder() else {
             return self.open_without_shards(worker, stage);
@@ -112,7 +112,7 @@ impl SinkSetup {
     }
 }
 
-/// The encoder of a format whose records are appended.
+/// Creates the encoder of a format whose records are appended.
 pub fn new_encoder(
     format: Format,
     columns: &ExtraColumns,
@@ -132,7 +132,7 @@ pub fn new_encoder(
 pub(super) fn new_warc_encoder(origin: Option<WarcOrigin>) -> Result<WarcEncoder> {
     let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // Identifies the encoder among all of this origin, in this process and others.
+    // Identifies the encoder among all encoders of this origin, in this process and in others.
     let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
     Ok(WarcEncoder::new(&origin, since.as_micros() as u64, key))
 }

@@ -1,6 +1,6 @@
 //! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest and
-//! returns their ends. A resumed job truncates both to these ends. So a crash costs one window, for any size of the
-//! shard.
+//! returns their ends. A resumed job truncates both to these ends. For this reason, a crash costs one window, for any
+//! size of the shard.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ pub struct PackSink {
     shard_bytes: u64,
     rows_max: u64,
     worker: u32,
-    /// None: the destination is a folder.
+    /// Queue for the upload. `None` means that the destination is a folder.
     upload_queue: Option<Arc<UploadQueue>>,
     open: Option<OpenPack>,
-    /// Sealed by the last checkpoint; its receipt is on its way to the journal.
+    /// Shard that the last checkpoint has sealed. Its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
-    /// In the shard since the last checkpoint.
+    /// Objects in the shard since the last checkpoint.
     sequences: Vec<Sequence>,
     bytes: u64,
     hash: Option<HashColumn>,
@@ -74,7 +74,7 @@ impl OpenPack {
 }
 
 impl PackSink {
-    /// Writes shards of about so many bytes.
+    /// Creates a sink that writes shards of about `shard_bytes` bytes.
     pub fn new(
         shard_folder: ShardFolder,
         stage: Arc<Stage>,
@@ -100,25 +100,25 @@ impl PackSink {
         }
     }
 
-    /// The same, when the destination is a bucket.
+    /// Sets the queue for a bucket as the destination.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         PackSink { upload_queue, ..self }
     }
 
-    /// The same with the hash of each body.
+    /// Sets the column for the hash of each body.
     #[must_use]
     pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
         PackSink { hash, ..self }
     }
 
-    /// The same with manifests that say more or less of an object.
+    /// Sets where shards store the validators of objects.
     #[must_use]
     pub fn with_validators(self, validators: Validators) -> Self {
         PackSink { validators, ..self }
     }
 
-    /// Ends the shard; what stands behind its last record is appended and synced.
+    /// Seals the shard. Appends the bytes that follow the last record, and syncs.
     fn seal(&mut self) -> Result<Option<SealedShard>> {
         let Some(mut open) = self.open.take() else { return Ok(None) };
         self.encoder.finish(open.file.buffer());
@@ -180,7 +180,7 @@ impl Sink for PackSink {
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>> {
         if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
             self.shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number)?;
-            // It is never merged.
+            // This shard is never merged.
             self.upload_queue.iter().for_each(|upload_queue| upload_queue.add(number, self.worker, true));
         }
         Ok(Vec::new())

@@ -1,11 +1,11 @@
 //! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, appends the metadata for a
-//! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. So
-//! a crash costs one window, as with other packs.
+//! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. For
+//! this reason, a crash costs one window, as with other packs.
 //!
-//! The row group of one window may be small. So a shard is sealed when it has reached its size, after `--seal-after`,
-//! when it has too many row groups, or at the end of the job. Small shards are merged, which rewrites their rows into
-//! large row groups. The transaction that seals the merged shard names the shards that it replaces, and they are
-//! removed after it.
+//! The row group of one window may be small. For this reason, a shard is sealed when it has reached its size, after
+//! `--seal-after`, when it has too many row groups, or at the end of the job. Small shards are merged, which rewrites
+//! their rows into large row groups. The transaction that seals the merged shard names the shards that it replaces.
+//! They are removed after the transaction.
 
 use std::fs::File;
 use std::io;
@@ -26,21 +26,21 @@ use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// The size of what is encoded is asked for once for so many rows: it is summed up over all columns.
+/// Number of rows between two checks of the encoded size, because the size is summed over all columns.
 const ROWS_BETWEEN_LOOKS: usize = 64;
 
-/// What a Parquet sink must know of its shards.
+/// Settings of a Parquet sink for its shards.
 #[derive(Debug, Clone)]
 pub struct ParquetSizes {
     /// Bytes of a shard.
     pub shard_bytes: u64,
-    /// Age at which one is sealed.
+    /// Age at which a shard is sealed.
     pub seal_after: Duration,
-    /// How many sinks share the memory.
+    /// Number of sinks that share the memory.
     pub workers: usize,
-    /// What objects have besides the standard columns.
+    /// Columns of objects in addition to the standard columns.
     pub columns: ExtraColumns,
-    /// What manifests say of them.
+    /// Place of the `ETag` and the `Last-Modified` of objects.
     pub validators: Validators,
 }
 
@@ -50,10 +50,10 @@ impl ParquetSizes {
     }
 }
 
-/// What a shard's rows are like.
+/// Properties of a shard's rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShardRows<'s> {
-    /// How many sinks share the memory.
+    /// Number of sinks that share the memory.
     pub(super) workers: usize,
     pub(super) columns: &'s ExtraColumns,
     pub(super) validators: Validators,
@@ -66,22 +66,22 @@ pub struct ParquetSink {
     stage: Arc<Stage>,
     sizes: ParquetSizes,
     worker: u32,
-    /// None: the destination is a folder.
+    /// Queue for the upload. `None` means that the destination is a folder.
     upload_queue: Option<Arc<UploadQueue>>,
     open: Option<OpenParquet>,
-    /// Sealed by the last checkpoint; its receipt is on its way to the journal.
+    /// Shard that the last checkpoint has sealed. Its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
     small: SmallShards,
-    /// Replaced shards whose files are gone.
+    /// Replaced shards whose files were removed.
     removed: Vec<ShardNumber>,
-    /// In the open shard since the last checkpoint.
+    /// Objects in the open shard since the last checkpoint.
     sequences: Vec<Sequence>,
     bytes: u64,
     hash: Option<HashColumn>,
 }
 
 impl ParquetSink {
-    /// Writes shards, and merges small ones; `small` are those of earlier runs.
+    /// Creates a sink that writes shards and merges small ones. `small` are small shards of earlier runs.
     pub fn new(
         shard_folder: ShardFolder,
         stage: Arc<Stage>,
@@ -105,15 +105,16 @@ impl ParquetSink {
         }
     }
 
-    /// Sets the queue for a bucket as the destination. Shards in a bucket are never merged. So small shards wait for
-    /// each other on the local disk, where they take less than one shard, and the job leaves at most one of them.
+    /// Sets the queue for a bucket as the destination. Shards in a bucket are never merged. For this reason, small
+    /// shards wait for each other on the local disk, where they take less than one shard, and the job leaves at most
+    /// one of them.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         let small = if upload_queue.is_some() { self.small.gather() } else { self.small };
         ParquetSink { upload_queue, small, ..self }
     }
 
-    /// The same with the hash of each body.
+    /// Sets the column for the hash of each body.
     #[must_use]
     pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
         ParquetSink { hash, ..self }
@@ -129,7 +130,7 @@ impl ParquetSink {
         self.open.as_ref().is_some_and(|open| open.since.elapsed() >= self.sizes.seal_after)
     }
 
-    /// What the next receipt settles.
+    /// Takes the objects that the next receipt finishes.
     fn take_settled(&mut self) -> CheckpointResult {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
@@ -143,7 +144,7 @@ impl ParquetSink {
         Ok(Some(sealed))
     }
 
-    /// Makes durable what the open shard has got since the last time.
+    /// Makes the rows durable that the open shard has got since the last call.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         match &mut self.open {
             Some(open) if !self.sequences.is_empty() => open.commit(),
@@ -151,7 +152,7 @@ impl ParquetSink {
         }
     }
 
-    /// Writes the objects of small shards into one.
+    /// Writes the objects of small shards into one shard.
     fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<SealedShard> {
         self.wait_for_room();
         let mut open = OpenParquet::create(&self.shard_folder, self.worker, &self.sizes.rows())?;
@@ -282,7 +283,7 @@ impl OpenParquet {
         note(&mut self.manifest, object, length, self.encoder.rows(), self.validators)
     }
 
-    /// Ends the row group and syncs: what is written counts from here on. None when nothing was.
+    /// Ends the row group and syncs. From now on, the written rows count. Returns `None` if there are none.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         let file = self.encoder.commit().map_err(|error| Error::storage("write", &self.path, error))?;
         let data = file.checkpoint()?;

@@ -21,7 +21,7 @@ enum RewriteOutput {
 }
 
 impl Rewrite {
-    /// Starts a shard among the open ones, of objects that have these columns.
+    /// Creates an open shard for objects with these columns.
     pub fn create(shard_folder: &ShardFolder, format: Format, columns: &ExtraColumns) -> Result<Self> {
         shard_folder.prepare()?;
         if format == Format::Parquet {
@@ -38,7 +38,7 @@ impl Rewrite {
         Ok(Rewrite(RewriteOutput::Records { file, manifest, encoder, bytes: 0 }))
     }
 
-    /// Appends a record as it stood in the other shard; its row says whose it is.
+    /// Appends an unchanged record of the other shard. The row describes its object.
     pub fn push_record(&mut self, row: &ManifestRow<'_>, record: &[u8]) -> Result<()> {
         let RewriteOutput::Records { file, manifest, bytes, .. } = &mut self.0 else {
             return Err(Error::Internal("a record for a format that has rows".into()));
@@ -59,7 +59,7 @@ impl Rewrite {
         }
     }
 
-    /// Ends the shard and makes it durable. Its seal replaces these.
+    /// Seals the shard and makes it durable. The seal replaces the shards in `replaces`.
     pub fn seal(self, replaces: Vec<ShardNumber>) -> Result<SealedShard> {
         match self.0 {
             RewriteOutput::Rows(open) => open.seal(replaces),

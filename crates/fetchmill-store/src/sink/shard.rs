@@ -10,8 +10,8 @@ use fetchmill_model::limits::SHARD_BUFFER_BYTES;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// The kernel is asked to write what is behind by so much: the sync at the end of a window then has little to wait
-/// for.
+/// Number of bytes after which the kernel is asked to write them. The sync at the end of a window then has little to
+/// wait for.
 const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
 /// See the module.
@@ -19,14 +19,14 @@ const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) struct ShardFile {
     name: FileName,
     file: File,
-    /// What is not written yet.
+    /// Bytes that are not written yet.
     buffer: Vec<u8>,
     /// Bytes in the file.
     written: u64,
     crc32c: u32,
     /// Bytes that the kernel was asked to write.
     sent: u64,
-    /// Bytes that the kernel was asked to forget.
+    /// Bytes that the kernel was asked to drop from its cache.
     forgotten: u64,
     shard_folder: ShardFolder,
 }
@@ -37,7 +37,7 @@ impl ShardFile {
         Self::create_for(shard_folder, name, Readers::AsUsual)
     }
 
-    /// The same for these readers.
+    /// Like [`ShardFile::create`], with the given readers.
     pub(super) fn create_for(shard_folder: &ShardFolder, name: FileName, readers: Readers) -> Result<Self> {
         let file = shard_folder.create(&name, readers)?;
         Ok(ShardFile {
@@ -52,17 +52,17 @@ impl ShardFile {
         })
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub(super) fn end(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Where to append; [`ShardFile::flush_if_full`] follows.
+    /// Returns the buffer to append to. The caller calls [`ShardFile::flush_if_full`] afterwards.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Writes the buffer when it is full.
+    /// Writes the buffer if it is full.
     pub(super) fn flush_if_full(&mut self) -> Result<()> {
         if self.buffer.len() < SHARD_BUFFER_BYTES {
             return Ok(());
@@ -74,13 +74,13 @@ impl ShardFile {
         Error::storage(action, self.shard_folder.open_path().join(&self.name), error)
     }
 
-    /// Makes all of it durable.
+    /// Makes the whole file durable.
     pub(super) fn checkpoint(&mut self) -> Result<ShardEnd> {
         self.flush().map_err(|error| self.fail("write", error))?;
         if self.shard_folder.is_durable() {
             durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
-            // A job of terabytes must not push out of memory what others use; and pages that come free are used
-            // again, which costs less than to ask for new ones.
+            // A job of terabytes must not push the data of other programs out of memory. Besides, reusing freed pages
+            // costs less than requesting new ones.
             durable::forget(&self.file, self.forgotten);
             self.forgotten = self.written;
         }
@@ -98,7 +98,7 @@ impl Write for ShardFile {
         Ok(bytes.len())
     }
 
-    /// Gives everything to the kernel.
+    /// Passes all bytes to the kernel.
     fn flush(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Locations of shards: open ones in `.fetchmill/open`, sealed ones in the destination under their numbers, and the
-//! manifest of each in `.fetchmill/index`.
+//! Locations of shards. Open shards are in `.fetchmill/open`. Sealed shards are in the destination under their numbers,
+//! and their manifests in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it its number. So a file with a final name that the
-//! journal does not know never belongs to the job, and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it its number. For this reason, a file with a final
+//! name that the journal does not know never belongs to the job, and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -29,15 +29,15 @@ impl ShardFolder {
     /// character, and readers of `*.jsonl` skip this ending.
     pub const FAILURES: &str = "_failures.ndjson";
 
-    /// How names of indexes end.
+    /// File extension of indexes.
     pub(super) const INDEX: &str = "cdxj";
 
-    /// Of a destination whose shards end like this.
+    /// Describes a destination whose shards have this extension.
     pub fn new(dest: &Path, extension: &'static str, is_durable: bool) -> Self {
         ShardFolder { dest: dest.to_owned(), extension, is_durable }
     }
 
-    /// Makes its folders.
+    /// Creates the folders for shards.
     pub fn prepare(&self) -> Result<()> {
         for folder in [self.open_path(), self.index_path()] {
             std::fs::create_dir_all(&folder)
@@ -46,58 +46,58 @@ impl ShardFolder {
         if self.is_durable { Self::sync(&self.dest.join(STATE_FOLDER)) } else { Ok(()) }
     }
 
-    /// Whether what is written is synced.
+    /// Returns whether written data is synced.
     pub fn is_durable(&self) -> bool {
         self.is_durable
     }
 
-    /// Where open shards are.
+    /// Returns the folder of open shards.
     pub fn open_path(&self) -> PathBuf {
         self.dest.join(STATE_FOLDER).join("open")
     }
 
-    /// Where manifests of sealed shards are.
+    /// Returns the folder for manifests of sealed shards.
     pub fn index_path(&self) -> PathBuf {
         self.dest.join(STATE_FOLDER).join("index")
     }
 
-    /// A sealed shard.
+    /// Returns the path of a sealed shard.
     pub fn shard_path(&self, number: ShardNumber) -> PathBuf {
         self.dest.join(format!("shard-{number:06}.{}", self.extension))
     }
 
-    /// The name of a file of targets without an object.
+    /// Returns the name of a file about targets without an object.
     pub(super) fn unfetched_name(&self, number: usize) -> String {
         format!("unfetched-{number:06}.{}", self.extension)
     }
 
-    /// Where a file of this name stands beside the shards.
+    /// Returns the path of a file next to the shards.
     pub(super) fn beside_shards(&self, name: &str) -> PathBuf {
         self.dest.join(name)
     }
 
-    /// The index of a sealed shard of WARC.
+    /// Returns the path of a WARC shard's index.
     pub fn cdxj_path(&self, number: ShardNumber) -> PathBuf {
         self.dest.join(format!("shard-{number:06}.{}", Self::INDEX))
     }
 
-    /// The manifest of a sealed shard.
+    /// Returns the path of a sealed shard's manifest.
     pub fn manifest_path(&self, number: ShardNumber) -> PathBuf {
         self.index_path().join(format!("shard-{number:06}.manifest"))
     }
 
-    /// Makes an open shard's file.
+    /// Creates the file of an open shard.
     pub fn create(&self, name: &str, readers: Readers) -> Result<File> {
         durable::create_in(&self.open_path(), name, readers, self.is_durable)
     }
 
-    /// Makes files without a name beside open shards.
+    /// Returns a function that creates files without a name next to open shards.
     pub(super) fn make_scratch(&self) -> MakeScratch {
         let folder = self.open_path();
         Box::new(move || durable::nameless_file(&folder))
     }
 
-    /// Gives a shard that is sealed its final name, and its manifest as well. What was renamed before stays.
+    /// Renames a sealed shard and its manifest to their final names. Files that were already renamed stay.
     pub fn publish(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, manifest, &self.index_path(), &self.manifest_path(number))?;
@@ -105,13 +105,13 @@ impl ShardFolder {
         self.sync_sealed()
     }
 
-    /// The same for a file of targets without an object; [`ShardFolder::sync_sealed`] follows.
+    /// Renames a file about targets without an object. The caller calls [`ShardFolder::sync_sealed`] afterwards.
     pub fn publish_unfetched(&self, open: &str, path: &Path) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, path)
     }
 
-    /// The same for the index of a sealed shard.
+    /// Renames the index of a sealed shard. The caller calls [`ShardFolder::sync_sealed`] afterwards.
     pub fn publish_cdxj(&self, open: &str, number: ShardNumber) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, &self.cdxj_path(number))
@@ -126,8 +126,8 @@ impl ShardFolder {
         Ok(())
     }
 
-    /// The same when a run has ended between the transaction and the renames: a file that is nowhere is left to the
-    /// caller to tell.
+    /// Like [`ShardFolder::publish`], for a run that ended between the transaction and the renames. If a file is at
+    /// neither path, the caller must report it.
     pub fn publish_if_there(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
         let folder = self.open_path();
         if folder.join(open).exists() || folder.join(manifest).exists() {
@@ -142,7 +142,7 @@ impl ShardFolder {
         let folder = Self::folder(folder)?;
         match durable::rename_new(from.as_fd(), name.as_bytes(), folder.as_fd(), leaf) {
             Ok(()) => Ok(()),
-            // It was renamed by the run that sealed it.
+            // The run that sealed the shard has already renamed it.
             Err(Errno::NOENT) if to.exists() => Ok(()),
             Err(Errno::EXIST) => Err(Error::Journal(format!(
                 "{} exists and is not this job's; move it away, then run the same command again to resume",
@@ -152,8 +152,8 @@ impl ShardFolder {
         }
     }
 
-    /// Removes shards that another one has replaced. They are gone for good when this returns: the journal may forget
-    /// them.
+    /// Removes shards that another shard has replaced. When this returns, the removal is durable, and the journal may
+    /// forget these shards.
     pub fn remove(&self, numbers: &[ShardNumber]) -> Result<()> {
         for path in numbers.iter().flat_map(|number| [self.shard_path(*number), self.manifest_path(*number)])
         {
@@ -162,7 +162,8 @@ impl ShardFolder {
         if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
     }
 
-    /// Removes what is left in the folder of open shards with names that begin so: no receipt covers it.
+    /// Removes the remaining files with this start of their names from the folder of open shards. No receipt covers
+    /// them.
     pub fn clear_open(&self, start: &str) -> Result<()> {
         let Ok(entries) = std::fs::read_dir(self.open_path()) else { return Ok(()) };
         for entry in entries.flatten() {

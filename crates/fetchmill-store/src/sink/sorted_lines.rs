@@ -9,21 +9,21 @@ use std::os::unix::fs::FileExt as _;
 
 use fetchmill_model::limits::INDEX_PART_READ_BYTES;
 
-/// See the module. No line has a line end in it.
+/// See the module. A line contains no line end.
 #[derive(Debug)]
 pub(super) struct SortedLines {
     bytes_max: usize,
     text: Vec<u8>,
-    /// Where each line of the text ends, and where it begins.
+    /// End and start of each line in the text.
     lines: Vec<(usize, usize)>,
-    /// Holds the parts.
+    /// File with the parts.
     file: File,
-    /// Where each part begins and ends.
+    /// Start and end of each part.
     parts: Vec<(u64, u64)>,
 }
 
 impl SortedLines {
-    /// Holds about so many bytes in memory, the others in the file, which is empty.
+    /// Keeps about `bytes_max` bytes in memory, and the other lines in the file, which must be empty.
     pub(super) fn new(file: File, bytes_max: usize) -> Self {
         SortedLines { bytes_max, text: Vec::new(), lines: Vec::new(), file, parts: Vec::new() }
     }
@@ -56,7 +56,7 @@ impl SortedLines {
         Ok(())
     }
 
-    /// Calls `each` with every line in its order; an error of `each` ends it.
+    /// Calls `each` with every line, in order. Stops at the first error of `each`.
     pub(super) fn for_each<E: From<io::Error>>(
         mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -85,7 +85,7 @@ impl SortedLines {
     }
 }
 
-/// The lines of a part.
+/// Reads the lines of a part.
 struct PartReader<'f>(BufReader<Section<'f>>);
 
 impl<'f> PartReader<'f> {
@@ -102,7 +102,7 @@ impl<'f> PartReader<'f> {
     }
 }
 
-/// What is between two places of a file.
+/// A section of a file.
 struct Section<'f> {
     file: &'f File,
     start: u64,

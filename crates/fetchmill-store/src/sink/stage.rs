@@ -28,7 +28,7 @@ pub struct Stage {
     path: PathBuf,
 }
 
-/// `1023/18446744073709551615` is the longest.
+/// Name of a staged object. The longest one is `1023/18446744073709551615`.
 #[derive(Debug)]
 struct StagedName {
     bytes: [u8; 26],
@@ -36,7 +36,7 @@ struct StagedName {
 }
 
 impl StagedName {
-    /// Without an allocation: it is made for each object.
+    /// Makes the name without an allocation, because it is made for each object.
     fn of(sequence: Sequence) -> Self {
         let mut name = StagedName { bytes: [0; 26], start: 26 };
         name.prepend(sequence);
@@ -76,12 +76,12 @@ impl Stage {
         Ok(Stage { folder, path: path.to_owned() })
     }
 
-    /// For a sync of its file system.
+    /// Returns the folder, for a sync of its file system.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 
-    /// For messages.
+    /// Returns the path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -90,7 +90,7 @@ impl Stage {
         Error::storage(action, self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
     }
 
-    /// Runs `create`, and again once the file's folder is made when that was missing.
+    /// Runs `create`. If the folder of the file is missing, creates the folder and runs `create` again.
     fn in_folder<T>(&self, name: &StagedName, create: impl Fn() -> durable::ErrnoResult<T>) -> Result<T> {
         let mut created = create();
         if matches!(created, Err(Errno::NOENT)) {
@@ -99,18 +99,18 @@ impl Stage {
         created.map_err(|error| self.fail("write", name, error))
     }
 
-    /// Stages a whole object, last modified then or now.
+    /// Stages a whole object. Sets its modification time to `modified`, or to the current time.
     pub fn write(&self, sequence: Sequence, bytes: &[u8], modified: Option<Seconds>) -> Result<()> {
         let name = StagedName::of(sequence);
         self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes, modified))
     }
 
-    /// Says when a staged object was last modified.
+    /// Sets the modification time of a staged object.
     pub fn set_modified(&self, sequence: Sequence, modified: Seconds) {
         durable::set_modified(self.folder(), StagedName::of(sequence).as_bytes(), modified);
     }
 
-    /// Stages an object piece by piece: see [`Stage::append`].
+    /// Begins to stage an object piece by piece. See [`Stage::append`].
     pub fn create(&self, sequence: Sequence) -> Result<File> {
         let name = StagedName::of(sequence);
         self.in_folder(&name, || durable::create_new(self.folder(), name.as_bytes()))
@@ -121,7 +121,7 @@ impl Stage {
         durable::append(file, bytes).map_err(|error| self.fail("write", &StagedName::of(sequence), error))
     }
 
-    /// A staged object of this length, to be read.
+    /// Opens a staged object of this length for reading.
     pub fn body(&self, sequence: Sequence, length: u64) -> Result<FileBody> {
         let name = StagedName::of(sequence);
         let open = || FileBody::new(durable::open_beneath(self.folder(), name.as_bytes())?, length);
@@ -130,14 +130,14 @@ impl Stage {
         })
     }
 
-    /// The same, and it has no name any more: see [`Stage::take_out`].
+    /// Like [`Stage::body`], and removes the object's name. See [`Stage::take_out`].
     pub fn take_out_body(&self, sequence: Sequence, length: u64) -> Result<FileBody> {
         let body = self.body(sequence, length)?;
         self.remove(sequence)?;
         Ok(body)
     }
 
-    /// The first bytes of a staged object, so many at most.
+    /// Returns the first bytes of a staged object, at most `bytes_max`.
     pub fn read_start(&self, sequence: Sequence, bytes_max: usize) -> Result<Vec<u8>> {
         let name = StagedName::of(sequence);
         let read = || {
@@ -151,7 +151,7 @@ impl Stage {
         })
     }
 
-    /// A staged object, to be read: it has no name any more, and another may have it.
+    /// Opens a staged object for reading, and removes its name, which another object may then use.
     pub fn take_out(&self, sequence: Sequence) -> Result<File> {
         let name = StagedName::of(sequence);
         let file = durable::open_beneath(self.folder(), name.as_bytes())
@@ -160,7 +160,7 @@ impl Stage {
         Ok(file)
     }
 
-    /// Where a staged object is, whatever the working folder of who asks.
+    /// Returns the absolute path of a staged object, for callers with another working folder.
     pub fn path_of(&self, sequence: Sequence) -> Result<PathBuf> {
         let name = StagedName::of(sequence);
         let path = self.path.join(OsStr::from_bytes(name.as_bytes()));

@@ -1,7 +1,7 @@
-//! Targets without a stored object. With `--keep-failed` they are rows in separate files next to the shards, with the same
-//! columns. Otherwise failed and absent targets are lines of the failures file. With `--keep-failed` the replies in place
-//! of objects are in WARC files, too. No journal and no manifest names an object in these files, so a reader of objects
-//! never sees such a row.
+//! Targets without a stored object. With `--keep-failed` they are rows in separate files next to the shards, with the
+//! same columns. Otherwise failed and absent targets are lines of the failures file. With `--keep-failed`, the replies
+//! that came instead of objects are also stored in WARC files. No journal and no manifest names an object in these
+//! files, so a reader of objects never sees such a row.
 
 use std::path::{Path, PathBuf};
 
@@ -22,19 +22,19 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// What stands beside the shards of a finished job.
+/// Kind of the files next to the shards of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfetchedFiles {
-    /// Rows of all targets without an object (`--keep-failed`), in as many files as they need.
+    /// Rows of all targets without an object (`--keep-failed`), in one or more files.
     Rows,
-    /// The failures file: lines of those that failed or were absent, whatever the format.
+    /// The failures file, with lines of failed and absent targets, for every format.
     Failures,
-    /// What came in place of objects (`--keep-failed`), in as many files as that needs.
+    /// Replies that came instead of objects (`--keep-failed`), in one or more files.
     Replies,
 }
 
 impl UnfetchedFiles {
-    /// What a job whose objects have these columns says of targets without one.
+    /// Returns the kind of files for a job whose objects have these columns.
     pub fn of(columns: &ExtraColumns) -> Self {
         if columns.has_outcomes() { UnfetchedFiles::Rows } else { UnfetchedFiles::Failures }
     }
@@ -48,22 +48,22 @@ impl UnfetchedFiles {
         }
     }
 
-    /// Where a file belongs; `number`: its place among those that the journal names. A journal without its name has no
-    /// others than these files.
+    /// Returns the path of a file. `number` is its position among the files that the journal names. A journal that
+    /// does not store their names has only files with these standard names.
     pub fn path(self, shard_folder: &ShardFolder, file: &UnfetchedFile, number: usize) -> PathBuf {
         let name = file.name.clone().unwrap_or_else(|| self.name(shard_folder, number));
         shard_folder.beside_shards(&name)
     }
 }
 
-/// Writes such files in the folder of open shards.
+/// Writes these files in the folder of open shards.
 #[derive(Debug)]
 pub struct UnfetchedWriter<'s> {
     shard_folder: ShardFolder,
     files: UnfetchedFiles,
     setup: &'s SinkSetup,
     open: Option<OpenUnfetched>,
-    /// Files so far, without their indexes.
+    /// Number of files so far, without their indexes.
     count: usize,
     complete: Vec<UnfetchedFile>,
 }
@@ -94,10 +94,10 @@ struct ReplyRecords {
 }
 
 impl<'s> UnfetchedWriter<'s> {
-    /// What the names of its files begin with until they are complete.
+    /// Start of the names of incomplete files.
     pub const OPEN: &'static str = "unfetched-";
 
-    /// None when the format has no shards.
+    /// Creates the writer. `None` if the format has no shards.
     pub fn new(setup: &'s SinkSetup, files: UnfetchedFiles) -> Option<Self> {
         Some(UnfetchedWriter {
             shard_folder: setup.shard_folder()?,
@@ -114,7 +114,7 @@ impl<'s> UnfetchedWriter<'s> {
         self.push_as(Some(target.sequence), target)
     }
 
-    /// Appends a folder that gave no listing to the failures file. It is no target, and has no sequence number.
+    /// Appends a folder that could not be listed to the failures file. It is not a target, and has no sequence number.
     pub fn push_folder(&mut self, folder: &UnfetchedTarget<'_>) -> Result<()> {
         self.push_as(None, folder)
     }
@@ -129,7 +129,7 @@ impl<'s> UnfetchedWriter<'s> {
         Ok(())
     }
 
-    /// Completes the last file; `is_needed`: there is one even without rows.
+    /// Completes the last file. With `is_needed`, there is a file even without rows.
     pub fn finish(mut self, is_needed: bool) -> Result<Vec<UnfetchedFile>> {
         if is_needed && self.complete.is_empty() {
             self.opened()?;
@@ -145,7 +145,7 @@ impl<'s> UnfetchedWriter<'s> {
         let (open_name, _) = super::shard_names(0);
         let open_name = FileName::of_own(&format!("{}{open_name}", Self::OPEN));
         let path = self.shard_folder.open_path().join(&open_name);
-        // URLs with signatures in them are in the failures file.
+        // The failures file may contain URLs with signatures.
         let readers = if self.files == UnfetchedFiles::Failures { Readers::Owner } else { Readers::AsUsual };
         let file = ShardFile::create_for(&self.shard_folder, open_name, readers)?;
         let output = self.output(file, &path)?;
@@ -225,7 +225,7 @@ impl OpenUnfetched {
         }
     }
 
-    /// The file, and its index if it has one.
+    /// Completes the file, and its index if it has one.
     fn complete(self) -> Result<Vec<UnfetchedFile>> {
         let mut index = None;
         let mut file = match self.output {

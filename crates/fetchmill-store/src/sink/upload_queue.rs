@@ -1,8 +1,8 @@
-//! The queue of sealed shards that wait for their upload to a bucket. For each shard a sink states whether it is final,
-//! or small and so to be merged. The uploader takes the final ones in order. Before a sink begins another shard, it
-//! waits until fewer than two of its own are in the queue, which limits the local disk space.
+//! The queue of sealed shards that wait for their upload to a bucket. For each shard, a sink states whether the shard
+//! is final, or small and waiting for a merge. The uploader takes the final shards in order. Before a sink begins
+//! another shard, it waits until fewer than two of its own shards are in the queue, which limits the local disk space.
 //!
-//! A shard costs one lock.
+//! A shard costs taking one lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::ShardNumber;
 
-/// A shard that waits.
+/// A shard in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct QueuedShard {
     worker: u32,
@@ -20,20 +20,20 @@ struct QueuedShard {
 #[derive(Debug, Default)]
 struct UploadQueueState {
     shards: BTreeMap<ShardNumber, QueuedShard>,
-    /// No more will come: what is small stays so.
+    /// Whether no more shards will come. Small shards then stay small.
     is_complete: bool,
-    /// Nobody takes shards any more.
+    /// Whether nobody takes shards any more.
     is_closed: bool,
 }
 
-/// What is to be uploaded next.
+/// Next shard to upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextShard {
-    /// This one.
+    /// Upload this shard.
     Shard(ShardNumber),
-    /// None is final yet.
+    /// No shard is final yet.
     Later,
-    /// All are uploaded.
+    /// All shards are uploaded.
     Done,
 }
 
@@ -45,7 +45,8 @@ pub struct UploadQueue {
 }
 
 impl UploadQueue {
-    /// With the shards of earlier runs, and whether each is final. They count for all workers in turn.
+    /// Creates a queue with the shards of earlier runs, and whether each is final. They are assigned to the workers in
+    /// turn.
     pub fn new(left: impl IntoIterator<Item = (ShardNumber, bool)>, workers: usize) -> Self {
         let left = left.into_iter().zip((0..workers.max(1) as u32).cycle());
         let shards =
@@ -60,13 +61,13 @@ impl UploadQueue {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker has sealed a shard.
+    /// Adds a shard that a worker has sealed.
     pub fn add(&self, number: ShardNumber, worker: u32, is_final: bool) {
         self.known().shards.insert(number, QueuedShard { worker, is_final });
         self.changed.notify_all();
     }
 
-    /// Shards that a merged one has replaced are gone.
+    /// Removes shards that a merged shard has replaced.
     pub fn forget(&self, replaced: &[ShardNumber]) {
         let mut known = self.known();
         for number in replaced {
@@ -74,8 +75,8 @@ impl UploadQueue {
         }
     }
 
-    /// Waits until a worker may begin another shard. After the queue is closed there is no wait, so that data in memory
-    /// can be stored.
+    /// Waits until a worker may begin another shard. If the queue is closed, does not wait, so that data in memory can
+    /// be stored.
     pub fn wait_for_room(&self, worker: u32) {
         let is_full = |known: &mut UploadQueueState| {
             let own = known.shards.values().filter(|shard| shard.is_final && shard.worker == worker);
@@ -99,19 +100,19 @@ impl UploadQueue {
         find(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// A shard is uploaded, and its file is removed.
+    /// Removes a shard that is uploaded and whose file is removed.
     pub fn uploaded(&self, number: ShardNumber) {
         self.known().shards.remove(&number);
         self.changed.notify_all();
     }
 
-    /// No more shards will come.
+    /// Notes that no more shards will come.
     pub fn complete(&self) {
         self.known().is_complete = true;
         self.changed.notify_all();
     }
 
-    /// Nobody takes shards any more: no sink waits.
+    /// Notes that nobody takes shards any more. From now on, no sink waits.
     pub fn close(&self) {
         self.known().is_closed = true;
         self.changed.notify_all();

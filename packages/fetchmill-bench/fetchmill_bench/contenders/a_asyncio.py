@@ -1,8 +1,8 @@
-"""A, "asyncio": a task a file, created as the listing goes; a semaphore bounds requests, a bounded queue bounds tasks.
+"""A, "asyncio": one task per file, created during the listing. A semaphore limits requests, a queue limits tasks.
 
-A worker drains the queue, in the order in which tasks were created. On uvloop; files are written synchronously in the
-loop, which stands still meanwhile. It teaches that two bounds are needed: the semaphore alone would let the listing
-create a billion tasks. One thread does everything, so one processor is the ceiling.
+A worker drains the bounded queue in the order in which tasks were created. It runs on uvloop. Files are written
+synchronously, which blocks the loop. It shows that two limits are needed: with the semaphore alone, the listing would
+create a billion tasks. One thread does everything, so it can use only one processor.
 """
 
 import asyncio

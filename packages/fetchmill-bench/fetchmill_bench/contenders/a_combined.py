@@ -1,9 +1,9 @@
 """A, "combined": pages go to processes; in each, a thread reads the queue and an event loop downloads.
 
-The parent only lists. As many processes as processors, at most `limit`, which they share between them. A page is one
-message for a thousand objects, so that the processes' price is paid once a page; the loop never waits for a page's end,
-because its thread has the next one ready. It is the best of its table, and it takes all three: processes, threads and a
-loop, with a bound on each way between them.
+The parent only lists. There are as many processes as processors, but at most `limit`, and they share the limit. A page
+is one message for a thousand objects, so the cost of a message is paid once per page. The loop never waits for the end
+of a page, because its thread has the next one ready. It is the best way of its table, and needs all three: processes,
+threads and a loop, with a limit on each queue between them.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from fetchmill_bench.child_processes import FORK, Reports, end_with_parent, proc
 from fetchmill_bench.requests_client import pages
 from fetchmill_bench.task import RequestCounter, Task
 
-# For each process one to work on and one ahead.
+# Pages per process: one to work on and one ahead.
 PAGES_MAX = 2
-# How often a process tells what it has done.
+# Interval of the reports of a process.
 REPORT_SECONDS = 0.1
 
 

@@ -1,8 +1,8 @@
-"""A, "16 processes": an executor; a page at a time is submitted and waited for; a session a process.
+"""A, "16 processes": an executor that gets one page at a time and waits for it, with a session per process.
 
-As many processes as processors, at most `limit`. Waiting for a page bounds what is submitted, which `executor.map` does
-not do: it takes all of its input first. But at the end of each page, and while the next one is listed, processes have
-nothing to do; and each object is a message there and a message back.
+There are as many processes as processors, but at most `limit`. Waiting for a page limits the submitted tasks.
+`executor.map` has no such limit, because it takes all of its input first. But processes are idle at the end of each
+page and while the next one is listed, and each object costs a message in each direction.
 """
 
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,7 +16,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 class _ChildSession:
-    """What a process keeps open."""
+    """The open session of a process."""
 
     session: ClassVar[requests.Session]
 

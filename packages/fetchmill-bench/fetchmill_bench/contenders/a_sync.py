@@ -1,7 +1,7 @@
 """A, "synchronous": list a page, get each file, write it; a new connection for each request.
 
-Everything waits for everything: the listing for the files, each file for the one before, and each request for a
-handshake. It teaches what a round trip costs, and is the measure for all the others.
+Everything waits for everything: the listing for the files, each file for the previous one, and each request for a
+handshake. It shows the cost of a round trip, and is the baseline for all other ways.
 """
 
 from fetchmill_bench.requests_client import download, pages

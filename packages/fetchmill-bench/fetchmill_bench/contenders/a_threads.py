@@ -1,8 +1,8 @@
 """A, "10 / 100 threads": a work queue, a result queue, a poller, a sentinel; `limit` is the number of threads.
 
-This thread lists into a bounded queue of work; workers get, write, and report into a bounded queue of results; a poller
-reads these. Every object crosses two queues and waits for the interpreter's lock several times: where the network is
-near and objects are small this costs more than it gains, and a hundred threads are slower than ten.
+This thread lists into a bounded queue of work. Workers get, write, and report into a bounded queue of results, which a
+poller reads. Every object crosses two queues and waits for the interpreter's lock several times. If the network is near
+and objects are small, this costs more than it gains, and a hundred threads are slower than ten.
 """
 
 import queue
@@ -12,7 +12,7 @@ from fetchmill_bench.requests_client import download, pages
 from fetchmill_bench.task import RequestCounter, Task
 
 QUEUE_MAX = 1000
-# Says that nothing comes any more.
+# Marks the end of a queue.
 SENTINEL = None
 
 

@@ -1,7 +1,7 @@
-"""Client aiobotocore with a task for an object when there is a place for it, and as many connections as tasks.
+"""Client aiobotocore: one task per object as soon as a slot is free, and as many connections as tasks.
 
-A request is signed when its task begins, which is when it is sent. The library's pool has 10 connections unless it is
-told otherwise, which was taken for slowness.
+A request is signed when its task begins, which is when it is sent. By default the library's pool has 10 connections,
+which was mistaken for slowness.
 """
 
 import asyncio

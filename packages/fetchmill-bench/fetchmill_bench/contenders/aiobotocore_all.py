@@ -1,7 +1,8 @@
-"""B, "asyncio": aiobotocore, all requests created first, bounded by nothing but its pool of connections.
+"""B, "asyncio": aiobotocore, with all requests created first, limited only by its connection pool.
 
-Every task signs its request and then waits for a connection, the last ones as long as all the others take: S3 refuses
-what was signed a quarter of an hour ago (`RequestTimeTooSkewed`). No object is read before all requests are signed.
+Every task signs its request and then waits for a connection, the last ones until all others are done. S3 refuses a
+request that was signed a quarter of an hour ago (`RequestTimeTooSkewed`). No object is read before all requests are
+signed.
 """
 
 import asyncio

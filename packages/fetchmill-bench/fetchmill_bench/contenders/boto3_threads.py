@@ -1,7 +1,7 @@
 """B, "threads": boto3 with one client for all threads, `limit` of them in a `ThreadPoolExecutor`.
 
-A client costs time to make and may be shared, so there is one, with as many connections as threads. What is submitted
-is bounded: the pool's own queue would take all keys of the bucket.
+A client takes time to create and may be shared, so there is one, with as many connections as threads. The submitted
+tasks are limited, because the pool's own queue would take all keys of the bucket.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """D, "as_completed with a limit, by callbacks": `fetchmill.bounded.as_completed`, which is the same idea.
 
-A task's end starts the next one. Memory is flat, and while nothing is done nothing runs.
+The end of a task starts the next one. Memory is flat, and no code runs while no task ends.
 """
 
 import asyncio

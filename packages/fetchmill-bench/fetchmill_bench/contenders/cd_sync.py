@@ -1,6 +1,6 @@
 """D, "synchronous": one request after the other, a new connection for each.
 
-Against a server that waits, its time is the sum of all waits; nothing else of it matters.
+With a server that waits, its time is the sum of all waits. Everything else is negligible.
 """
 
 from fetchmill_bench.requests_client import read

@@ -1,6 +1,6 @@
 """E, "asyncio, all at once": `gather` over all sites, without any limit of its own.
 
-What holds it back is what nobody chose: the library's own hundred connections, and the threads that look names up.
+Its real limits are defaults: the hundred connections of the library, and the threads that look up names.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """E, "8 processes": `Pool.map` over all sites.
 
-The sites are cut into equal pieces beforehand: a process with many dead hosts in its piece is waited for by all others,
-and nothing is known before the last one is done. What was answered is told to the parent meanwhile, beside `map`.
+The sites are divided into equal chunks in advance. If a chunk has many dead hosts, all other processes wait for its
+process, and there is no result before the last one is done. Answers are reported to the parent meanwhile, separately
+from `map`.
 """
 
 from typing import ClassVar
@@ -14,7 +15,7 @@ PROCESSES = 8
 
 
 class _ChildTask:
-    """What a process was told at its start."""
+    """Task and reports that a process gets at its start."""
 
     task: ClassVar[Task]
     reports: ClassVar[Reports]

@@ -1,4 +1,4 @@
-"""E, "synchronous": one site after the other; every dead host is waited for alone."""
+"""E, "synchronous": one site after the other, with a separate wait for every dead host."""
 
 from fetchmill_bench.requests_client import classify
 from fetchmill_bench.task import RequestCounter, Task

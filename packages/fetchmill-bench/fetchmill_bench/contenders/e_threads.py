@@ -1,6 +1,6 @@
 """E, "thread pool": `ThreadPoolExecutor` with `limit` threads, a future for every site.
 
-For ten sites it was the quickest of its table: threads cost little where there are few and they mostly wait.
+For ten sites it was the fastest way of its table: a few threads that mostly wait cost little.
 """
 
 from concurrent.futures import ThreadPoolExecutor, as_completed

@@ -1,6 +1,6 @@
-"""Client obstore, Rust's object_store behind `await`, with a task for an object when there is a place for it.
+"""Client obstore, Rust's object_store with `await`: one task per object as soon as a slot is free.
 
-Signing, HTTP and retries are Rust's; a future of Python for each object, and a loop that is woken for it, remain.
+Signing, HTTP and retries are in Rust. The rest is a Python future per object, and a loop that is woken for it.
 """
 
 import asyncio

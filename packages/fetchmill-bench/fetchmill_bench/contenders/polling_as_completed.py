@@ -1,7 +1,7 @@
 """C and D, a list of running tasks scanned with `sleep(0)`: "as_completed with a limit, polling".
 
-Tasks are created as places come free, so memory stays flat for any input. But the loop never rests: it looks at up to
-`limit` tasks again and again until one is done, and burns a whole processor while the network has nothing to say.
+Tasks are created when slots become free, so memory stays flat for any input. But the loop never sleeps: it checks up to
+`limit` tasks again and again until one is done, and uses a whole processor while nothing arrives.
 """
 
 import asyncio

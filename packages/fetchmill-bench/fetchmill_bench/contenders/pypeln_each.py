@@ -1,7 +1,7 @@
 """C, "pypeln each": `workers` is the limit, `on_start` and `on_done` open and close the session.
 
-The same bound as a pool of tasks, behind a plain function call: pypeln runs a loop in a thread of its own. It reads its
-input as far ahead as there is any, so URLs, if not tasks, are all in memory.
+It has the same limit as a pool of tasks, with a plain function call: pypeln runs a loop in its own thread. It reads all
+of its input ahead, so all URLs are in memory, although not all tasks.
 """
 
 import aiohttp

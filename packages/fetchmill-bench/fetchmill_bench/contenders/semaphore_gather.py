@@ -1,7 +1,7 @@
-"""C and D, "all tasks first, semaphore around the request": the semaphore bounds requests, nothing bounds tasks.
+"""C and D, "all tasks first, semaphore around the request": the semaphore limits requests, but tasks are unlimited.
 
-No request is made before there is a task for every URL, and each of them keeps its memory until the end: 3.8 GB for a
-million, and of a hundred million not one request was made.
+No request is made before there is a task for every URL, and every task keeps its memory until the end: 3.8 GB for a
+million. With a hundred million URLs, not one request was made.
 """
 
 import asyncio

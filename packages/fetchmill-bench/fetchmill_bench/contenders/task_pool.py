@@ -1,6 +1,6 @@
-"""C, "TaskPool": a semaphore taken before the task is created, released by its done callback.
+"""C, "TaskPool": a semaphore that is acquired before the task is created and released by its done callback.
 
-It limits the creation of tasks, not only requests. `fetchmill.bounded.TaskPool` is the same idea, and loses no error.
+It limits the creation of tasks, not only requests. `fetchmill.bounded.TaskPool` is the same idea, but loses no error.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""The transports of the engines in Python: `blocking` with requests, `awaiting` with aiohttp, and what both share.
+"""The transports of the engines in Python: blocking ones with requests, asynchronous ones with aiohttp.
 
-They keep to the rules of the native one (docs/reference/http-support.md): a URL as it stands, bodies as they were sent,
-no redirects, no cookies, an end of a body that is certain, every failure as one of the failure kinds.
+They follow the rules of the native transport (docs/reference/http-support.md). URLs are sent unchanged and bodies are
+not decoded. There are no redirects and no cookies. The end of a body must be certain, and every failure has one of the
+failure kinds.
 """

@@ -1,7 +1,7 @@
-"""Where connections may lead: with `public_only` to addresses of the public internet and no others.
+"""Restricts the addresses of connections: with `public_only`, they must be addresses of the public internet.
 
-The origin that the user has named may be anywhere. Checked is the address that is connected to, never a name, and by
-the native engine's own rule. A name that has a public and another address leads nowhere.
+The origin that the user has named may have any address. The rule of the native engine is applied to the address of the
+connection, never to a name. A name with both a public and another address is refused.
 """
 
 import socket
@@ -15,11 +15,11 @@ from fetchmill.engines.transports import TransportOptions
 
 
 def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
-    """Whether what is connected to for a request must be public.
+    """Returns whether the connection for a request must lead to a public address.
 
     Args:
-        options: of the job.
-        address: where the request leads.
+        options: the options of the job.
+        address: the URL of the request.
     """
     named = options.named_origin
     return options.public_only and (named is None or _place(named) != _place_of(address))
@@ -27,7 +27,7 @@ def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
 
 @lru_cache(maxsize=4)
 def _place(origin: str) -> tuple[str, str, int] | None:
-    """None of one that cannot be asked: no target is there."""
+    """Returns scheme, host and port of an origin; None if the origin cannot be requested, so that no target has it."""
     try:
         return _place_of(request_url.parse(origin))
     except AttemptError:
@@ -39,13 +39,13 @@ def _place_of(address: RequestUrl) -> tuple[str, str, int]:
 
 
 def check_host(host: str) -> None:
-    """Checks a host that is written as an address, in any of the ways that the system reads as one.
+    """Checks a host that is written as an address, in any notation that the system accepts.
 
     Args:
-        host: without brackets. A name is checked when it is looked up.
+        host: the host without brackets. A name is checked when it is looked up.
 
     Raises:
-        Failure: `private-address`.
+        AttemptError: `private-address`.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -58,11 +58,11 @@ def check_addresses(addresses: Iterable[str]) -> None:
     """Checks the addresses of a name.
 
     Raises:
-        Failure: `private-address`, if one of them is not public.
+        AttemptError: `private-address`, if one of the addresses is not public.
     """
     from fetchmill._native import is_public
 
     for address in addresses:
-        # Only addresses of this link have a scope (fe80::1%eth0), and only those without it are text of an address.
+        # Link-local addresses have a scope (fe80::1%eth0), which `is_public` does not accept.
         if not is_public(address.partition("%")[0]):
             raise AttemptError("private-address", f"{address} is not public")

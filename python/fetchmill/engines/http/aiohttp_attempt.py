@@ -1,7 +1,7 @@
-"""One attempt with aiohttp: its deadlines, its look-ups, and the session that makes its request. Public API only.
+"""One attempt with aiohttp: deadlines, look-ups, and the session that makes the request. Uses only public API.
 
-aiohttp calls back in the task of the attempt, which is how look-ups and handshakes find it. Imported by the transport
-when it starts, for it needs the library.
+aiohttp calls back in the task of the attempt, so look-ups and handshakes find the attempt by a context variable. The
+transport imports this module when it starts, because the module needs the library.
 """
 
 import asyncio
@@ -26,31 +26,31 @@ from fetchmill.engines.transports import TransportOptions
 if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Threads that look names up; a name without an answer keeps one of them busy.
+# Number of threads that look names up. A name without an answer keeps one of them busy.
 _LOOKUPS_MAX = 64
 DNS_CACHE_SECONDS = 60
-# A line of a head, as the native engine limits it. At most 128 fields are aiohttp's own limit.
+# Maximum size of a line of a head, as in the native engine. aiohttp itself limits a head to 128 fields.
 _LINE_BYTES_MAX = 1 << 14
-# Bytes that all connections of a loop may receive before their bodies are admitted, shared among them: the library
-# reads no further when twice a share has come.
+# Maximum bytes that all connections of a loop may receive before their bodies are admitted. Connections share them, and
+# the library stops reading after twice the share of a connection.
 _UNREAD_BYTES_MAX = 32 << 20
 _UNREAD_SHARE_MIN = 64 << 10
 _UNREAD_SHARE_MAX = 256 << 10
-# What aiohttp and the standard library pass to one another, and we pass on.
+# A value that aiohttp and the standard library pass to one another. We only forward it.
 LibraryValue: TypeAlias = Any
 
-# The attempt of the task that runs: where aiohttp calls back, nothing else tells whose call it is.
+# The attempt of the running task. Callbacks of aiohttp cannot find their attempt in any other way.
 CURRENT_ATTEMPT: ContextVar["AsyncAttempt"] = ContextVar("attempt")
 
 
 class AsyncAttempt:
-    """What is known of an attempt, and the one timer that ends it in time; time counts inside of its `with` block.
+    """The state of an attempt, and the timer that ends it at a deadline. Time counts inside the `with` block.
 
     Args:
-        address: what is asked for.
-        context: for TLS, if that is asked for.
-        options: of the job.
-        is_fresh: whether it must have a connection that nobody has used.
+        address: the requested URL.
+        context: the TLS context; None for http.
+        options: the options of the job.
+        is_fresh: whether the attempt needs an unused connection.
     """
 
     def __init__(
@@ -59,34 +59,34 @@ class AsyncAttempt:
         self.address = address
         self.context = context
         self.is_fresh = is_fresh
-        # Known when the request is sent: when that was, whether another request was on its connection before, and
-        # whether the reply can only be the one to this request.
+        # Set when the request is sent: the time, whether the connection had an earlier request, and whether the next
+        # reply can only belong to this request.
         self.is_request_sent = False
         self.sent_at = 0.0
         self.is_reused = False
         self.is_certain = True
         self.is_late = False
-        # The connection, where it is kept for the next request.
+        # The connection; None if it is not kept for the next request.
         self.connection: HoldingConnection | None = None
         self._deadlines = Deadlines(options)
         self._loop = asyncio.get_running_loop()
 
     @property
     def kind(self) -> str:
-        """The failure kind, now that the timer has ended it."""
+        """The failure kind of an attempt that the timer has ended."""
         return self._deadlines.remaining()[1]
 
     def on_connect_phase(self, kind: str) -> None:
-        """Connecting has come to a part with a failure kind of its own."""
+        """Called when connecting enters a part with its own failure kind."""
         self._deadlines.on_connect_phase(kind)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that its connection holds until its reply is complete."""
+        """Bytes of earlier bodies that the connection holds until this reply is complete."""
         return 0 if self.connection is None else self.connection.held.bytes
 
     def on_request_sent(self, connection: "HoldingConnection | None" = None) -> None:
-        """The request is about to be sent, on a connection that is kept or on one of its own."""
+        """Called before the request is sent. `connection` is None if the connection is used only once."""
         self.is_request_sent = True
         if connection is not None:
             self.connection = connection
@@ -97,18 +97,18 @@ class AsyncAttempt:
         self._advance_timer()
 
     def on_head(self) -> None:
-        """The head is there."""
+        """Called when the head has arrived."""
         self._deadlines.on_head()
         self._advance_timer()
 
     def on_bytes(self, count: int) -> None:
-        """Bytes of the body came."""
+        """Called when bytes of the body have arrived."""
         self._deadlines.on_bytes(count)
         self._advance_timer()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time does not count inside of the block: the body waits for us."""
+        """Stops the deadlines inside the block, in which the body waits for this process."""
         self._timer.cancel()
         began = time.monotonic()
         try:
@@ -125,9 +125,9 @@ class AsyncAttempt:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._timer.cancel()
         task = self._task
-        # Both lead back here by their contexts, and what leads in a circle only the garbage collector sets free.
+        # Their contexts refer to this attempt. Without `del`, only the garbage collector could free the cycle.
         del self._timer, self._task
-        # As `asyncio.Timeout` does: what somebody else has cancelled stays so.
+        # Like `asyncio.Timeout`: if other code has cancelled the task, the task stays cancelled.
         if self.is_late and task and task.uncancel() <= self._cancelling and error is CancelledError:
             raise TimeoutError
 
@@ -136,7 +136,7 @@ class AsyncAttempt:
         self._timer = self._loop.call_later(max(0, self._deadlines.remaining()[0]), self._on_timer)
 
     def _advance_timer(self) -> None:
-        """A timer that fires too early looks again. One that would fire too late is made anew: this is rare."""
+        """Restarts the timer if it would fire too late, which is rare. A timer that fires too early restarts itself."""
         if self._deadlines.until < self._fires_at:
             self._timer.cancel()
             self._start_timer()
@@ -150,12 +150,12 @@ class AsyncAttempt:
 
 
 def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options: LibraryValue) -> aiohttp.ClientSession:
-    """A session with no cookies and nothing from the environment.
+    """Returns a session without cookies and without settings from the environment.
 
     Args:
-        connector: makes its connections.
-        requests_max: requests in flight at most, at any time.
-        options: what else `aiohttp.ClientSession` is made with.
+        connector: makes the session's connections.
+        requests_max: maximum number of requests in flight at any time.
+        options: further arguments of `aiohttp.ClientSession`.
     """
     return aiohttp.ClientSession(
         connector=connector,
@@ -170,20 +170,20 @@ def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options:
 
 
 class HandshakeContext(ssl.SSLContext):
-    """Knows when a handshake begins: a connection that is late from then on is so because of TLS."""
+    """Notes when a handshake begins. From then on, a late connection fails with `tls-timeout`."""
 
     def wrap_bio(self, *arguments: LibraryValue, **options: LibraryValue) -> ssl.SSLObject:
-        """The beginning of a handshake."""
+        """Called by asyncio at the start of a handshake."""
         if (attempt := CURRENT_ATTEMPT.get(None)) is not None:
             attempt.on_connect_phase("tls-timeout")
         return super().wrap_bio(*arguments, **options)
 
 
 class Resolver(AbstractResolver):
-    """Asks the system, on threads of its own: aiohttp's has few.
+    """Looks names up with the system, in its own threads, because aiohttp's resolver has few.
 
     Args:
-        judging: what says which look-ups must give public addresses and nothing else; None: none must.
+        judging: options that decide which look-ups must return only public addresses; None if none must.
     """
 
     def __init__(self, judging: TransportOptions | None) -> None:
@@ -191,7 +191,7 @@ class Resolver(AbstractResolver):
         self._threads = ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="fetchmill-lookup")
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[ResolveResult]:  # noqa: ARG002
-        """The addresses of a name."""
+        """Returns the addresses of a name."""
         attempt = CURRENT_ATTEMPT.get()
         attempt.on_connect_phase("dns")
         loop = asyncio.get_running_loop()
@@ -202,12 +202,12 @@ class Resolver(AbstractResolver):
         return [_result(host, port, address) for address in addresses]
 
     async def close(self) -> None:
-        """Waits for no name that has no answer."""
+        """Ends the threads. Does not wait for names without an answer."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def judged_socket(judging: TransportOptions, address: tuple[LibraryValue, ...]) -> socket.socket:
-    """A socket for a connection to an address, as `getaddrinfo` gives it.
+    """Returns a socket for a connection to an address in the form of `getaddrinfo`.
 
     Raises:
         AttemptError: `private-address`.

@@ -1,6 +1,7 @@
-"""Attempts of one event loop, made with aiohttp. Imported by the transport when it starts, for it needs the library.
+"""Makes attempts with aiohttp in one event loop.
 
-Processor time counts here: the library takes most of it, and what stands around a request is kept small.
+The transport imports this module when it starts, because the module needs the library. CPU time matters here: the
+library takes most of it, so the code for each request is kept small.
 """
 
 import re
@@ -24,45 +25,45 @@ from fetchmill.engines.transports import AnswerReceiver, Target, TransportOption
 
 
 class Connections(Protocol):
-    """How requests get connections, and when it is certain whose a reply is."""
+    """Gives connections to requests, and decides when it is certain to which request a reply belongs."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """A session; with `judging`, look-ups must give public addresses where that says so."""
+        """Returns a session. `judging` decides which look-ups must return public addresses; None if none must."""
 
     def url_of(self, address: RequestUrl) -> URL:
-        """What the session is asked for."""
+        """Returns the URL that is passed to the session."""
 
     def fields(self) -> list[tuple[str, str]]:
-        """Fields of each request besides its target's."""
+        """Returns header fields for each request, in addition to those of the target."""
 
     def head_kind(self, error: BaseException) -> str:
-        """The failure kind of a head that could not be parsed."""
+        """Returns the failure kind of a head that could not be parsed."""
 
     def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:
-        """A reply is complete.
+        """Checks a complete reply.
 
         Raises:
-            AttemptError: nothing can show whose it is.
+            AttemptError: it cannot be proved to which request the reply belongs.
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Takes a reply that has passed `check_end`: gives it back if it is certain, or it is held from now on."""
+        """Takes a reply that has passed `check_end`. Returns it if it is certain; otherwise holds it."""
 
     def abandon(self, attempt: AsyncAttempt) -> None:
-        """An attempt has no reply."""
+        """Called when an attempt has no reply."""
 
     async def close(self) -> None:
-        """The job has ended."""
+        """Called at the end of the job."""
 
 
 class AiohttpClient:
-    """What one event loop has for itself. Connections are made when they are needed.
+    """The client of one event loop. Connections are made when they are needed.
 
     Args:
-        options: of the job.
-        proxies: the job's.
-        receiver: has the memory of bodies.
-        connections: those of the loop.
+        options: the options of the job.
+        proxies: the proxies of the job.
+        receiver: the event loop, which has the memory for bodies.
+        connections: the connections of the loop.
     """
 
     def __init__(
@@ -73,12 +74,12 @@ class AiohttpClient:
         self._memory = receiver.body_memory
         self._connections = connections
         self._direct = connections.session(options)
-        # For a proxy, whose own address may be private.
+        # The session for requests through a proxy, whose address may be private.
         self._proxied = connections.session(None) if proxies.of_scheme else None
         self._tls = TlsContexts(options, HandshakeContext)
 
     async def fetch(self, target: Target) -> Answer | None:
-        """One attempt at a target; None when the answer is held."""
+        """Makes one attempt at a target. Returns None if the answer is held."""
         try:
             address = request_url.parse(target.url)
             if address_policy.must_be_public(self._options, address):
@@ -98,13 +99,13 @@ class AiohttpClient:
             await self._proxied.close()
 
     async def _ask(self, target: Target, address: RequestUrl, *, is_fresh: bool = False) -> ReplyAnswer | None:
-        """One request.
+        """Makes one request.
 
         Raises:
-            Failure: there is no complete reply.
+            AttemptError: there is no complete reply.
         """
         proxy = self._proxies.proxy_of(address)
-        # Made before time counts: the first one reads all authorities of the system.
+        # Make the context before the deadlines start: the first one reads all certificate authorities of the system.
         context = self._tls.context_for(address.host) if address.scheme == "https" else None
         attempt = AsyncAttempt(address, context, self._options, is_fresh=is_fresh)
         try:
@@ -120,7 +121,7 @@ class AiohttpClient:
 
     async def _exchange(self, target: Target, attempt: AsyncAttempt, proxy: Proxy | None) -> ReplyAnswer:
         session = self._proxied if proxy and self._proxied else self._direct
-        # What is inside of a tunnel the proxy does not see.
+        # The proxy does not see requests inside a tunnel.
         to_proxy = list(proxy.fields.items()) if proxy and not attempt.context else []
         reply = await session.get(
             self._connections.url_of(attempt.address),
@@ -135,7 +136,7 @@ class AiohttpClient:
             end = body_end(reply.status, reply.version or (1, 0), fields.items())
             self._check_size(end.length or 0)
             content = reply.content
-            # Most small bodies come with their head: nothing is waited for.
+            # Most small bodies arrive together with their head, so there is no need to wait.
             is_whole = content.is_eof() and content.exception() is None
             body = content.read_nowait() if is_whole else await self._read(reply, attempt, end.length)
             self._check_size(len(body))
@@ -149,10 +150,10 @@ class AiohttpClient:
         )
 
     async def _read(self, reply: aiohttp.ClientResponse, attempt: AsyncAttempt, length: int | None) -> bytes:
-        """The body as it was sent. What has no room yet waits with the server: the library reads no further.
+        """Reads the body without decoding it. While there is no room, the library stops reading and the server waits.
 
         Raises:
-            Failure: it is too large, or broken.
+            AttemptError: the body is too large or broken.
         """
         attempt.on_head()
         pieces: list[bytes] = []
@@ -174,7 +175,7 @@ class AiohttpClient:
         return b"".join(pieces)
 
     async def _admit(self, attempt: AsyncAttempt, room: BodyRoom, count: int) -> None:
-        """Returns when there is room for so many bytes more."""
+        """Waits until there is room for `count` more bytes."""
         if not self._memory.take(room, count):
             with attempt.paused():
                 await self._memory.wait(room, count)
@@ -184,7 +185,7 @@ class AiohttpClient:
             raise AttemptError("body-too-large")
 
     def _failure(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:
-        """What it means that there is no complete reply."""
+        """Returns the failure of an attempt without a complete reply."""
         if isinstance(error, AttemptError):
             failure = error
         else:
@@ -196,7 +197,7 @@ class AiohttpClient:
         return failure
 
     def _head_error(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - a table
-        """What it means that there is no head."""
+        """Returns the failure of an attempt without a head."""
         text = failure_kinds.error_text(error)
         match error:
             case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
@@ -226,11 +227,11 @@ def _check_length(body: bytes, end: BodyEnd) -> None:
 
 
 def _connect_kind(error: OSError) -> str:
-    """Of one address, or of several: then the numbers of their errors are in the text."""
+    """Returns the failure kind of a connection error. If several addresses failed, the text has their error numbers."""
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
     if isinstance(error, socket.gaierror):
-        # What a release takes for an address it looks up on its own.
+        # Some releases of aiohttp look up text that they take for an address.
         return failure_kinds.lookup_kind(error)
     numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
     return failure_kinds.most_specific(

@@ -1,8 +1,8 @@
-"""All that reaches into private parts of aiohttp: it is used with the tested versions and no others.
+"""All code that uses private parts of aiohttp. It is only used with the tested versions.
 
-aiohttp shows nobody the connection of a reply, asks again on its own, and changes request lines. Only this module knows
+aiohttp hides the connection of a reply, retries requests on its own, and changes request lines. Only this module uses
 `ResponseHandler` and its buffers, the pool of `TCPConnector`, the steps of `ClientRequest`, and the exceptions of the
-parser. Imported by the transport when it starts, for it needs the library.
+parser. The transport imports this module when it starts, because the module needs the library.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ LibraryValue: TypeAlias = Any
 
 
 class KeptConnections(HeldConnections):
-    """The connections of an event loop, which aiohttp keeps for the next request."""
+    """The connections of an event loop, which aiohttp keeps for later requests."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """A session that makes no retries of its own.
+        """Returns a session that makes no retries on its own.
 
         Args:
-            judging: what says which look-ups must give public addresses and nothing else; None: none must.
+            judging: options that decide which look-ups must return only public addresses; None if none must.
         """
         made = open_session(_Connector(self, judging), self.requests_max, request_class=_VerbatimRequest)
-        # It would ask again on any connection, also on one that was never used before.
+        # Otherwise aiohttp would retry on any connection, even on a new one.
         made._retry_connection = False  # noqa: SLF001
         return made
 
     def head_kind(self, error: BaseException | None) -> str:
-        """The failure kind of a head that could not be parsed: one of the causes says why."""
+        """Returns the failure kind of a head that could not be parsed. One of the error's causes shows the reason."""
         while error is not None:
             if isinstance(error, http_exceptions.BadStatusLine):
                 return "not-http"
@@ -57,46 +57,46 @@ class KeptConnections(HeldConnections):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Has connections that hold what they have brought, and a look-up of its own, which ends with it."""
+    """A connector whose connections hold their answers. It has its own resolver and closes it."""
 
     def __init__(self, connections: HeldConnections, judging: TransportOptions | None) -> None:
         self._own_resolver = Resolver(judging)
         options: dict[str, LibraryValue] = {"resolver": self._own_resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None:
-            # Addresses that are cached for another scheme of the host never come to the resolver.
+            # The resolver does not see addresses that are cached from another scheme of the host.
             options["socket_factory"] = partial(judged_socket, judging)
         super().__init__(limit=connections.requests_max, **options)
         self._connections = connections
-        # It is called, and nothing else.
+        # aiohttp only calls the factory.
         self._factory = lambda: HoldingConnection(self._loop, connections)  # type: ignore[assignment]
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """It rests, and is no longer counted."""
+        """Stops counting a connection, because it rests."""
         self._release_acquired(connection.key, connection)
 
     def put_back(self, connection: "HoldingConnection") -> None:
-        """The next request may have it."""
+        """Gives a connection to later requests."""
         super()._release(connection.key, connection)
 
     def drop(self, connection: "HoldingConnection") -> None:
-        """Closes it."""
+        """Closes a connection."""
         super()._release(connection.key, connection, should_close=True)
 
     async def _get(self, key: LibraryValue, traces: LibraryValue) -> LibraryValue:
-        """A connection for the next request, or None."""
+        """Returns a connection for the next request, or None."""
         if CURRENT_ATTEMPT.get().is_fresh:
             return None
         while (found := await super()._get(key, traces)) is not None:
             connection: LibraryValue = found.protocol
-            # Whatever has come on one that was silent so far would be taken for a certain reply.
+            # If the next reply counts as certain, bytes that have already arrived would be taken for it.
             if not connection.held.is_next_certain or not connection.is_readable():
                 return found
-            found._protocol = None  # noqa: SLF001 - it would close it
+            found._protocol = None  # noqa: SLF001 - `found` would close the connection
             self._connections.look_again(connection)
         return None
 
     def _release(self, key: LibraryValue, protocol: LibraryValue, *, should_close: bool = False) -> None:
-        """A reply is complete, or there will be none."""
+        """Called when a reply is complete, or when there will be no reply."""
         protocol.end_reply(self, key)
         if should_close:
             self._connections.give_up(protocol)
@@ -107,38 +107,38 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class HoldingConnection(ResponseHandler):
-    """One connection, as aiohttp's protocol: it knows whether a request is out, and what it has brought.
+    """A connection, as aiohttp's protocol. It knows whether a request is in flight, and which answers it holds.
 
     Args:
-        loop: the loop.
-        connections: those of the loop; told of what comes when no request is out.
+        loop: the event loop.
+        connections: the connections of the loop. They are notified of bytes that arrive without a request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: HeldConnections) -> None:
         super().__init__(loop)
         self._connections = connections
         self.held = connections.new_held()
-        # Set when it is released for the first time.
+        # The connector; set when the connection is released for the first time.
         self.connector: ConnectionOwner | None = None
         self.key: ConnectionKey = None
         self.is_used = False
-        # A request is out; before the first one, what a proxy is asked for.
+        # Whether a request is in flight. Before the first one, this may be the request to a proxy.
         self._is_awaited = True
-        # No request is out, and its last reply was judged: it is unused, rests, or waits for its end.
+        # Whether no request is in flight and the last reply was checked. The connection is unused, rests, or is ending.
         self.is_kept = False
-        # The request that is out asks the server to close.
+        # Whether the current request asks the server to close the connection.
         self.is_last = False
-        # Its last reply does not say so: its end proves nothing.
+        # Whether the last reply does not announce the close. The end of the connection then proves nothing.
         self.is_unannounced = False
         self.has_surplus = False
-        # It has ended otherwise than by the server's closing it.
+        # Whether the connection has ended in another way than by a close of the server.
         self.is_broken = False
-        # What it held was asked for again.
+        # Whether the targets of the held answers were requested again.
         self.is_lost = False
-        # While it rests.
+        # Whether the connection rests in addition to the requests in flight.
         self.is_aside = False
         self.is_ending = False
-        # On the monotonic clock.
+        # Start of the rest on the monotonic clock.
         self.rest_began = 0.0
         self.rest_seconds = 0.0
         self.timer: asyncio.TimerHandle | None = None
@@ -146,12 +146,12 @@ class HoldingConnection(ResponseHandler):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used again, now that its reply is complete."""
+        """Whether the connection can be used again after a complete reply."""
         transport = self.transport
         return transport is not None and not self._should_close and not transport.is_closing()
 
     def begin_request(self) -> None:
-        """A request is about to be sent."""
+        """Called before a request is sent."""
         self._connections.unused.pop(self, None)
         self._connections.awaited[self] = time.monotonic()
         self.is_used = True
@@ -160,7 +160,7 @@ class HoldingConnection(ResponseHandler):
         self.is_last = self.held.is_ending
 
     def end_reply(self, connector: ConnectionOwner, key: ConnectionKey) -> None:
-        """The reply is complete: nothing more may come."""
+        """Called when the reply is complete. From now on, any bytes are unsolicited."""
         self.connector, self.key = connector, key
         self._connections.awaited.pop(self, None)
         self._is_awaited = False
@@ -168,17 +168,17 @@ class HoldingConnection(ResponseHandler):
             self.has_surplus = True
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come: of the reply to the request that is out, or surplus."""
+        """Handles bytes of the reply to the current request, or unsolicited bytes."""
         if data and not self._is_awaited:
             self._note_surplus()
             return
         super().data_received(data)
-        # A body's last bytes end the request while they are parsed; what came behind them was parsed, too.
+        # The request ends while the last bytes of a body are parsed. Bytes after them were parsed in the same call.
         if not self._is_awaited and (self._buffer or isinstance(self.exception(), http_exceptions.HttpProcessingError)):
             self._note_surplus()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It has ended, with an error or without."""
+        """Called when the connection has ended, with or without an error."""
         is_whole = self._payload is not None and self._payload.is_eof()
         if is_whole and self.has_partial_reply():
             self.has_surplus = True
@@ -187,9 +187,9 @@ class HoldingConnection(ResponseHandler):
         self._connections.on_lost(self)
 
     def is_readable(self) -> bool:
-        """Whether something has come, or its end, that the loop has not read yet.
+        """Returns whether bytes or the end of the connection have arrived that the loop has not read yet.
 
-        Timers may run before it reads what came while it was busy.
+        Timers may run before the loop reads bytes that arrived while it was busy.
         """
         socket = None if self.transport is None else self.transport.get_extra_info("socket")
         if socket is None or (number := socket.fileno()) < 0:
@@ -199,12 +199,12 @@ class HoldingConnection(ResponseHandler):
         return bool(poll.poll(0))
 
     def has_partial_reply(self) -> bool:
-        """Whether the beginning of a reply came behind the last one, in one piece with it: only the parser knows."""
+        """Returns whether the last reply was followed by the start of another one. Only the parser knows this."""
         if self._parser is None:
             return False
         try:
             return self._parser.feed_eof() is not None
-        except Exception:  # noqa: BLE001 - whatever it says of half a reply
+        except Exception:  # noqa: BLE001 - any error for a partial reply
             return True
 
     def _note_surplus(self) -> None:
@@ -215,10 +215,10 @@ class HoldingConnection(ResponseHandler):
 
 
 class _VerbatimRequest(aiohttp.ClientRequest):
-    """Asks for what it is told to, byte for byte."""
+    """A request whose request line is sent byte for byte."""
 
     def update_auto_headers(self, skip_auto_headers: LibraryValue) -> None:
-        """Adds none. aiohttp would look for each field whether it is to be left out."""
+        """Adds no fields. aiohttp would check for each of its own fields whether to leave it out."""
 
     async def send(self, conn: LibraryValue) -> aiohttp.ClientResponse:
         attempt = CURRENT_ATTEMPT.get()
@@ -235,7 +235,7 @@ class _VerbatimRequest(aiohttp.ClientRequest):
 
 
 class _VerbatimUrl:
-    """A URL whose request line is as it came; aiohttp's own leaves out what it thinks means nothing."""
+    """A URL whose request line is unchanged. aiohttp's own URL drops parts that it considers redundant."""
 
     def __init__(self, url: URL, address: RequestUrl) -> None:
         self._url = url

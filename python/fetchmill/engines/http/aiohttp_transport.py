@@ -1,4 +1,4 @@
-"""Many requests at a time in one event loop, with the library aiohttp."""
+"""Makes many concurrent requests in one event loop, with the library aiohttp."""
 
 from collections.abc import Awaitable
 from functools import cached_property
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 
 class AiohttpTransport:
-    """Implements `AsyncTransport`; may be sent to another process.
+    """Implements `AsyncTransport`. Can be sent to another process.
 
     Args:
-        options: of the job.
+        options: the options of the job.
 
     Raises:
         UsageError: the library is not installed.
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        # With any, connections are closed after their reply.
+        # If there are any notices, connections are closed after their reply.
         self.notices = untested_notices([AIOHTTP])
         self._options = options
         self._proxies = Proxies.of(options)
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """What the replies of this process were like."""
+        """Statistics about the replies of this process."""
         return OriginReplies()
 
     async def start(self, receiver: AnswerReceiver) -> "AiohttpClient":
-        """What a loop has for itself."""
+        """Returns the client of a loop."""
         from fetchmill.engines.http.aiohttp_client import AiohttpClient
 
         return AiohttpClient(self._options, self._proxies, receiver, self._connections(receiver))
 
     def fetch(self, target: Target, state: "AiohttpClient") -> Awaitable[Answer | None]:
-        """One attempt at a target."""
+        """Makes one attempt at a target."""
         return state.fetch(target)
 
     async def done(self, state: "AiohttpClient") -> None:
@@ -50,7 +50,7 @@ class AiohttpTransport:
         await state.close()
 
     def _connections(self, receiver: AnswerReceiver) -> "Connections":
-        """Those of a loop. With an untested version the private parts of the library are not even imported."""
+        """Returns the connections of a loop. For an untested version, the private parts of aiohttp are not imported."""
         if self.notices:
             from fetchmill.engines.http.closed_connections import ClosedConnections
 

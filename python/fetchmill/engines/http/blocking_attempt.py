@@ -1,4 +1,4 @@
-"""What a thread knows of the attempt that it makes: shared by the layers of the library that make it."""
+"""The state of an attempt in a thread. The layers of the library share it."""
 
 import socket
 import ssl
@@ -16,24 +16,24 @@ from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.http.tunnel import open_tunnel
 from fetchmill.engines.transports import TransportOptions
 
-# A head with this much before its end is refused; as much more may have been read with it.
+# Maximum size of a head. As many bytes again may have been read with it.
 _HEAD_BYTES_MAX = 1 << 16
-# Bytes on the wire for each byte of a body: chunks of one byte have six.
+# Maximum bytes on the wire for each byte of a body: a chunk of one byte has six.
 _OVERHEAD = 6
 
 
 @dataclass
 class ReplyProgress:
-    """What came of a reply.
+    """The progress of a reply.
 
     Args:
-        end: how its body ends, once the head is there.
-        is_last: whether the server closes the connection after it.
+        end: how the body ends; None before the head has arrived.
+        is_last: whether the server closes the connection after the reply.
         is_cut: whether the connection has ended.
-        bytes: so many came.
-        bytes_max: and so many may come.
-        has_surplus: whether bytes came after it that nobody asked for.
-        is_ended: whether the server has closed the connection after it, and nothing came before that.
+        bytes: number of bytes that have arrived.
+        bytes_max: maximum number of bytes that may arrive.
+        has_surplus: whether unsolicited bytes arrived after the reply.
+        is_ended: whether the server has closed the connection after the reply without unsolicited bytes.
     """
 
     end: BodyEnd | None = None
@@ -46,11 +46,11 @@ class ReplyProgress:
 
 
 class BlockingAttempt:
-    """One thread's.
+    """The attempts of one thread, one after another.
 
     Args:
-        options: of the job.
-        keeps_connections: whether a connection may have another request after its reply.
+        options: the options of the job.
+        keeps_connections: whether a connection may be used for another request.
     """
 
     def __init__(self, options: TransportOptions, *, keeps_connections: bool = True) -> None:
@@ -58,7 +58,7 @@ class BlockingAttempt:
         self._proxy: Proxy | None = None
         self._proxies = Proxies.of(options)
         self.is_reused = False
-        # The one that was used last; None before the first.
+        # The connection that was used last; None before the first request.
         self.connection: Any = None
         self._options = options
         self._tls = TlsContexts(options)
@@ -66,10 +66,10 @@ class BlockingAttempt:
         self._file: ReplyFile | None = None
 
     def begin(self, address: RequestUrl) -> None:
-        """Another attempt.
+        """Begins another attempt.
 
         Raises:
-            Failure: `private-address`.
+            AttemptError: `private-address`.
             UsageError: the file of certificates cannot be used.
         """
         self._must_be_public = address_policy.must_be_public(self._options, address)
@@ -84,17 +84,17 @@ class BlockingAttempt:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Where a connection leads, and with which trust: another attempt may use it if both are the same."""
+        """The destination and TLS context of a connection. Another attempt may use the connection if both are equal."""
         address = self.address
         return address.scheme, address.host, address.port, self.context, self._proxy
 
     @property
     def request_line_target(self) -> str:
-        """What the request line asks for: a proxy that makes no tunnel gets the whole URL."""
+        """The target in the request line. A proxy without a tunnel gets the whole URL."""
         return self.address.url if self._is_forwarded else self.address.target
 
     def proxy_fields(self) -> list[tuple[str, str]]:
-        """Fields of the request that are for the proxy; what is inside of a tunnel it does not see."""
+        """Returns header fields for a proxy. There are none inside a tunnel, which the proxy does not see."""
         return list(self._proxy.fields.items()) if self._proxy and self._is_forwarded else []
 
     @property
@@ -102,10 +102,10 @@ class BlockingAttempt:
         return self._proxy is not None and self.context is None
 
     def connect(self) -> socket.socket:
-        """A connection to the origin, or to the proxy, which looks the origin up itself; inside of TLS for https.
+        """Connects to the origin, or to the proxy, which looks the origin up itself. Uses TLS for https.
 
         Raises:
-            AttemptError: there is none.
+            AttemptError: no connection was made.
         """
         self.deadlines.on_connect()
         self.reply = ReplyProgress()
@@ -138,7 +138,7 @@ class BlockingAttempt:
     def _begin_tls(self, opened: socket.socket, context: ssl.SSLContext) -> socket.socket:
         opened.settimeout(max(self.deadlines.remaining()[0], connection.SECONDS_MIN))
         try:
-            # An end that TLS does not tell is none: whoever is between could have cut the body there.
+            # Require TLS's own close message. Otherwise an attacker on the way could truncate the body.
             return context.wrap_socket(
                 opened, server_hostname=self.address.host.rstrip("."), suppress_ragged_eofs=False
             )
@@ -147,16 +147,16 @@ class BlockingAttempt:
             kind = "tls-timeout" if is_late else failure_kinds.handshake_kind(error)
             raise AttemptError(kind, failure_kinds.error_text(error)) from None
         except ValueError as error:
-            # A name that no certificate can have.
+            # No certificate can have this name.
             raise AttemptError("url", failure_kinds.error_text(error)) from None
 
     def on_connection(self, used: Any, *, is_reused: bool) -> None:  # noqa: ANN401 - the library's
-        """The request goes out on this one."""
+        """Called before the request is sent on a connection."""
         self.connection = used
         self.is_reused = is_reused
 
     def begin_reply(self, file: ReplyFile) -> ReplyFile:
-        """The request is sent, and its reply comes in this file."""
+        """Called when the request is sent. The reply is read from `file`."""
         self.close_reply()
         self._file = file
         self.deadlines.on_request_sent()
@@ -164,9 +164,9 @@ class BlockingAttempt:
         return file
 
     def end_reply(self) -> None:
-        """The body is complete: looks for bytes that nobody asked for, until the connection ends if the server ends it.
+        """Checks for unsolicited bytes after a complete body. If the server closes the connection, reads until the end.
 
-        The only reply of a connection that is not kept is certain without that.
+        A connection that is not kept needs no reading until the end, because its only reply is certain.
         """
         reply = self.reply
         if self._file and reply.end and reply.end.is_delimited:
@@ -174,23 +174,23 @@ class BlockingAttempt:
             reply.has_surplus, reply.is_ended = self._file.look(until_closed=until_closed)
 
     def close_reply(self) -> None:
-        """Nothing more is read of it."""
+        """Stops reading the reply."""
         if self._file is not None:
             self._file.finish()
             self._file = None
 
     def on_head(self, end: BodyEnd, *, is_last: bool) -> None:
-        """The head is read, and tells how the body ends, and whether the connection does."""
+        """Called when the head was read. It shows how the body ends, and whether the connection ends."""
         self.reply.end = end
         self.reply.is_last = is_last
         self.reply.bytes_max = _OVERHEAD * self._options.max_size + 2 * _HEAD_BYTES_MAX
         self.deadlines.on_head()
 
     def on_bytes(self, count: int) -> None:
-        """Bytes came; 0 is the end of the connection.
+        """Called when bytes have arrived. 0 is the end of the connection.
 
         Raises:
-            Failure: they are more than any reply may have, with whatever a server puts between those of the body.
+            AttemptError: there are more bytes than any reply may have, including the framing between bytes of the body.
         """
         reply = self.reply
         reply.is_cut = reply.is_cut or count == 0
@@ -201,5 +201,5 @@ class BlockingAttempt:
             self.deadlines.on_bytes(count)
 
     def read_failure_kind(self, error: OSError) -> str:
-        """The failure kind of a connection that broke while it was read."""
+        """Returns the failure kind of a connection that broke while it was read."""
         return "truncated" if self.reply.end else failure_kinds.connection_kind(error)

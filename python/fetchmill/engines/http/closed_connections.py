@@ -1,7 +1,7 @@
-"""Connections of aiohttp that are closed after their reply, for versions that nobody has tested. Public API only.
+"""Connections of aiohttp that are closed after their reply, for untested versions. Uses only public API.
 
-The first reply of a connection can be no other request's, so nothing is held. Imported by the transport when it starts,
-for it needs the library.
+The first reply of a connection cannot belong to another request, so no answer is held. The transport imports this
+module when it starts, because the module needs the library.
 """
 
 from functools import partial
@@ -28,9 +28,9 @@ from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import Target, TransportOptions
 from fetchmill.errors import InternalError, UsageError
 
-# Fields that aiohttp adds of its own unless it is told not to.
+# Header fields that aiohttp adds on its own by default.
 _AUTOMATIC_FIELDS = ("Accept", "Accept-Encoding", "User-Agent")
-# What aiohttp passes on.
+# A value that parts of aiohttp pass to one another. We only forward it.
 LibraryValue: TypeAlias = Any
 
 
@@ -38,8 +38,8 @@ class ClosedConnections:
     """The connections of an event loop, one for each request. Implements `Connections`.
 
     Args:
-        requests_max: requests in flight at most, at any time.
-        origin: what the replies of this process were like.
+        requests_max: maximum number of requests in flight at any time.
+        origin: statistics about the replies of this process.
     """
 
     def __init__(self, requests_max: int, origin: OriginReplies) -> None:
@@ -48,16 +48,16 @@ class ClosedConnections:
         self._resolvers: list[Resolver] = []
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """A session that keeps no connection.
+        """Returns a session that keeps no connections.
 
         Raises:
-            UsageError: this version cannot do what is asked of it.
+            UsageError: this version does not support the needed options.
         """
         resolver = Resolver(judging)
         self._resolvers.append(resolver)
         options: dict[str, LibraryValue] = {"resolver": resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None and judging.public_only:
-            # What a version takes for an address never comes to the resolver.
+            # The resolver does not see text that this version takes for an address.
             options["socket_factory"] = partial(judged_socket, judging)
         try:
             connector = aiohttp.TCPConnector(limit=self._requests_max, force_close=True, **options)
@@ -71,10 +71,10 @@ class ClosedConnections:
             ) from None
 
     def url_of(self, address: RequestUrl) -> URL:
-        """The whole URL.
+        """Returns the whole URL.
 
         Raises:
-            AttemptError: aiohttp would ask for another one: it leaves out what it thinks means nothing.
+            AttemptError: aiohttp would request another URL, because it drops parts that it considers redundant.
         """
         try:
             url = URL(address.url, encoded=True)
@@ -85,19 +85,19 @@ class ClosedConnections:
         return url
 
     def fields(self) -> list[tuple[str, str]]:
-        """The server closes the connection, too."""
+        """Returns a field that asks the server to close the connection, too."""
         return [("Connection", "close")]
 
     def head_kind(self, error: BaseException) -> str:
-        """Which part of a head is wrong only private exceptions tell."""
+        """Returns `framing` for all errors, because only private exceptions show which part of a head is wrong."""
         del error
         return "framing"
 
     def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:  # noqa: ARG002 - any end will do
-        """Nothing came before this reply.
+        """Checks that this is the first reply of its connection.
 
         Raises:
-            InternalError: something may have.
+            InternalError: it may not be the first one.
         """
         if attempt.is_reused:
             raise InternalError(
@@ -106,23 +106,23 @@ class ClosedConnections:
             )
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Gives it back, for it is certain; what it says of the origin is noted as always."""
+        """Returns the reply, because it is certain. Notes its facts about the origin as usual."""
         held = HeldAnswers(self._origin)
         if not held.add(target, answer, attempt.sent_at):
             held.commit()
         return answer
 
     def abandon(self, attempt: AsyncAttempt) -> None:
-        """The library has closed its connection."""
+        """Does nothing: the library has closed the connection."""
 
     async def close(self) -> None:
-        """Ends the look-ups; connections are their sessions'."""
+        """Ends the look-ups. The sessions close their connections."""
         for resolver in self._resolvers:
             await resolver.close()
 
 
 def _trace_config() -> aiohttp.TraceConfig:
-    """Reports the phases of an attempt, and forbids what aiohttp must not do of its own."""
+    """Returns callbacks that report the phases of an attempt, and stop retries that aiohttp makes on its own."""
     config = aiohttp.TraceConfig()
     config.on_connection_create_start.append(_on_connect)
     config.on_connection_create_end.append(_on_connected)
@@ -131,19 +131,19 @@ def _trace_config() -> aiohttp.TraceConfig:
 
 
 async def _on_connect(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """A connection begins. A second one would be for a request that aiohttp makes again when the first one broke."""
+    """Called when a connection begins. A second one would be for a retry of aiohttp after the first one broke."""
     if hasattr(context, "has_connected"):
         raise AttemptError("reset")
     context.has_connected = True
 
 
 async def _on_connected(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """Nothing but the request is left to send."""
+    """Called when the connection is ready, just before the request is sent."""
     CURRENT_ATTEMPT.get().on_request_sent()
 
 
 async def _on_reused(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """The reply could be another request's: `check_end` lets none of them pass."""
+    """Called for a reused connection. The reply could belong to another request, so `check_end` refuses it."""
     attempt = CURRENT_ATTEMPT.get()
     attempt.on_request_sent()
     attempt.is_reused = True

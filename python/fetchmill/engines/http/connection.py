@@ -1,4 +1,4 @@
-"""Look-ups, and connections that block."""
+"""Blocking look-ups and connections."""
 
 import socket
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from fetchmill.engines.http import failure_kinds
 from fetchmill.engines.http.deadlines import Deadlines
 from fetchmill.engines.http.failure_kinds import AttemptError
 
-# Addresses of a name that are tried.
+# Maximum number of addresses of a name that are tried.
 ADDRESSES_MAX = 8
-# A timeout of 0 would mean that nothing is waited for.
+# Minimum timeout, because a timeout of 0 would mean not to wait.
 SECONDS_MIN = 0.001
 
 
 class SocketAddress(NamedTuple):
-    """An address to connect to, as `socket` calls it."""
+    """An address to connect to, with the terms of `socket`."""
 
     family: socket.AddressFamily
     protocol: int
@@ -23,13 +23,13 @@ class SocketAddress(NamedTuple):
 
 
 def look_up(host: str, port: int) -> list[SocketAddress]:
-    """Asks the system for the addresses of a name; blocks.
+    """Looks up the addresses of a name with the system. Blocks.
 
     Raises:
-        Failure: `dns-not-found`, `dns-empty`, `dns`.
+        AttemptError: `dns-not-found`, `dns-empty`, `dns`.
     """
     try:
-        # As bytes, so that Python does not change the name.
+        # Pass bytes, so that Python does not change the name.
         found = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         kind = failure_kinds.lookup_kind(error) if isinstance(error, OSError) else "dns-not-found"
@@ -38,10 +38,10 @@ def look_up(host: str, port: int) -> list[SocketAddress]:
 
 
 def connect(addresses: Sequence[SocketAddress], deadlines: Deadlines) -> socket.socket:
-    """Connects to the first that answers: one after the other, each with its share of the time that is left.
+    """Connects to the first address that answers. Tries one after another, each with its share of the remaining time.
 
     Raises:
-        Failure: `refused`, `reset`, `connect-timeout`, `unreachable`: the one that says most.
+        AttemptError: the most specific of `refused`, `reset`, `connect-timeout`, `unreachable`.
     """
     failed: dict[str, str] = {}
     for behind, address in enumerate(addresses):

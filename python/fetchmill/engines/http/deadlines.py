@@ -1,15 +1,15 @@
-"""When an attempt is too slow: one deadline for the phase that it is in, and one for all of it."""
+"""The deadlines of an attempt: one for its current phase, and one for the whole attempt."""
 
 import time
 
 from fetchmill.engines.transports import TransportOptions
 
-# A body has one second more for each of these.
+# A body extends the total deadline by one second for this number of bytes.
 _BYTES_A_SECOND = 1 << 16
 
 
 class Deadlines:
-    """Of one attempt, by the monotonic clock."""
+    """The deadlines of one attempt, on the monotonic clock."""
 
     def __init__(self, options: TransportOptions) -> None:
         self._options = options
@@ -17,38 +17,38 @@ class Deadlines:
         self.on_connect()
 
     def on_connect(self) -> None:
-        """A connection begins."""
+        """Called when a connection begins."""
         self._enter("connect-timeout", self._options.connect_timeout)
 
     def on_connect_phase(self, kind: str) -> None:
-        """It has come to a part that has a failure kind of its own; all parts share one deadline."""
+        """Called when connecting enters a part with its own failure kind. All parts share one deadline."""
         self._kind = kind
 
     def on_request_sent(self) -> None:
-        """The request is sent."""
+        """Called when the request is sent."""
         self._enter("head-timeout", self._options.head_timeout)
 
     def on_head(self) -> None:
-        """The head is there."""
+        """Called when the head has arrived."""
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_bytes(self, count: int) -> None:
-        """Bytes of the body came."""
+        """Called when bytes of the body have arrived."""
         self._total += count / _BYTES_A_SECOND
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_waited(self, seconds: float) -> None:
-        """So long we have not read what is there: that is not the server's time."""
+        """Extends the deadlines by a time in which this process did not read. The server did not cause this delay."""
         self._total += seconds
         self._until += seconds
 
     @property
     def until(self) -> float:
-        """When the attempt is too slow."""
+        """The time at which the attempt is too slow."""
         return min(self._until, self._total)
 
     def remaining(self) -> tuple[float, str]:
-        """Seconds that are left, 0 or less when it is too late; and the failure kind when they have passed."""
+        """Returns the remaining seconds (0 or less if it is too late), and the failure kind after that time."""
         until, kind = min((self._until, self._kind), (self._total, "total-timeout"))
         return until - time.monotonic(), kind
 

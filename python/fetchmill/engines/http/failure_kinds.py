@@ -1,6 +1,6 @@
-"""What exceptions of the standard library mean as failure kinds: the tables of docs/reference/http-support.md.
+"""Maps exceptions of the standard library to failure kinds: the tables of docs/reference/http-support.md.
 
-As in the native engine: numbers are compared, never texts. What is wrong with this machine (no descriptor, no port) is
+As in the native engine, numbers are compared, never texts. Problems of this machine (no descriptor, no port) are
 `unreachable` here, and the target is tried again.
 """
 
@@ -14,7 +14,7 @@ _CERTIFICATE_KINDS = {
     9: "tls-expired",  # not yet valid
     10: "tls-expired",
     18: "tls-self-signed",
-    19: "tls-self-signed",  # an authority's that is in the chain and not trusted
+    19: "tls-self-signed",  # of an authority that is in the chain and not trusted
     2: "tls-unknown-ca",
     20: "tls-unknown-ca",
     21: "tls-unknown-ca",
@@ -33,21 +33,21 @@ _NO_ROUTE = {
     errno.EPROTO,
 }
 _LOOKUP_KINDS = {socket.EAI_NONAME: "dns-not-found", socket.EAI_NODATA: "dns-empty"}
-# Of several addresses that gave no connection the failure that says most is told.
+# If the connections to several addresses fail, the most specific failure is reported.
 _MOST_SPECIFIC_FIRST = ("refused", "reset", "connect-timeout", "unreachable")
-# On a connection that was used before, these may be the fault of what came before: the server had closed it, or the
-# rest of an earlier reply was in it. The request is made again on a fresh one.
+# Failures that earlier requests may have caused on a used connection: the server had closed the connection, or it
+# contained the rest of an earlier reply. The request is made again on a fresh connection.
 STALE_KINDS = ("reset", "not-http", "framing")
 
 
 class AttemptError(Exception):
-    """No complete reply, with its failure kind.
+    """An attempt without a complete reply, with its failure kind.
 
-    No library knows this class, so it comes through all of them as it is.
+    No library knows this class, so all libraries pass it on unchanged.
 
     Args:
         kind: the failure kind.
-        detail: what a person should know besides, in one line.
+        detail: further information for people, in one line.
     """
 
     def __init__(self, kind: str, detail: str | None = None) -> None:
@@ -57,11 +57,11 @@ class AttemptError(Exception):
 
 
 class UncertainError(AttemptError):
-    """It may be the fault of what came before on the connection: only a fresh one shows it."""
+    """A failure that earlier requests on the connection may have caused. Only a fresh connection shows this."""
 
 
 def connect_kind(error: OSError) -> str:
-    """What it means that no connection was made to an address."""
+    """Returns the failure kind of an error while connecting to an address."""
     match error:
         case ConnectionRefusedError():
             return "refused"
@@ -73,17 +73,17 @@ def connect_kind(error: OSError) -> str:
 
 
 def most_specific(kinds: Iterable[str]) -> str:
-    """Of the kinds of all addresses, the one that is told."""
+    """Returns the failure kind to report, from the kinds of all addresses."""
     return min(kinds, key=_MOST_SPECIFIC_FIRST.index, default="unreachable")
 
 
 def connection_kind(error: OSError) -> str:
-    """What it means that an open connection failed before a head; behind the head it is always `truncated`."""
+    """Returns the failure kind of a connection that failed before the head. After the head it is always `truncated`."""
     return "unreachable" if error.errno in _NO_ROUTE else "reset"
 
 
 def handshake_kind(error: OSError) -> str:
-    """What it means that no TLS came about: `ssl.SSLError` is an OSError, and so is a broken connection."""
+    """Returns the failure kind of a failed TLS handshake. `ssl.SSLError` and a broken connection are both OSErrors."""
     match error:
         case ssl.SSLCertVerificationError():
             return _CERTIFICATE_KINDS.get(error.verify_code, "tls-certificate")
@@ -95,10 +95,10 @@ def handshake_kind(error: OSError) -> str:
 
 
 def lookup_kind(error: OSError) -> str:
-    """What it means that a name was not looked up. The system tells no timeout from a server that failed."""
+    """Returns the failure kind of a failed look-up. The system does not distinguish timeouts from server failures."""
     return _LOOKUP_KINDS.get(error.errno or 0, "dns")
 
 
 def error_text(error: BaseException) -> str:
-    """An exception as one line."""
+    """Returns the text of an exception in one line."""
     return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())

@@ -1,6 +1,6 @@
-"""How the end of a body is known: the table of docs/reference/http-support.md, for heads that a library has parsed.
+"""Finds the end of a body by the table of docs/reference/http-support.md, for heads that a library has parsed.
 
-The libraries forgive what is ambiguous, each in its own way; here both have the native engine's rules.
+Each library accepts different ambiguous heads. This module applies the native engine's rules to both libraries.
 """
 
 import functools
@@ -12,7 +12,7 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 
 _LENGTH_DIGITS_MAX = 19
 _NAME = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Of at most 16 KiB each.
+# Number of cached field names, of at most 16 KiB each.
 _NAMES_KEPT = 256
 _NO_BODY = (204, 304)
 _SWITCHING_PROTOCOLS = 101
@@ -20,11 +20,11 @@ _PARTIAL_CONTENT = 206
 
 
 class BodyEnd(NamedTuple):
-    """How the end of a body is told.
+    """How a body ends.
 
     Args:
-        length: bytes of the body; None when something else tells its end.
-        is_delimited: whether anything but the end of the connection does.
+        length: size of the body in bytes; None if the end is marked in another way.
+        is_delimited: whether the end is marked by anything other than the end of the connection.
     """
 
     length: int | None
@@ -36,15 +36,15 @@ UNTIL_CLOSE = BodyEnd(None, is_delimited=False)
 
 
 def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, str]]) -> BodyEnd:
-    """What a head says of its body.
+    """Returns how a head says that its body ends.
 
     Args:
-        status: the status.
-        version: of HTTP.
-        fields: names and values as they came, each as often as it came.
+        status: the HTTP status.
+        version: the HTTP version.
+        fields: unchanged names and values. Repeated fields are repeated here.
 
     Raises:
-        Failure: `framing`: it is ambiguous, or answers what was not asked.
+        AttemptError: `framing`, if the head is ambiguous or does not fit the request.
     """
     lengths: list[str] = []
     encodings: list[str] = []
@@ -69,7 +69,7 @@ def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
 def _lower_name(name: str) -> str | None:
-    """A name in lower case, if it is one. Replies of a server have the same names again and again."""
+    """Returns a field name in lower case; None if it is invalid. Cached, because a server repeats its field names."""
     return name.lower() if _NAME.fullmatch(name) else None
 
 

@@ -1,6 +1,6 @@
-"""Answers that wait until it is certain whose they are, and what an unused connection tells.
+"""Holds answers until it is certain to which requests they belong, and checks unused connections.
 
-The rules are the native module's; docs/reference/http-support.md says what they are.
+The rules are those of the native module; docs/reference/http-support.md describes them.
 """
 
 import select
@@ -17,14 +17,15 @@ from fetchmill.engines.transports import Target
 
 __all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"]
 
-# Bytes of bodies that a connection holds: more would cost memory, and a rest of 50 ms for so many costs little.
+# Maximum bytes of bodies that a connection holds. More would cost memory, and a rest of 50 ms for this size costs
+# little.
 _HELD_BYTES_MAX = 256 * 1024
-# As `REST_MAX` of certainty.rs: where replies may be slower than it covers, a connection ends after its next one.
+# Same as `REST_MAX` in certainty.rs. If replies may be slower than this, a connection ends after its next reply.
 _REST_SECONDS_MAX = 1.0
 
 
 class Unused(Enum):
-    """What has come on a connection without a request."""
+    """Arrivals on a connection without a request."""
 
     QUIET = "nothing"
     SURPLUS = "bytes that nobody asked for"
@@ -34,11 +35,13 @@ class Unused(Enum):
 
 @dataclass
 class HeldShare:
-    """What a connection may hold: with more it must rest. Connections share it, and it may change.
+    """The limits for the held answers of a connection, above which it must rest.
+
+    Connections share the object, and its values may change.
 
     Args:
-        bytes_max: bytes of bodies.
-        answers_max: answers.
+        bytes_max: maximum bytes of bodies.
+        answers_max: maximum number of answers.
     """
 
     bytes_max: int = _HELD_BYTES_MAX
@@ -46,24 +49,24 @@ class HeldShare:
 
 
 class HeldAnswers:
-    """What one connection has brought and is not certain yet; a connection that takes its place begins anew.
+    """The uncertain answers of one connection. The history starts again when another connection replaces it.
 
     Args:
-        origin: what the replies of this process were like.
-        share: what it may hold.
+        origin: statistics about the replies of this process.
+        share: the limits for held answers.
     """
 
     def __init__(self, origin: OriginReplies, share: HeldShare | None = None) -> None:
         self._origin = origin
         self._share = share or HeldShare()
         self._held: list[tuple[Target, ReplyAnswer]] = []
-        # Bytes of their bodies.
+        # Bytes of the bodies of held answers.
         self.bytes = 0
-        # Whether nothing can be on its way that would be taken for the next reply.
+        # Whether no other bytes can arrive that would be taken for the next reply.
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False
-        # When the request that is out was sent.
+        # Time when the current request was sent; None if there is no request.
         self.sent_at: float | None = None
         self._replies = ConnectionReplies(self._origin)
 
@@ -71,7 +74,7 @@ class HeldAnswers:
         return len(self._held)
 
     def add(self, target: Target, answer: ReplyAnswer, started: float) -> list[Answer]:
-        """A reply to a request that was sent at `started`: gives it back if it is certain at once."""
+        """Adds a reply to a request that was sent at `started`. Returns the reply if it is certain immediately."""
         self.is_next_certain = False
         if self._replies.note(started, time.monotonic(), answer.status, answer.retry_after, len(answer.body)):
             return [answer]
@@ -80,33 +83,37 @@ class HeldAnswers:
         return []
 
     def rest_seconds(self) -> float | None:
-        """How long the connection must rest before its next request."""
+        """Returns the seconds that the connection must rest before its next request; None if it need not rest."""
         is_full = self.bytes >= self._share.bytes_max or len(self._held) >= self._share.answers_max
         seconds = self._replies.rest_seconds(is_full, time.monotonic())
         self.is_ending = self._replies.is_ending
         return seconds
 
     def silence(self, waiting: float) -> float:
-        """How long it must be silent until what is held is certain, while another request has waited for so long."""
+        """Returns the seconds of silence after which held answers are certain.
+
+        Args:
+            waiting: seconds that another request has waited for its reply.
+        """
         return self._replies.silence(waiting)
 
     def longer_rest(self, seconds: float, waiting: float) -> float:
-        """What a rest of so many seconds becomes while another request has waited for so long.
+        """Extends a rest of `seconds` if another request has waited for `waiting` seconds. Returns the new duration.
 
-        Not more than the longest rest: replies that wait for room in memory take long, and while what is held rests for
-        their sake there is none.
+        The duration is limited: replies that wait for memory take long, and held answers free no memory while their
+        connection rests.
         """
         return max(seconds, min(self.silence(waiting), _REST_SECONDS_MAX))
 
     def commit(self) -> list[Answer]:
-        """The connection was silent, or has ended as it should: what was held."""
+        """Called when the connection was silent, or has ended properly. Returns the held answers."""
         held, self._held, self.bytes = self._held, [], 0
         self._replies.rested()
         self.is_next_certain = True
         return [answer for _, answer in held]
 
     def lose(self, *, is_surplus: bool) -> list[Target]:
-        """The connection is given up: what must be asked for again."""
+        """Called when the connection is abandoned. Returns the targets that must be requested again."""
         if is_surplus:
             self._origin.note_surplus()
         elif self._held:
@@ -118,11 +125,11 @@ class HeldAnswers:
 
 
 def look(connection: socket.socket) -> Unused:
-    """What has come, without waiting."""
+    """Returns what has arrived, without waiting."""
     timeout = connection.gettimeout()
     connection.settimeout(0)
     try:
-        # TLS has no look without taking: what nobody asked for ends the connection anyway.
+        # TLS cannot look at bytes without reading them. This is harmless: unsolicited bytes end the connection anyway.
         is_tls = isinstance(connection, ssl.SSLSocket)
         found = connection.recv(1) if is_tls else connection.recv(1, socket.MSG_PEEK)
     except (BlockingIOError, ssl.SSLWantReadError):
@@ -135,12 +142,12 @@ def look(connection: socket.socket) -> Unused:
 
 
 def rest(connection: socket.socket, seconds: float) -> Unused:
-    """Waits for so long, or until something comes."""
+    """Waits for `seconds`, or until something arrives."""
     until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     while True:
-        # Before the look: a thread that is not run in between must look again.
+        # Read the clock before looking. A thread that is suspended in between then looks again when it continues.
         left = until - time.monotonic()
         unused = look(connection)
         if unused is not Unused.QUIET or left <= 0:

@@ -1,8 +1,8 @@
-"""The connections of an event loop: what they hold until it is certain whose it is, and when they rest.
+"""The connections of an event loop: the answers that they hold until these are certain, and when they rest.
 
-aiohttp keeps a connection for the next request as soon as a reply is complete, and takes whatever comes then for the
-next reply. Here a connection goes back to its connector when its reply was judged, and what comes while no request is
-out is surplus. How a connection of aiohttp finds that out is the business of `aiohttp_internals`.
+aiohttp keeps a connection for the next request as soon as a reply is complete, and takes all later bytes for the next
+reply. Here, a connection goes back to its connector when its reply was checked, and bytes without a request are
+unsolicited. `aiohttp_internals` detects these bytes.
 """
 
 import asyncio
@@ -26,47 +26,47 @@ if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_attempt import AsyncAttempt
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Bodies that all connections of a loop may hold, shared among those that make requests, and bounds of the share.
+# Maximum bytes of bodies that all connections of a loop hold. Connections with requests share them within these bounds.
 _HELD_BYTES_MAX = 12 << 20
 _SHARE_BYTES_MIN = 16 << 10
 _SHARE_BYTES_MAX = 4 << 20
-# Answers that they may hold; an answer takes about a kilobyte beside its body.
+# Maximum number of answers that they hold. An answer takes about a kilobyte in addition to its body.
 _HELD_ANSWERS_MAX = 6144
-# A server that closes does so within this, or it is not known whether it has sent all that it will.
+# Time limit for a server to close a connection. After that, it is unknown whether the server has sent everything.
 _CLOSE_SECONDS = 1.0
-# Connections that nobody uses are looked at so often, and none of them before it was silent for so long.
+# Interval at which unused connections are checked, and the minimum silence before a connection is checked.
 _SWEEP_SECONDS = 0.025
 _SILENCE_MIN_SECONDS = 0.05
-# What has come is read by the loop in its next rounds: it is looked again after this, and given up after that. No timer
-# of a loop is shorter.
+# The loop reads arrived bytes in its next iterations. A connection with unread bytes is checked again after the first
+# time, the shortest timer of a loop, and abandoned after the second one.
 _LOOK_SECONDS = 0.001
 _UNREAD_SECONDS_MAX = 1.0
 _ORIGINS_KEPT = 1024
-# The connector's.
+# A key of the connector.
 ConnectionKey: TypeAlias = Any
 
 
 class ConnectionOwner(Protocol):
-    """What keeps connections for the next request."""
+    """Keeps connections for later requests."""
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """It rests, and is no longer counted."""
+        """Stops counting a connection, because it rests."""
 
     def put_back(self, connection: "HoldingConnection") -> None:
-        """The next request may have it."""
+        """Gives a connection to later requests."""
 
     def drop(self, connection: "HoldingConnection") -> None:
-        """Closes it."""
+        """Closes a connection."""
 
 
 class HeldConnections:
-    """The connections of one event loop: what they hold, and when they rest.
+    """The connections of one event loop, with their held answers and rests.
 
     Args:
-        requests_max: requests in flight at most, at any time.
-        origin: what the replies of this process were like.
-        receiver: where answers go that were held. Of the requests that it may have out, half as many connections more
-            may rest, and at least one.
+        requests_max: maximum number of requests in flight at any time.
+        origin: statistics about the replies of this process.
+        receiver: gets held answers. In addition to its limit of requests, half as many connections may rest, at least
+            one.
     """
 
     def __init__(self, requests_max: int, origin: OriginReplies, receiver: AnswerReceiver) -> None:
@@ -75,28 +75,28 @@ class HeldConnections:
         self._origin = origin
         self._receiver = receiver
         self._share = HeldShare()
-        # What the share is reckoned for.
+        # Limit of requests for which the share was calculated.
         self._requests = 0
-        # Connections that rest beside the requests in flight.
+        # Maximum and current number of connections that rest in addition to the requests in flight.
         self._aside_max = 0
         self._aside = 0
-        # Connections that nobody uses, and since when; in the order of these times.
+        # Unused connections, with the time since when, in order of time.
         self.unused: dict[HoldingConnection, float] = {}
-        # Those with a request out, and since when, in this order, too.
+        # Connections with a request in flight, with the time since when, in order of time.
         self.awaited: dict[HoldingConnection, float] = {}
         self._resting: set[HoldingConnection] = set()
-        # Given up, and not gone yet: TLS says good-bye.
+        # Abandoned connections that still end: TLS sends a close message.
         self._ending: dict[HoldingConnection, asyncio.Transport] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_key: ConnectionKey = None
         self._is_closed = False
 
     def new_held(self) -> HeldAnswers:
-        """For a connection."""
+        """Returns the held answers of a new connection."""
         return HeldAnswers(self._origin, self._share)
 
     async def close(self) -> None:
-        """The job has ended: what is held is lost, and connections that rest, or were given up, are gone."""
+        """Called at the end of the job. Drops held answers, and closes connections that rest or were abandoned."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -111,29 +111,29 @@ class HeldConnections:
                 await asyncio.gather(*(closed for closed in waiting if closed is not None), return_exceptions=True)
 
     def url_of(self, address: RequestUrl) -> URL:
-        """What aiohttp is asked for: the origin. The request line is written when the request is sent."""
+        """Returns the origin for aiohttp. The request line is written when the request is sent."""
         return _origin(address.scheme, address.authority)
 
     def fields(self) -> list[tuple[str, str]]:
-        """None besides those of a request's target."""
+        """Returns no additional fields."""
         return []
 
     def check_end(self, attempt: "AsyncAttempt", end: BodyEnd) -> None:
-        """A reply is complete: whether its connection can prove whose it is.
+        """Checks that the connection of a complete reply can prove to which request the reply belongs.
 
         Raises:
-            AttemptError: it cannot: the end of the connection is that of the body.
+            AttemptError: it cannot, because the body ends with the connection.
         """
         connection = attempt.connection
         if connection is None:
             raise AttemptError("framing")
         if not end.is_delimited and not attempt.is_certain:
             raise UncertainError("framing")
-        # The server was asked to close and does not say that it will: only silence shows whose reply it is.
+        # The server was asked to close and does not announce it. Only silence then proves that the reply is certain.
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
-        """Takes a reply that has passed `check_end`: gives it back if it is certain, or it is held from now on."""
+        """Takes a reply that has passed `check_end`. Returns it if it is certain; otherwise holds it."""
         connection = attempt.connection
         if connection is None:
             return answer
@@ -141,7 +141,7 @@ class HeldConnections:
         seconds = self._step(connection)
         if seconds is not None:
             if certain is not None:
-                # It need not rest with its connection.
+                # A certain answer need not wait while its connection rests.
                 self._receiver.hold(certain)
                 self._receiver.give([certain])
                 certain = None
@@ -149,14 +149,14 @@ class HeldConnections:
         return certain
 
     def abandon(self, attempt: "AsyncAttempt") -> None:
-        """An attempt has no reply: its connection can't be used any more, also one that aiohttp has released."""
+        """Called when an attempt has no reply. Abandons its connection, even if aiohttp has released it."""
         if attempt.connection is not None:
             self.give_up(attempt.connection)
 
     def _take(
         self, connection: "HoldingConnection", target: Target, answer: ReplyAnswer, sent_at: float
     ) -> ReplyAnswer | None:
-        """Takes a reply, to a request that was sent then: gives it back if it is certain at once."""
+        """Takes a reply to a request that was sent at `sent_at`. Returns the reply if it is certain immediately."""
         if self._receiver.limit != self._requests:
             self._share_out(self._receiver.limit)
         if connection.held.add(target, answer, sent_at):
@@ -165,7 +165,7 @@ class HeldConnections:
         return None
 
     def _share_out(self, requests: int) -> None:
-        """So many requests may be out: what each connection may hold follows from it."""
+        """Calculates the limits of each connection from the maximum number of requests in flight."""
         self._requests = requests
         requests = max(1, requests)
         self._share.bytes_max = min(max(_HELD_BYTES_MAX // requests, _SHARE_BYTES_MIN), _SHARE_BYTES_MAX)
@@ -173,7 +173,7 @@ class HeldConnections:
         self._aside_max = resting_connections(requests)
 
     def _step(self, connection: "HoldingConnection") -> float | None:
-        """Behind a reply: how many seconds the connection must rest, or None when nothing more is to be done."""
+        """Called after a reply. Returns the seconds that the connection must rest; None if nothing is left to do."""
         if connection.has_surplus:
             self.give_up(connection)
         elif connection.is_last or not connection.is_open:
@@ -185,14 +185,14 @@ class HeldConnections:
         return None
 
     async def rest(self, connection: "HoldingConnection", seconds: float) -> None:
-        """Has it rest beside the requests in flight, if that may be; else returns when it has rested."""
+        """Lets a connection rest in addition to the requests in flight. If too many rest, waits until it has rested."""
         connection.is_kept = True
         is_elsewhere, self._last_key = connection.key != self._last_key, connection.key
         if self._aside < self._aside_max:
             connection.is_aside = True
             self._aside += 1
         elif is_elsewhere and not connection.held:
-            # What it brought is certain already, and the next target has another host, probably.
+            # The answers of the connection are already certain, and the next target probably has another host.
             self._put_back(connection)
             return
         else:
@@ -202,17 +202,17 @@ class HeldConnections:
             await connection.rested
 
     def look_again(self, connection: "HoldingConnection") -> None:
-        """Something has come on an unused connection: the loop will read it and say what it is."""
+        """Called when an unused connection is readable. The loop will soon read the bytes and report them."""
         self.unused.pop(connection, None)
         self._begin_rest(connection, _LOOK_SECONDS)
 
     def give_up(self, connection: "HoldingConnection") -> None:
-        """It can't be used any more: what it holds is asked for again."""
+        """Abandons a connection. The targets of its held answers are requested again."""
         self._lose(connection)
         self._drop(connection)
 
     def _lose(self, connection: "HoldingConnection") -> None:
-        """What it holds will never be certain."""
+        """Asks the event loop to request the targets of held answers again, because these will never be certain."""
         if connection.is_lost:
             return
         connection.is_lost = True
@@ -223,12 +223,12 @@ class HeldConnections:
             self._receiver.ask_again(targets, held_bytes)
 
     def on_surplus(self, connection: "HoldingConnection") -> None:
-        """Bytes came that nobody asked for."""
+        """Called when unsolicited bytes have arrived."""
         self._end_rest(connection)
         self.give_up(connection)
 
     def on_lost(self, connection: "HoldingConnection") -> None:
-        """It has ended. What follows when a request was out is that request's business."""
+        """Called when a connection has ended. If a request was in flight, its attempt handles the failure."""
         self._ending.pop(connection, None)
         self.awaited.pop(connection, None)
         if connection.is_kept:
@@ -236,14 +236,14 @@ class HeldConnections:
             self._settle_ended(connection)
 
     def _settle_ended(self, connection: "HoldingConnection") -> None:
-        """The server has closed it behind as many replies as requests, or it broke."""
+        """Handles a connection that the server has closed after as many replies as requests, or that broke."""
         if connection.is_broken or connection.has_surplus or connection.is_unannounced:
             self._lose(connection)
         else:
             self._give(connection.held.commit())
 
     def _end(self, connection: "HoldingConnection") -> float | None:
-        """The server ends it: it is read to its end if something is held."""
+        """Handles a connection that the server closes. If it holds answers, it is read to its end."""
         if not connection.held or connection.has_partial_reply():
             connection.has_surplus = bool(connection.held)
             self.give_up(connection)
@@ -270,7 +270,7 @@ class HeldConnections:
             connection.connector.put_back(connection)
 
     def _sweep(self) -> None:
-        """What nobody has used for long enough is as certain as what has rested."""
+        """Makes the answers of unused connections certain after enough silence, as after a rest."""
         now, waiting = time.monotonic(), self._waiting()
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
@@ -281,14 +281,14 @@ class HeldConnections:
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
 
     def _waiting(self) -> float:
-        """How long the oldest request that is out has waited for its reply."""
+        """Returns the seconds that the oldest request in flight has waited for its reply."""
         return time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
 
     def _on_rested(self, connection: "HoldingConnection") -> None:
-        # The loop's own clock won't do: uvloop's has whole milliseconds, and its timers come up to one too early.
+        # Do not use the loop's clock: uvloop's clock has whole milliseconds, and its timers fire up to 1 ms too early.
         rested = time.monotonic() - connection.rest_began
         if rested >= connection.rest_seconds and connection.held and not connection.is_ending:
-            # It may have turned out that replies can be slower.
+            # Meanwhile, replies may have proved to be slower.
             connection.rest_seconds = connection.held.longer_rest(connection.rest_seconds, self._waiting())
         left = connection.rest_seconds - rested
         is_readable = connection.is_readable()
@@ -299,15 +299,15 @@ class HeldConnections:
         if is_readable:
             self.give_up(connection)
         elif connection.is_ending:
-            # The server ignores that it should close, and was silent for the longest rest. If this was asked for again,
-            # the next such connection would hold it, and so on.
+            # The server ignored the request to close, and was silent for the longest rest. Accept the held answers: if
+            # they were requested again, the next connection would hold them in the same way.
             if self._settle_silent(connection):
                 self._drop(connection)
         elif self._settle_silent(connection):
             self._put_back(connection)
 
     def _settle_silent(self, connection: "HoldingConnection") -> bool:
-        """It was silent for long enough; whether it can be used again."""
+        """Handles a connection that was silent for long enough. Returns whether it can be used again."""
         if connection.has_partial_reply():
             connection.has_surplus = True
             self.give_up(connection)
@@ -323,7 +323,7 @@ class HeldConnections:
             connection.connector.set_aside(connection)
 
     def _end_rest(self, connection: "HoldingConnection") -> None:
-        """It is no longer unused, and does not rest."""
+        """Ends the rest of a connection, or the time in which it was unused."""
         self.unused.pop(connection, None)
         self._resting.discard(connection)
         if connection.timer is not None:
@@ -344,7 +344,7 @@ class HeldConnections:
 
 @lru_cache(maxsize=_ORIGINS_KEPT)
 def _origin(scheme: str, authority: str) -> URL:
-    """Where a connection leads: for each request the library would take its whole URL apart, which costs much."""
+    """Returns the URL of an origin. Parsing the whole URL for each request would be expensive."""
     try:
         return URL(f"{scheme}://{authority}/", encoded=True)
     except ValueError as error:

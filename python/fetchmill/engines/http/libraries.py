@@ -1,7 +1,7 @@
-"""The libraries of the engines in Python: an extra of the package, imported when an engine is made.
+"""The libraries of the engines in Python. They are an extra of the package, imported when an engine is made.
 
-Each has a range of versions that the tests run with, both ends included. Outside of it nobody knows what a release has
-changed, so the transports then use public API only and close each connection after its reply.
+Each library has a range of tested versions, including both ends. A version outside this range may differ in any way, so
+the transports then use only public API and close each connection after its reply.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from types import ModuleType
 
 from fetchmill.errors import UsageError
 
-# Anything else is a release candidate, a development version or somebody's own build.
+# Other versions are release candidates, development versions or private builds.
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
@@ -21,8 +21,8 @@ class Library:
     """A library and the versions that the tests run with.
 
     Args:
-        name: what it is imported and installed as.
-        floor: the oldest tested version: no advisory for it is known.
+        name: name for importing and installing the library.
+        floor: the oldest tested version. No security advisory is known for it.
         newest: the newest tested version.
     """
 
@@ -31,15 +31,15 @@ class Library:
     newest: str
 
     def load(self) -> ModuleType:
-        """Imports it.
+        """Imports the library.
 
         Raises:
-            UsageError: it is not installed.
+            UsageError: the library is not installed.
         """
         return import_library(self.name)
 
     def is_tested(self, version: str) -> bool:
-        """Whether the tests cover a version."""
+        """Returns whether the tests cover a version."""
         if _RELEASE.fullmatch(version) is None:
             return False
         return _numbers(self.floor) <= _numbers(version) <= _numbers(self.newest)
@@ -52,10 +52,10 @@ URLLIB3 = Library("urllib3", "2.8.0", "2.8.0")
 
 
 def untested_notices(libraries: Sequence[Library]) -> tuple[str, ...]:
-    """A line for each library whose version is outside its tested range; none if all are inside.
+    """Returns a line for each library whose version is outside the tested range.
 
     Raises:
-        UsageError: one is not installed.
+        UsageError: a library is not installed.
     """
     return tuple(
         f"{library.name} {version}: not a tested version ({_range_text(library)}); each request has a connection "
@@ -69,15 +69,15 @@ def import_library(name: str) -> ModuleType:
     """Imports a library of the extra.
 
     Args:
-        name: what it is imported as.
+        name: name for importing the library.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: the library is not installed.
     """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # What is missing inside an installed library is another fault, with a message of its own.
+        # If an installed library lacks another module, that is a different error with its own message.
         if error.name != name:
             raise
         raise UsageError(

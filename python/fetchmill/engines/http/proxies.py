@@ -1,4 +1,4 @@
-"""The proxies of a job, and what is reached without one."""
+"""The proxies of a job, and the hosts that need no proxy."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from fetchmill.engines.transports import TransportOptions
 
 _RETRIED = (408, 429)
 _SERVER_ERRORS = 500
-# Of a proxy whose URL has none.
+# Port of a proxy whose URL has no port.
 _PORT = 80
 
 
@@ -23,8 +23,8 @@ class Proxy:
     """A proxy.
 
     Args:
-        url: where it is, without user and password.
-        fields: what says to it who asks; a secret, which goes to the proxy and nowhere else.
+        url: URL of the proxy, without user and password.
+        fields: header fields that authenticate to the proxy. They are secret and are only sent to the proxy.
     """
 
     url: str
@@ -32,17 +32,17 @@ class Proxy:
 
     @property
     def host(self) -> str:
-        """Its name or address, without brackets."""
+        """Name or address of the proxy, without brackets."""
         return urlsplit(self.url).hostname or ""
 
     @property
     def port(self) -> int:
-        """Its port."""
+        """Port of the proxy."""
         return urlsplit(self.url).port or _PORT
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """What an option or the environment says; that was checked before."""
+        """Makes a proxy from the text of an option or of the environment, which was checked before."""
         if not text:
             return None
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -55,11 +55,11 @@ class Proxy:
 
 @dataclass(frozen=True)
 class Proxies:
-    """One for each scheme, or none.
+    """The proxies for each scheme.
 
     Args:
-        of_scheme: by `http` and `https`.
-        without: hosts that are reached without one, as in no_proxy.
+        of_scheme: proxies by `http` and `https`.
+        without: hosts that need no proxy, as in no_proxy.
     """
 
     of_scheme: dict[str, Proxy]
@@ -67,7 +67,7 @@ class Proxies:
 
     @classmethod
     def of(cls, options: TransportOptions) -> Self:
-        """Those that the options name."""
+        """Returns the proxies that the options name."""
         given = options.proxy
         values = given if isinstance(given, Mapping) else {"http": given, "https": given}
         named = {scheme: Proxy.of_text(values.get(scheme)) for scheme in ("http", "https")}
@@ -75,7 +75,7 @@ class Proxies:
         return cls(of_scheme, list(values.get("without") or ()))
 
     def proxy_of(self, address: RequestUrl) -> Proxy | None:
-        """The one that a URL is asked through; None: it is asked directly."""
+        """Returns the proxy for a URL; None if it is requested directly."""
         proxy = self.of_scheme.get(address.scheme)
         if proxy is None or no_proxy_covers(self.without, address.host, address.port):
             return None
@@ -84,7 +84,7 @@ class Proxies:
 
 @contextmanager
 def no_way_to_proxy() -> Iterator[None]:
-    """What fails on the way to a proxy says nothing of the origin behind it."""
+    """Converts failures on the way to a proxy to `proxy`, because they do not show the state of the origin."""
     try:
         yield
     except AttemptError as error:
@@ -92,6 +92,6 @@ def no_way_to_proxy() -> Iterator[None]:
 
 
 def proxy_error(status: int) -> AttemptError:
-    """What it means that a proxy made no tunnel and answered so."""
+    """Returns the failure for a proxy that answered with this status instead of making a tunnel."""
     is_retried = status in _RETRIED or status >= _SERVER_ERRORS
     return AttemptError("proxy" if is_retried else "proxy-refused", f"the proxy answered {status}")

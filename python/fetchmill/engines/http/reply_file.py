@@ -1,4 +1,4 @@
-"""What comes on a blocking connection, read with the deadlines of an attempt."""
+"""Reads replies from a blocking connection, with the deadlines of an attempt."""
 
 import io
 import socket
@@ -10,21 +10,21 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 if TYPE_CHECKING:
     from fetchmill.engines.http.blocking_attempt import BlockingAttempt
 
-# A server that closes does so within this, or it is not known whether it has sent all that it will.
+# Time limit for a server to close a connection. After that, it is unknown whether the server has sent everything.
 _CLOSE_SECONDS = 1.0
-# A bytearray or a memoryview.
+# A `bytearray` or a `memoryview`.
 Buffer: TypeAlias = Any
 
 
 class ReplyFile(io.BufferedReader):
-    """A reply, as `http.client` reads it.
+    """A reply as a file, from which `http.client` reads.
 
-    `http.client` closes it right after the body. What comes after that is looked for first, so it stays open until
-    `finish`.
+    `http.client` closes the file right after the body. The attempt must then look for unsolicited bytes, so the file
+    stays open until `finish`.
 
     Args:
-        connection: where it comes.
-        attempt: has the deadlines, and is told of the bytes.
+        connection: the connection of the reply.
+        attempt: the attempt, which has the deadlines and counts the bytes.
     """
 
     def __init__(self, connection: socket.socket, attempt: "BlockingAttempt") -> None:
@@ -32,32 +32,32 @@ class ReplyFile(io.BufferedReader):
         super().__init__(self._reader)
 
     def look(self, *, until_closed: bool) -> tuple[bool, bool]:
-        """After the body: whether something more came, and whether the connection has ended without."""
+        """Returns whether bytes follow the body, and whether the connection has ended without further bytes."""
         self._reader.is_over = True
         if self.peek(1):
             return True, False
         return self._reader.wait_for_end() if until_closed else (False, False)
 
     def close(self) -> None:
-        """Does nothing yet."""
+        """Does nothing; see the class."""
 
     def finish(self) -> None:
-        """Closes it, and the connection if that is closed otherwise."""
+        """Closes the file, and the connection if its other users have closed it."""
         super().close()
 
 
 class _DeadlineReader(io.RawIOBase):
-    """The bytes of one reply: each read has what is left of the attempt's deadlines."""
+    """The bytes of one reply. The time limit of each read is the remaining time of the attempt."""
 
     def __init__(self, connection: socket.socket, attempt: "BlockingAttempt") -> None:
         self._connection = connection
         self._raw = connection.makefile("rb", buffering=0)
         self._attempt = attempt
-        # The reply is complete: nothing more is read.
+        # Whether the reply is complete, so that nothing more is read.
         self.is_over = False
 
     def wait_for_end(self) -> tuple[bool, bool]:
-        """Whether something more comes, and whether the connection ends without."""
+        """Waits for the end. Returns whether further bytes arrive, and whether the connection ends without them."""
         try:
             self._connection.settimeout(_CLOSE_SECONDS)
             found = self._raw.read(1)

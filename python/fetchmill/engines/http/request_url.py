@@ -1,4 +1,4 @@
-"""Where a URL leads, without changing a byte of it."""
+"""Splits a URL into parts without changing its bytes."""
 
 import ipaddress
 import re
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fetchmill.engines.http.failure_kinds import AttemptError
 
 _PORTS = {"http": 80, "https": 443}
-# What a source gives is normalised already: a scheme in lower case, no user, no fragment, nothing but visible ASCII.
+# URLs of a source are already normalised: a scheme in lower case, no user, no fragment, only visible ASCII.
 _URL = re.compile(r"(https?)://((?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]+)(?::([0-9]{1,5}))?)([/?][!\"$-~]*)?")
 
 
@@ -16,10 +16,10 @@ class RequestUrl(NamedTuple):
 
     Args:
         scheme: http or https.
-        authority: host and port as they stand there.
-        host: a name or an address, without brackets, in lower case.
-        port: the port, the scheme's own if there is none.
-        target: what the request line asks for, byte for byte.
+        authority: host and port, unchanged.
+        host: name or address, without brackets, in lower case.
+        port: the port, or the default port of the scheme.
+        target: the target of the request line, byte for byte.
     """
 
     scheme: str
@@ -30,26 +30,26 @@ class RequestUrl(NamedTuple):
 
     @property
     def url(self) -> str:
-        """In absolute form, as a proxy is asked."""
+        """The absolute form, as in a request to a proxy."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
     def bracketed_host(self) -> str:
-        """The host as a URL has it."""
+        """The host as in a URL, with brackets around an IPv6 address."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
     def host_field(self) -> str:
-        """The field Host: without a port that is the scheme's own."""
+        """The value of the field Host, without the default port of the scheme."""
         is_usual = self.port == _PORTS[self.scheme]
         return self.bracketed_host if is_usual else f"{self.bracketed_host}:{self.port}"
 
 
 def parse(url: str) -> RequestUrl:
-    """Takes a URL apart.
+    """Splits a URL into its parts.
 
     Raises:
-        Failure: `url`: it is none of http or https, has a user in it, or a byte that no URL may have.
+        AttemptError: `url`, if the scheme is neither http nor https, or the URL has a user or an invalid byte.
     """
     found = _URL.fullmatch(url)
     if found is None or int(found[3] or 0) >= 1 << 16 or not _is_host(found[2]):
@@ -62,7 +62,7 @@ def parse(url: str) -> RequestUrl:
 
 
 def _is_host(authority: str) -> bool:
-    """Whether what is in brackets, if there are some, is an address of IPv6."""
+    """Returns whether brackets, if there are any, contain an IPv6 address."""
     if authority[0] != "[":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Requests one at a time, with the library requests: for threads and processes."""
+"""Makes one request at a time with the library requests, for threads and processes."""
 
 import socket
 import time
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from fetchmill.engines.http.urllib3_pools import Session
 
 _PIECE_BYTES = 1 << 16
-# What bytes look like that belong to another reply.
+# Failure kinds of bytes that belong to another reply.
 _MISREAD_KINDS = ("framing", "not-http")
 
 
 class _RequestsState:
-    """What one thread has for itself.
+    """The state of one thread.
 
     Args:
-        session: with the connection.
-        attempt: what the layers of the library share.
-        held: what the connection has brought and is not certain yet.
+        session: the session, which has the connection.
+        attempt: the attempt, which the layers of the library share.
+        held: the answers of the connection that are not certain yet.
     """
 
     def __init__(self, session: "Session", attempt: BlockingAttempt, held: HeldAnswers) -> None:
@@ -43,43 +43,43 @@ class _RequestsState:
 
     @property
     def socket(self) -> socket.socket | None:
-        """That of the connection, while it is open."""
+        """The socket of the connection; None if the connection is not open."""
         return None if self.attempt.connection is None else self.attempt.connection.sock
 
     def close(self) -> None:
-        """Closes the connection; the next request opens another one."""
+        """Closes the connection. The next request opens another one."""
         if self.attempt.connection is not None:
             self.attempt.connection.close()
 
 
 class RequestsTransport:
-    """Implements `BlockingTransport`; may be sent to another process.
+    """Implements `BlockingTransport`. Can be sent to another process.
 
     Args:
-        options: of the job.
+        options: the options of the job.
 
     Raises:
         UsageError: the library is not installed.
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        # With any, connections are closed after their reply.
+        # If there are any notices, connections are closed after their reply.
         self.notices = untested_notices([REQUESTS, URLLIB3])
         self._options = options
-        # Of all threads.
+        # The held answers of all threads.
         self._held: list[HeldAnswers] = []
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """What all threads of a process have learned."""
+        """Statistics about the replies of all threads of a process."""
         return OriginReplies()
 
     def held(self) -> int:
-        """Replies that have come and are not certain yet."""
+        """Returns the number of replies that are not certain yet."""
         return sum(map(len, self._held))
 
     def start(self) -> _RequestsState:
-        """A session with one connection."""
+        """Returns the state of a thread: a session with one connection."""
         from fetchmill.engines.http.urllib3_pools import Session
 
         attempt = BlockingAttempt(self._options, keeps_connections=not self.notices)
@@ -88,7 +88,7 @@ class RequestsTransport:
         return _RequestsState(Session(attempt), attempt, held)
 
     def fetch(self, target: Target, state: _RequestsState) -> list[Answer]:
-        """One attempt at a target, and at those whose connection has been given up meanwhile."""
+        """Makes an attempt at a target, and at earlier targets that must be requested again."""
         certain = self._look(state)
         state.again.append(target)
         while state.again:
@@ -96,12 +96,12 @@ class RequestsTransport:
         return certain
 
     def rest(self, state: _RequestsState, *, is_idle: bool) -> list[Answer]:
-        """Waits for the silence that makes certain whose the answers are."""
+        """Waits for the silence after which held answers are certain."""
         certain: list[Answer] = []
         seconds = self._rest_seconds(state, is_idle=is_idle)
         while seconds is not None:
             certain += self._settle(state, self._rest_for(state, seconds))
-            # Only what is asked for again can make another rest necessary.
+            # Only repeated requests can make another rest necessary.
             seconds = None
             while state.again:
                 certain += self._fetch_next(state)
@@ -118,12 +118,12 @@ class RequestsTransport:
         return state.held.rest_seconds() if state.socket is not None else None
 
     def _waiting(self) -> float:
-        """How long the oldest request of another thread has waited for its reply."""
+        """Returns the seconds that the oldest request of another thread has waited for its reply."""
         now = time.monotonic()
         return max((now - sent_at for held in self._held if (sent_at := held.sent_at) is not None), default=0.0)
 
     def _rest_for(self, state: _RequestsState, seconds: float) -> Unused:
-        """Waits for so long, or for longer when it turns out meanwhile that replies may be slower."""
+        """Waits for `seconds`, or longer if replies meanwhile prove to be slower."""
         connection = state.socket
         if connection is None:
             return Unused.BROKEN
@@ -136,13 +136,13 @@ class RequestsTransport:
         return Unused.QUIET
 
     def _look(self, state: _RequestsState) -> list[Answer]:
-        """Before a request: what came since the last one."""
+        """Called before a request. Handles bytes that have arrived since the last one."""
         connection = state.socket
         unused = Unused.QUIET if connection is None else look(connection)
         return [] if unused is Unused.QUIET else self._settle(state, unused)
 
     def _settle(self, state: _RequestsState, unused: Unused) -> list[Answer]:
-        """What follows from what a connection without a request has shown."""
+        """Handles what has arrived on a connection without a request. Returns the answers that are now certain."""
         if unused in (Unused.QUIET, Unused.CLOSED):
             certain = state.held.commit()
         else:
@@ -157,7 +157,7 @@ class RequestsTransport:
         try:
             state.attempt.begin(request_url.parse(target.url))
         except AttemptError as failure:
-            # No connection was used: what they hold is as it was.
+            # No connection was used, so held answers have not changed.
             return [FailureAnswer(target.sequence, failure.kind, failure.detail)]
         was_ending, is_certain = state.held.is_ending, state.held.is_next_certain
         state.held.sent_at = started = time.monotonic()
@@ -165,15 +165,15 @@ class RequestsTransport:
         state.held.sent_at = None
         attempt = state.attempt
         if not attempt.is_reused:
-            # What the connection before had brought can't be known any more.
+            # The answers of the previous connection can no longer become certain.
             state.again += state.held.lose(is_surplus=False)
         if isinstance(answer, FailureAnswer):
-            # The next reply on this connection would count as its first one.
+            # Close the connection, or its next reply would count as its first one.
             state.close()
             state.again += state.held.lose(is_surplus=False)
             is_misread = answer.kind in _MISREAD_KINDS or (answer.kind == "body-too-large" and not is_certain)
             if attempt.is_reused and is_misread:
-                # What was read may have belonged to the reply before; on a fresh connection it is certain.
+                # The bytes may have belonged to an earlier reply. On a fresh connection, the reply is certain.
                 state.again.append(target)
                 return []
             return [answer]
@@ -182,13 +182,13 @@ class RequestsTransport:
         return certain if unused is Unused.QUIET else certain + self._settle(state, unused)
 
     def _after_reply(self, state: _RequestsState, *, was_ending: bool) -> Unused:
-        """What a complete reply says of its connection."""
+        """Returns the state of a connection after a complete reply."""
         reply = state.attempt.reply
         if reply.has_surplus:
             return Unused.SURPLUS
         if reply.is_ended or not state.attempt.keeps_connections:
             return Unused.CLOSED
-        # One that was to be the last, and does not say so, may be the reply to an earlier request.
+        # The server was asked to close after this reply. If it did not, the reply may belong to an earlier request.
         return Unused.BROKEN if state.socket is None or was_ending else Unused.QUIET
 
     def _ask(self, target: Target, state: _RequestsState) -> ReplyAnswer | FailureAnswer:
@@ -218,10 +218,10 @@ class RequestsTransport:
         )
 
     def _read(self, reply: "requests.Response", end: BodyEnd, attempt: BlockingAttempt) -> bytes:
-        """The body as it was sent.
+        """Reads the body without decoding it.
 
         Raises:
-            Failure: it is too large, or broken.
+            AttemptError: the body is too large or broken.
         """
         from urllib3.exceptions import HTTPError
 

@@ -1,4 +1,4 @@
-"""Whose certificates are believed."""
+"""TLS contexts, which determine which certificates are trusted."""
 
 import functools
 import ssl
@@ -8,10 +8,10 @@ from fetchmill.errors import UsageError
 
 
 class TlsContexts:
-    """The contexts of one worker: made when the first target needs them, then used for all connections.
+    """The TLS contexts of one worker. They are made when the first target needs them, and used for all connections.
 
     Args:
-        options: of the job.
+        options: the options of the job.
         context: the class of the contexts.
     """
 
@@ -20,7 +20,7 @@ class TlsContexts:
         self._context = context
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """The one for a host, which is written as in the URL's normal form.
+        """Returns the context for a host, which is written as in a normalised URL.
 
         Raises:
             UsageError: the file of certificates cannot be used.
@@ -30,7 +30,7 @@ class TlsContexts:
     @functools.cached_property
     def _verified(self) -> ssl.SSLContext:
         context = self._new()
-        # A name in CN alone does not count.
+        # Do not accept a name that is only in CN.
         context.hostname_checks_common_name = False
         try:
             _load(context, self._options.ca_file)
@@ -53,7 +53,7 @@ class TlsContexts:
 
 
 def _load(context: ssl.SSLContext, ca_file: str | None) -> None:
-    """That file and nothing else; else the system's authorities, else those that came with requests."""
+    """Loads certificate authorities: only those of `ca_file` if given, else the system's, else those of certifi."""
     if ca_file is not None:
         context.load_verify_locations(ca_file)
         return

@@ -9,7 +9,7 @@ from fetchmill.engines.http.proxies import Proxy, proxy_error
 from fetchmill.engines.http.reply_file import ReplyFile
 from fetchmill.engines.http.request_url import RequestUrl
 
-# A line of the proxy's head, as `http.client` limits it, and how many it may have.
+# Maximum size and number of lines in the proxy's head, as in `http.client`.
 _LINE_BYTES_MAX = 1 << 16
 _LINES_MAX = 100
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\r\n]*)?\r?\n")
@@ -17,16 +17,16 @@ _OK = 200
 
 
 def open_tunnel(connection: socket.socket, address: RequestUrl, proxy: Proxy, answer: ReplyFile) -> None:
-    """Asks a proxy for a tunnel to an origin.
+    """Opens a tunnel to an origin through a proxy.
 
     Args:
-        connection: to the proxy.
-        address: of the origin.
+        connection: the connection to the proxy.
+        address: the address of the origin.
         proxy: the proxy.
-        answer: what comes on the connection.
+        answer: the file from which the proxy's answer is read.
 
     Raises:
-        AttemptError: the proxy makes none.
+        AttemptError: the proxy did not make a tunnel.
     """
     place = f"{address.bracketed_host}:{address.port}"
     fields = {"Host": place, **proxy.fields}

@@ -1,8 +1,9 @@
-"""What `requests` and the libraries below it do otherwise for us, one class for each of their layers. Public API only.
+"""Changes the behaviour of `requests` and the libraries below it, with one class for each of their layers.
 
-They re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline and forgive ambiguous framing.
-Connections, tunnels and TLS are ours; urllib3 takes each for a plain connection that it need know no more of.
-Imported by the transport when it starts, for it needs the libraries. All of it belongs to one thread.
+The libraries re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline and accept ambiguous
+framing. fetchmill makes connections, tunnels and TLS itself, and urllib3 treats each as a plain connection. Only public
+API is used. The transport imports this module when it starts, because the module needs the libraries. All objects
+belong to one thread.
 """
 
 import email.errors
@@ -23,21 +24,21 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import UNTIL_CLOSE, BodyEnd, body_end
 from fetchmill.engines.http.reply_file import ReplyFile
 
-# Names of fields that urllib3 adds on its own unless it is told not to.
+# Header fields that urllib3 adds on its own by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
-# Lines of a head that are no fields. Other defects are of bodies, which `http.client` never shows to the parser.
+# Defects of lines in a head that are not fields. Other defects concern bodies, which the parser never gets.
 _DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,
     email.errors.InvalidHeaderDefect,
     email.errors.MisplacedEnvelopeHeaderDefect,
     email.errors.MissingHeaderBodySeparatorDefect,
 )
-# What they pass to one another, and we pass on.
+# A value that parts of the libraries pass to one another. We only forward it.
 LibraryValue: TypeAlias = Any
 
 
 class Session(requests.Session):
-    """One connection, no redirects, no cookies, nothing from the environment."""
+    """A session with one connection, without redirects, cookies and settings from the environment."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
         super().__init__()
@@ -49,13 +50,13 @@ class Session(requests.Session):
         self.mount("https://", adapter)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Nowhere: even a redirect that is not to be followed would be read to its end and parsed."""
+        """Returns None. Otherwise requests would read and parse even redirects that must not be followed."""
 
     def ask(self, fields: list[tuple[str, str]]) -> tuple[requests.Response, BodyEnd]:
-        """Sends the attempt's request, and reads the head, which tells how the body ends.
+        """Sends the attempt's request and reads the head. Returns the reply, and how its body ends.
 
         Raises:
-            Failure: there is none.
+            AttemptError: there is no head.
         """
         attempt = self._attempt
         request = requests.PreparedRequest()
@@ -64,13 +65,13 @@ class Session(requests.Session):
         headers = urllib3.HTTPHeaderDict([("Host", attempt.address.host_field), *fields, *attempt.proxy_fields()])
         for name in _AUTOMATIC_FIELDS:
             headers.setdefault(name, urllib3.util.SKIP_HEADER)
-        request.headers = headers  # type: ignore[assignment] # the one that keeps a field that comes twice
+        request.headers = headers  # type: ignore[assignment] # keeps repeated fields
         try:
             reply = self._send(request)
         except AttemptError as failure:
             if not attempt.is_reused or failure.kind not in failure_kinds.STALE_KINDS:
                 raise
-            # The kept connection was no good, and is closed: this is a fresh one.
+            # The kept connection was unusable and is closed. This request uses a fresh one.
             reply = self._send(request)
         return reply, attempt.reply.end or UNTIL_CLOSE
 
@@ -79,7 +80,7 @@ class Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """Makes the pools. Each has one connection, and there is one pool at a time."""
+    """Makes pools of one connection each. Only one pool exists at a time."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class _Adapter(HTTPAdapter):
         self._place: object = None
 
     def get_connection_with_tls_context(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """The pool for the attempt: that of the last one if it leads to the same place, with the same trust."""
+        """Returns the pool for the attempt. Reuses the last pool if destination and TLS context are equal."""
         place = self._attempt.place
         if self._pool is None or place != self._place:
             self._close_pool()
@@ -98,14 +99,14 @@ class _Adapter(HTTPAdapter):
         return self._pool
 
     def get_connection(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """The same, as releases before 2.32 ask for it."""
+        """Like `get_connection_with_tls_context`, for releases before 2.32."""
         return self.get_connection_with_tls_context()
 
     def cert_verify(self, *_: LibraryValue, **__: LibraryValue) -> None:
-        """The context does that."""
+        """Does nothing: the TLS context verifies certificates."""
 
     def request_url(self, *_: LibraryValue, **__: LibraryValue) -> str:
-        """A stand-in: urllib3 would quote what the request line asks for."""
+        """Returns a placeholder, because urllib3 would quote the target of the request line."""
         return "/"
 
     def close(self) -> None:
@@ -119,12 +120,12 @@ class _Adapter(HTTPAdapter):
 
 
 class _Connection(HTTPConnection):
-    """Made to an address that the policy allows, asked for what it is told to, byte for byte."""
+    """A connection to an address that the policy allows. It sends the request line byte for byte."""
 
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)
         self._attempt = attempt
-        # It is called, and nothing else is done with it.
+        # `http.client` only calls this.
         self.response_class = functools.partial(_Response, attempt=attempt)  # type: ignore[assignment]
 
     def connect(self) -> None:
@@ -139,7 +140,7 @@ class _Connection(HTTPConnection):
         try:
             super().request(*arguments, **options)
         except BrokenPipeError:
-            # urllib3 reads what the server may have said before it closed.
+            # urllib3 reads a reply that the server may have sent before it closed.
             raise
         except (http.client.HTTPException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _head_error(error) from None
@@ -152,13 +153,13 @@ class _Connection(HTTPConnection):
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    """Has one connection. It knows neither of TLS nor of proxies: those are inside of the connection."""
+    """A pool of one connection. The connection handles TLS and proxies itself."""
 
     ConnectionCls = _Connection
 
 
 class _Response(http.client.HTTPResponse):
-    """Reads with deadlines, skips interim replies, and knows how its body ends."""
+    """A reply that is read with deadlines. It skips interim replies and determines how the body ends."""
 
     def __init__(
         self, sock: socket.socket, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue
@@ -180,7 +181,7 @@ class _Response(http.client.HTTPResponse):
 
 
 def _head_error(error: Exception) -> AttemptError:
-    """What it means that no head was read."""
+    """Returns the failure of an attempt whose head could not be read."""
     match error:
         case http.client.RemoteDisconnected():
             return AttemptError("reset")

@@ -1,5 +1,5 @@
 //! Keeps the credentials of a job fresh. A thread replaces them before they expire, or after a server has reported that
-//! they have. Requests never wait for it.
+//! they have expired. Requests never wait for this thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -9,14 +9,14 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::panics;
 
-/// The result of asking for other credentials.
+/// Result of a request for other credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// There are newer credentials than those that were used: sign again.
+    /// There are newer credentials than the used ones. Sign the request again.
     Newer,
-    /// The search is running: ask again later.
+    /// The search is running. Ask again later.
     Pending,
-    /// There are no newer credentials. The line says why, and what to do.
+    /// There are no newer credentials. The line gives the reason and a remedy.
     Failed(String),
 }
 
@@ -24,11 +24,11 @@ pub(crate) enum Renewal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedCredentials<C> {
     pub(crate) credentials: C,
-    /// Expiry in seconds since 1970; `None` = no expiry is given.
+    /// Expiry in seconds since 1970. `None` means that no expiry is given.
     pub(crate) expires_at: Option<u64>,
-    /// Source for people: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
+    /// Source, as text for the user: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
     pub(crate) from: String,
-    /// Whether asking again can give other credentials.
+    /// Whether the source can give other credentials later.
     pub(crate) is_renewable: bool,
 }
 
@@ -37,8 +37,8 @@ pub(crate) trait CredentialSource: Send + 'static {
     /// The credentials of requests.
     type Credentials;
 
-    /// Looks for the current credentials; `None` = there are none. It blocks, and ends soon after `is_over` returns
-    /// true.
+    /// Looks for the current credentials. `None` means that there are none. Blocks, but ends soon after `is_over`
+    /// returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Self::Credentials>>>;
 }
 
@@ -52,7 +52,7 @@ pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
 
     fn set_credentials(&self, credentials: Option<Self::Credentials>);
 
-    /// Returns the seconds since 1970, by the clock for the expiry of these credentials.
+    /// Returns the seconds since 1970, by the clock that the expiry of these credentials refers to.
     fn now(&self) -> u64;
 }
 
@@ -63,7 +63,7 @@ const EXPIRED: &str = "the credentials have expired: renew them and run the same
 struct RefreshState {
     /// Whether other credentials were requested, or the search for them is running.
     is_wanted: bool,
-    /// Reason of the last failure, and until when callers get it as an answer.
+    /// Reason of the last failure, and the time until which callers get this answer.
     failed: Option<(String, Instant)>,
     is_over: bool,
 }
@@ -80,8 +80,8 @@ impl RefreshShared {
     }
 }
 
-/// See the module. The thread ends when this is dropped, or soon after the job is over. The owner of the credentials
-/// may own this; the reference back is weak.
+/// See the module. The thread ends when this value is dropped, or soon after the job is over. The owner of the
+/// credentials may own this value, because the reference back to the owner is weak.
 #[derive(Debug)]
 pub(crate) struct Refresher<H> {
     access: Weak<H>,
@@ -91,7 +91,7 @@ pub(crate) struct Refresher<H> {
 }
 
 impl<H: CredentialHolder> Refresher<H> {
-    /// Starts with the credentials that `access` has now.
+    /// Starts with the current credentials of `access`.
     pub(crate) fn start<S: CredentialSource<Credentials = H::Credentials>>(
         access: &Arc<H>,
         source: S,
@@ -113,8 +113,8 @@ impl<H: CredentialHolder> Refresher<H> {
         Ok(Refresher { access, shared, thread })
     }
 
-    /// Requests other credentials, because a server reported that those with this [`CredentialHolder::generation`] have
-    /// expired. Returns immediately. Any number of callers cause only one search.
+    /// Requests other credentials, because a server has reported that the credentials of this
+    /// [`CredentialHolder::generation`] have expired. Returns immediately. Any number of callers cause only one search.
     pub(crate) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
         let mut state = self.shared.state();
@@ -140,10 +140,10 @@ impl<H> Drop for Refresher<H> {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
-        // The thread itself may have dropped the last reference to the owner. It must not wait for itself.
+        // If the thread itself has dropped the last reference to the owner, it must not wait for itself.
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
-            // A panic of the thread does no harm: the job is over.
+            // A panic of the thread has no effect, because the job is over.
             let _ = thread.join();
         }
     }
@@ -162,13 +162,13 @@ impl Drop for Ending {
     }
 }
 
-/// The thread's side.
+/// The part of the thread.
 struct RefreshThread<H, S: CredentialSource> {
     access: Weak<H>,
     shared: Arc<RefreshShared>,
     source: S,
     loaded: LoadedCredentials<S::Credentials>,
-    /// When to replace the credentials without a request for that.
+    /// When the credentials are replaced even if no caller requests it.
     due: Option<Instant>,
     /// Delay after the next failure.
     wait: Duration,
@@ -188,14 +188,14 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn keep(mut self, is_over: &dyn Fn() -> bool) {
-        // Wake all waiting callers, however the thread ends.
+        // Wake all waiting callers when the thread ends, for whatever reason.
         let _ending = Ending(Arc::clone(&self.shared));
         while self.await_turn(is_over) {
             self.replace(is_over);
         }
     }
 
-    /// Waits until credentials are to be searched. Returns whether the job continues.
+    /// Waits until a search for credentials is due. Returns whether the job continues.
     fn await_turn(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.shared.state();
         loop {
@@ -230,8 +230,8 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn take(&mut self, loaded: LoadedCredentials<S::Credentials>) {
-        // Take this before the lock. If it is the last reference, dropping it also drops the refresher, which takes the
-        // lock.
+        // Do this before taking the lock. If this is the last reference, dropping it also drops the refresher, which
+        // takes the lock.
         let Some(access) = self.access.upgrade() else { return };
         let mut state = self.shared.state();
         access.set_credentials(Some(loaded.credentials.clone()));
@@ -250,7 +250,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         state.failed = Some((why, again));
         drop(state);
         self.wait = (self.wait * 2).min(limits::CREDENTIALS_RETRY_MAX);
-        // Credentials without an expiry are searched again only on request.
+        // Credentials without an expiry are searched again only when a caller requests it.
         self.due = self.due().map(|due| due.max(again));
     }
 

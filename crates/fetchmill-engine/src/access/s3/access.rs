@@ -1,5 +1,5 @@
 //! Shared knowledge about a store: the credentials, the regions of its buckets, and the offset of its clock. Each
-//! signing thread has a copy, and checks with one atomic load whether the copy is current.
+//! signing thread has a copy. One atomic load shows whether the copy is current.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ use fetchmill_net::PoolSettings;
 /// State that changes while a job runs.
 #[derive(Debug, Default)]
 struct AccessState {
-    /// `None` = requests are not signed.
+    /// `None` means that requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
     /// Origins that get signed requests, with the region of the signature.
     origins: HashMap<OriginKey, String>,
 }
 
-/// See the module. Memory: a row for each bucket that the job has met, at most `limits::S3_BUCKETS_MAX`.
+/// See the module. Memory: one row for each bucket that the job has used, at most `limits::S3_BUCKETS_MAX`.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) options: S3Settings,
@@ -45,10 +45,10 @@ pub(crate) struct Access {
     clock_offset: AtomicI64,
     /// Connection settings for the credential chain.
     pool: OnceLock<PoolSettings>,
-    /// Whether the chain was searched, and the result.
+    /// Result of the search along the chain. `None` before the search.
     loaded: Mutex<Option<std::result::Result<(), Arc<Error>>>>,
     refresher: Mutex<Option<Refresher<Access>>>,
-    /// Searches the chain for callers that must not wait.
+    /// Thread that searches the chain for callers that must not wait.
     loader: Mutex<Option<JoinHandle<()>>>,
     load_began: OnceLock<Instant>,
     is_closed: AtomicBool,
@@ -88,14 +88,14 @@ impl Access {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Sets the connections for credential requests, and the known offset of the store's clock, before the first
-    /// request.
+    /// Before the first request, sets the connections for credential requests, and the known offset of the store's
+    /// clock.
     pub(crate) fn prepare(&self, pool: PoolSettings, clock_offset: i64) {
         let _ = self.pool.set(pool);
         self.clock_offset.store(clock_offset, Ordering::Relaxed);
     }
 
-    /// Looks for credentials once, which may take a second or two. From then on they are kept fresh until
+    /// Looks for credentials once, which may take a second or two. After that, keeps them fresh until
     /// [`Access::close`].
     pub(crate) fn load(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let mut loaded = lock(&self.loaded);
@@ -103,8 +103,8 @@ impl Access {
         done.clone().map_err(|error| again(&error))
     }
 
-    /// Does the same without waiting. The first call starts a thread, which ends when it is done, or soon after
-    /// [`Access::close`].
+    /// Like [`Access::load`], but does not wait. The first call starts a thread, which ends after the search, or soon
+    /// after [`Access::close`].
     fn load_beside(self: &Arc<Self>) -> LoadState {
         match self.loaded.try_lock().as_deref() {
             Ok(Some(Ok(()))) => return LoadState::Done,
@@ -125,15 +125,15 @@ impl Access {
         if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
     }
 
-    /// Returns how long ago the search for credentials began, unless it has failed. A target without credentials tries
-    /// again.
+    /// Returns the time since the search for credentials began, unless the search has failed. A target without
+    /// credentials tries again.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
-        // The credentials may have arrived since the caller missed them.
+        // The credentials may have arrived after the caller looked for them.
         (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
     }
 
-    /// Runs on a separate thread, since the caller may have an event loop.
+    /// Loads on a separate thread, because the caller may have an event loop.
     fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let Some(pool) = self.pool.get().cloned() else {
             return Err(Error::Internal("nothing was said of how credentials are asked for".into()));
@@ -150,7 +150,7 @@ impl Access {
             .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
     }
 
-    /// Requests newer credentials after the store has reported that those of `generation` have expired.
+    /// Requests newer credentials, after the store has reported that the credentials of `generation` have expired.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         match &*lock(&self.refresher) {
             Some(refresher) => refresher.renew(generation),
@@ -165,7 +165,7 @@ impl Access {
         self.is_closed.store(true, Ordering::Relaxed);
         let loader = lock(&self.loader).take();
         if let Some(loader) = loader {
-            // The loader ends within a moment, and so does its process. A panic of the loader does no harm.
+            // The loader ends within a moment, and so does its process. A panic of the loader has no effect.
             let _ = loader.join();
         }
         let refresher = lock(&self.refresher).take();
@@ -188,7 +188,7 @@ impl Access {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Returns the place of a bucket, as far as known. From now on its origin gets signed requests.
+    /// Returns the place of a bucket, as far as it is known. From now on, requests to this origin are signed.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();
@@ -225,8 +225,8 @@ impl Access {
         self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
     }
 
-    /// Notes what a store has shown to be wrong with a request for `bucket`, which was signed with the credentials of
-    /// `generation`. Returns whether the request may be repeated now.
+    /// Corrects the setting that a store has shown to be wrong with a request for `bucket`. The request was signed with
+    /// the credentials of `generation`. Returns whether the request may be repeated now.
     pub(crate) fn correct(
         &self,
         bucket: Option<&BucketName>,
@@ -245,8 +245,8 @@ impl Access {
         Renewal::Newer
     }
 
-    /// Returns the signed fields of a request that another library sends. Except `Host`, none of them may change before
-    /// the request is sent.
+    /// Returns the signed fields of a request that another library sends. Except for `Host`, the library must send
+    /// these fields unchanged.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let objects = SignedOrigins { access: Arc::clone(self), are_of_objects: true, named: None };
@@ -258,18 +258,18 @@ impl Access {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Returns the generation of the credentials. Read it before signing, so that newer credentials are never taken for
-    /// the used ones.
+    /// Returns the generation of the credentials. Read it before signing, so that newer credentials are never mistaken
+    /// for the used ones.
     pub(crate) fn generation(&self) -> u64 {
         self.credentials_generation.load(Ordering::Acquire)
     }
 
-    /// Whether requests are signed now. Does not look for credentials.
+    /// Whether requests are signed now. Does not start a search for credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         self.known().credentials.is_some()
     }
 
-    /// Replaces the credentials; `None` = requests are no longer signed.
+    /// Replaces the credentials. `None` means that requests are no longer signed.
     pub(crate) fn set_credentials(&self, credentials: Option<Credentials>) {
         let mut known = self.known();
         known.credentials = credentials.map(Arc::new);
@@ -314,8 +314,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Converts `s3://` URLs to http URLs. Each thread has its own, so that objects in any bucket cost no lock. Memory: as
-/// [`Access`].
+/// Converts `s3://` URLs to http URLs. Each thread has its own resolver, so that objects in any bucket need no lock.
+/// Memory: the same as [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,
@@ -326,7 +326,7 @@ pub(crate) struct BucketResolver {
 struct ResolvedBuckets {
     /// Generation of the knowledge in `bases`.
     generation: u64,
-    /// By bucket: the origin, and the path before keys.
+    /// The origin and the path before keys, by bucket.
     bases: HashMap<String, String>,
 }
 
@@ -336,8 +336,8 @@ impl BucketResolver {
     }
 
     /// Returns the http URL for a normalised `s3://` URL. The first call starts a search for credentials, which may
-    /// take a minute. During the search, and if there are none, it fails with `credentials`; [`Access::loading`] tells
-    /// these cases apart.
+    /// take a minute. Fails with `credentials` during the search, and if there are none. [`Access::loading`]
+    /// distinguishes these cases.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
         let mut known = self.known.borrow_mut();
@@ -366,7 +366,7 @@ pub(crate) struct SignedOrigins {
     pub(crate) access: Arc<Access>,
     /// Whether requests are for objects.
     pub(crate) are_of_objects: bool,
-    /// An origin that the user has named in addition to the store's.
+    /// An origin that the user has named in addition to the store.
     pub(crate) named: Option<OriginKey>,
 }
 

@@ -1,5 +1,6 @@
-//! The first contact with a bucket: one short page of its listing. It shows the bucket's region, its clock, and whether
-//! access is allowed, before anything is created. Each problem has an error line that says what to do.
+//! The first contact with a bucket: a request for one short page of its listing. Before anything is created, the page
+//! shows the bucket's region, its clock, and whether access is allowed. Each problem has an error line that says what
+//! to do.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Requests a page until the bucket answers as expected. The knowledge gained stays in the client's access.
+/// Requests a page until the bucket answers as expected. The client's access keeps what the answers show about the
+/// store.
 pub(crate) async fn contact(
     client: &Client,
     bucket: &BucketName,
@@ -68,7 +70,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
     }
 }
 
-/// Describes the store's answer in place of a page, and the remedy.
+/// Describes the answer that the store gave instead of a page, and the remedy.
 pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {

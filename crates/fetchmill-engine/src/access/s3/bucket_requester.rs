@@ -1,5 +1,5 @@
-//! How requests to a store that do not fetch a job's objects are made ([`crate::attempt`]): each on a connection that
-//! is new or has rested.
+//! Makes the requests to a store that do not fetch a job's objects ([`crate::attempt`]), each on a connection that is
+//! new or has rested.
 
 use std::rc::Rc;
 
@@ -41,7 +41,7 @@ impl Client {
         match attempt.end {
             BucketEnd::Verdict(verdict) => Ok((verdict, answer)),
             BucketEnd::Error(error) => Err(error),
-            // The job ends before there are newer credentials.
+            // The job ends before newer credentials are available.
             BucketEnd::Nothing => {
                 Ok((state.after_failure(FailureKind::TotalTimeout, rules, (self.now)()), answer))
             }
@@ -59,11 +59,11 @@ struct BucketRequester<'a> {
 /// Progress of a request.
 struct BucketAttempt {
     state: AttemptState,
-    /// Place of the bucket, as known when the request was last sent.
+    /// Place of the bucket that was known when the request was last sent.
     place: Option<BucketAddress>,
-    /// Generation of the credentials that signed it.
+    /// Generation of the credentials that signed the request.
     generation: u64,
-    /// The last reply, or why there was none.
+    /// The last reply, or the reason why there was none.
     answer: BucketAnswer,
     /// Result of the request.
     end: BucketEnd,
@@ -102,14 +102,14 @@ impl BucketRequester<'_> {
         }
     }
 
-    /// Corrects what a store has shown to be wrong.
+    /// Corrects the setting that a store has shown to be wrong.
     fn correct(&self, attempt: &mut BucketAttempt, correction: Correction) -> AttemptEnd {
         let access = &self.client.access;
         let renewal = access.correct(Some(self.ask.bucket), correction, attempt.generation);
         Self::renewed(attempt, renewal)
     }
 
-    /// The bucket's place may have changed with the newer state.
+    /// Continues with newer credentials or a corrected state. The place of the bucket may have changed.
     fn renewed(attempt: &mut BucketAttempt, renewal: Renewal) -> AttemptEnd {
         match renewal {
             Renewal::Newer => AttemptEnd::Redirected,

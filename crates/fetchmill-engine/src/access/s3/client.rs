@@ -1,5 +1,5 @@
 //! Requests to a store that do not fetch a job's objects: the first contact, pages of the listing, uploads. Any number
-//! may run at a time, each on its own connection.
+//! of requests may run at the same time, each on its own connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,30 +26,31 @@ use fetchmill_net::{
 pub(crate) struct BucketRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) bucket: &'a BucketName,
-    /// `None` = the bucket itself.
+    /// Key of the object. `None` means that the request is for the bucket itself.
     pub(crate) key: Option<&'a [u8]>,
-    /// Canonical form: sorted, encoded as signatures require, each parameter with `=`. Without `?`; may be empty.
+    /// Query in canonical form: sorted, encoded as signatures require, each parameter with `=`. Has no `?` and may be
+    /// empty.
     pub(crate) query: &'a str,
     pub(crate) fields: &'a [(String, String)],
     pub(crate) body: Option<&'a [u8]>,
 }
 
 impl BucketRequest<'_> {
-    /// Whether an error may follow a head of success, because the reply is a document of the store.
+    /// Whether an error may follow a head of success. This is possible if the reply is a document of the store.
     pub(super) fn may_hide_error(&self) -> bool {
         self.key.is_none() || self.method == "POST"
     }
 }
 
-/// A reply, or why there is none.
+/// A reply, or the reason why there is none.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
-/// A reply. Its body has at most the length of a page.
+/// A reply. Its body is at most as long as a page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BucketReply {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// Without quotes.
+    /// ETag without quotes.
     pub(crate) etag: Option<String>,
     /// Region of the bucket, if the store gives it (`x-amz-bucket-region`).
     region: Option<String>,
@@ -59,7 +60,7 @@ pub(crate) struct BucketReply {
     modified: Option<String>,
     /// The region that the request was signed for.
     pub(super) signed_for: String,
-    /// In milliseconds.
+    /// Delay that the store asks for, in milliseconds.
     pub(crate) retry_after: Option<Millis>,
     head: Vec<u8>,
 }
@@ -112,12 +113,12 @@ impl BucketReply {
         }
     }
 
-    /// Returns the store's time in seconds since 1970; `None` = it was not sent.
+    /// Returns the store's time in seconds since 1970. `None` if the reply does not have it.
     pub(crate) fn sent_at(&self) -> Option<u64> {
         parse_http_date(self.date.as_ref()?.as_bytes())
     }
 
-    /// Returns when the object was written, by the store's clock; `None` = it was not sent.
+    /// Returns when the object was written, by the store's clock. `None` if the reply does not say.
     pub(crate) fn modified_at(&self) -> Option<u64> {
         parse_http_date(self.modified.as_ref()?.as_bytes())
     }
@@ -141,7 +142,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// `now` is the job's clock. After `is_over` returns true, every request ends soon with `total-timeout`.
+    /// Makes a client. `now` is the job's clock. After `is_over` returns true, every request soon ends with
+    /// `total-timeout`.
     pub(crate) fn new(
         access: Arc<Access>,
         pool: PoolSettings,

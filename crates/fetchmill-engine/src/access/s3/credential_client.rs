@@ -30,7 +30,7 @@ pub(super) struct CredentialEndpoint {
 }
 
 impl CredentialEndpoint {
-    /// `from` names the origin of the URL, for the message.
+    /// Parses the URL of an endpoint. `from` names the source of the URL, for the message.
     pub(super) fn parse(url: &str, from: &str) -> Result<Self> {
         let refused = || {
             let shown = for_display(url.as_bytes());
@@ -64,7 +64,7 @@ pub(super) struct CredentialRequest<'a> {
     pub(super) method: &'a str,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Option<&'a [u8]>,
-    /// Whether the server belongs to this machine's surroundings and is reached without a proxy.
+    /// Whether the server belongs to the surroundings of this machine. It is then reached without a proxy.
     pub(super) is_near: bool,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct CredentialClient<'a> {
 }
 
 impl CredentialClient<'_> {
-    /// Returns the first reply without a server error. It makes up to `CREDENTIALS_TRIES` tries.
+    /// Returns the first reply that is not a server error. Makes up to `CREDENTIALS_TRIES` tries.
     pub(super) fn ask(&self, question: &CredentialRequest<'_>) -> Result<CredentialReply> {
         let mut wait = limits::CREDENTIALS_WAIT;
         let mut tries = 1;
@@ -122,7 +122,7 @@ impl CredentialClient<'_> {
         }
     }
 
-    /// Makes one try. A failure has a kind.
+    /// Makes one try. Returns the failure kind if it fails.
     pub(super) fn ask_once(
         &self,
         question: &CredentialRequest<'_>,
@@ -146,7 +146,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // The only deadline is that of the request, so the clock may stand still.
+        // The only deadline is the one of the request, so the clock need not advance.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
@@ -186,7 +186,7 @@ impl CredentialClient<'_> {
         })
     }
 
-    /// Returns the settings of the job without those for its objects: no user fields, no signature, no rate.
+    /// Returns the settings of the job, except those for its objects: no user fields, no signature, no rate.
     fn settings(&self, timeouts: Timeouts, is_near: bool) -> PoolSettings {
         let pool = self.pool.clone();
         PoolSettings {
@@ -201,7 +201,7 @@ impl CredentialClient<'_> {
             // Cookies are for sites that the user has visited.
             cookies: None,
             proxy: pool.proxy.clone().filter(|_| !is_near),
-            // The machine's owner chooses these servers; a list does not.
+            // The owner of this machine chooses these servers, not a list.
             reach: AddressPolicy::Anywhere,
             times_phases: false,
             ..pool

@@ -1,4 +1,4 @@
-//! Credentials in the format of commands, containers and machines: a JSON object, with dates.
+//! Credentials in the format of commands, containers and machines, which is a JSON object, and their dates.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::parse_utc;
 
-/// The common field names of all of them.
+/// The field names that all these sources use.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct CredentialDocument {
@@ -19,7 +19,7 @@ struct CredentialDocument {
 
 /// Returns the credentials, and their expiry in seconds since 1970. `from` is for the message.
 pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)> {
-    // Messages never show the text, since it holds the secret.
+    // Messages never show the text, because it contains the secret.
     let document: CredentialDocument = serde_json::from_str(text).map_err(|error| {
         Error::Temporary(format!(
             "{from} gave invalid credentials (line {}, column {}); the output must be a JSON object with \

@@ -1,5 +1,5 @@
-//! The credentials that sign requests: the first found in the environment, a token, a profile, the container and the
-//! machine, in the order of boto3 (docs/internals/decisions/0019).
+//! The credentials that sign requests. The first ones found are used: from the environment, a token, a profile, the
+//! container, or the machine, in the order of boto3 (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,8 +19,7 @@ use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 
-/// Returns loaded credentials. All sources except the environment, which cannot change, can give others when asked
-/// again.
+/// Returns loaded credentials. The environment cannot change. All other sources can give other credentials later.
 fn loaded(
     (credentials, expires_at): (Credentials, Option<u64>),
     from: impl Into<String>,
@@ -41,12 +40,12 @@ pub(crate) struct CredentialChain {
 }
 
 impl CredentialChain {
-    /// Uses the user's settings and this process's environment. From `pool` it takes names, TLS and the proxy.
+    /// Uses the user's settings and this process's environment. From `pool`, takes the name lookups, TLS and the proxy.
     pub(crate) fn new(settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
-    /// Does the same in another environment.
+    /// Like [`CredentialChain::new`], in another environment.
     pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
@@ -62,9 +61,9 @@ impl CredentialChain {
 impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
-    /// Looks for the current credentials. `None` = there are none, and requests are not signed. It blocks for up to
-    /// `METADATA_TIMEOUT` if there are none. It fails if a configured source gives none, and soon after `is_over`
-    /// returns true.
+    /// Looks for the current credentials. `None` means that there are none, and requests are not signed. In this case
+    /// it blocks for up to `METADATA_TIMEOUT`. Fails if a configured source gives no credentials, and soon after
+    /// `is_over` returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
             return Ok(None);
@@ -122,7 +121,7 @@ impl CredentialSearch<'_> {
         self.of_profile(&profiles, &name, limits::PROFILES_CHAINED_MAX)
     }
 
-    /// Returns the credentials of a profile; `None` if it has none. Up to `left` more profiles may follow.
+    /// Returns the credentials of a profile. `None` if it has none. Up to `left` more profiles may be followed.
     fn of_profile(
         &self,
         profiles: &Profiles,
@@ -136,7 +135,7 @@ impl CredentialSearch<'_> {
         }
         if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
             let environment = &self.chain.environment;
-            // Do not use the endpoint for all services: the token is not for a store.
+            // Do not use the endpoint for all services, because the token must not go to a store.
             let endpoint =
                 environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
             let found = role.credentials(
@@ -204,7 +203,7 @@ impl CredentialSearch<'_> {
     ) -> Result<Option<LoadedCredentials<Credentials>>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         match (profile.get("source_profile"), profile.get("credential_source").map(String::as_str)) {
-            // If a profile names itself as source, the keys next to the role are meant.
+            // If a profile names itself as its source, the keys next to the role are meant.
             (Some(source), _) if source == name => {
                 Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }

@@ -1,4 +1,4 @@
-//! Environment variables, and the files that belong to them. Tests use their own, since a process has only one
+//! Environment variables, and the files that they name. Tests use their own variables, because a process has only one
 //! environment.
 
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Environment {
         Environment { lookup: Arc::new(lookup) }
     }
 
-    /// Returns a variable; `None` if it is empty.
+    /// Returns a variable. `None` if it is empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
@@ -48,7 +48,7 @@ impl Environment {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// Expands a path that may begin with `~/`. `None` if it does and there is no home directory.
+    /// Expands a path that may begin with `~/`. `None` if it does, and there is no home directory.
     pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
         match text.strip_prefix("~/") {
             Some(rest) => Some(PathBuf::from(self.get("HOME")?).join(rest)),
@@ -56,7 +56,7 @@ impl Environment {
         }
     }
 
-    /// Reads a file that the configuration names. `what` says where, for the message.
+    /// Reads a file that the configuration names. `what` names its source, for the message.
     pub(super) fn read(&self, text: &str, what: &str) -> Result<String> {
         let unreadable = |why: &str| Error::Usage(format!("cannot read {text} ({what}): {why}"));
         let path = self.path(text).ok_or_else(|| unreadable("HOME is not set"))?;

@@ -25,7 +25,7 @@ const TOKEN_SECONDS: &str = "300";
 
 type CredentialsResult = Result<Option<(Credentials, Option<u64>)>>;
 
-/// Returns the credentials of a container; `None` outside of a container.
+/// Returns the credentials of a container. `None` outside of a container.
 pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     let Some(place) = container_place(environment)? else { return Ok(None) };
     let fields = container_token(environment)?.map(|token| ("Authorization".to_owned(), token));
@@ -77,7 +77,7 @@ struct MetadataError {
     code: Option<String>,
 }
 
-/// Returns the credentials of a machine with a role; `None` if no server answers.
+/// Returns the credentials of a machine with a role. `None` if no server answers.
 pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     if environment.is_true("AWS_EC2_METADATA_DISABLED") {
         return Ok(None);
@@ -133,8 +133,8 @@ fn machine_place(environment: &Environment) -> Result<CredentialEndpoint> {
     CredentialEndpoint::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
 }
 
-/// Requests a token. A server that does not answer with one has no credentials for this program. On most machines there
-/// is no server.
+/// Requests a token. If the server does not answer with a token, it has no credentials for this program. Most machines
+/// have no such server.
 fn machine_token(place: &CredentialEndpoint, web: &CredentialClient<'_>) -> Result<Option<String>> {
     let question = CredentialRequest {
         place: &place.below(TOKEN_PATH),

@@ -1,4 +1,4 @@
-//! Options for reaching stores, as the user gave them; [`super::S3Settings`] completes them.
+//! Options for reaching stores, as the user gave them. [`super::S3Settings`] completes them.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,28 @@ options! {
     /// Options for reaching stores.
     #[derive(PartialEq, Eq)]
     pub struct S3Options {
-        /// Endpoint of the store; `None` = that of the environment, otherwise AWS.
+        /// Endpoint of the store. `None` means the endpoint of the environment, otherwise AWS.
         endpoint_url: Option<OriginUrl> = None;
-        /// Region of the buckets; `None` = that of the configuration, otherwise of the store.
+        /// Region of the buckets. `None` means the region of the configuration, otherwise the region that the store
+        /// reports.
         region: Option<String> = None;
-        /// Profile with the credentials; `None` = that of the environment.
+        /// Profile with the credentials. `None` means the profile that the environment names.
         profile: Option<String> = None;
         /// Whether requests are sent unsigned, for public buckets.
         no_sign_request: bool = false;
         /// Whether an object is compared with the checksum that its store gives.
         checksums: bool = true;
-        /// Place of the bucket in a URL.
+        /// Where a URL contains the bucket.
         addressing_style: Addressing = Addressing::Auto;
-        /// Endpoints of AWS with approved cryptography.
+        /// Whether to use the AWS endpoints with approved cryptography.
         use_fips_endpoint: bool = false;
-        /// Endpoints of AWS that have IPv6 addresses too.
+        /// Whether to use the AWS endpoints that also have IPv6 addresses.
         use_dualstack_endpoint: bool = false;
-        /// Endpoints of AWS at the edge of its network.
+        /// Whether to use the AWS endpoints at the edge of its network.
         use_accelerate_endpoint: bool = false;
-        /// Whether each request declares that its sender pays.
+        /// Whether each request declares that the sender pays for it.
         requester_pays: bool = false;
-        /// File with the key that encrypted the objects. The store does not keep this key.
+        /// File with the key that the objects were encrypted with. The store does not keep this key.
         sse_c_key_file: Option<PathBuf> = None;
     }
 }

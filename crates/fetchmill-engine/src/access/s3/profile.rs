@@ -81,7 +81,7 @@ impl Profiles {
         }
     }
 
-    /// Returns the section of this header; `None` if it is not needed here.
+    /// Returns the section with this header. `None` if the section is not needed here.
     fn section(&mut self, header: &str, in_config: bool) -> Option<&mut Profile> {
         let (sections, name) = if let Some(name) = name_of(header, in_config) {
             (&mut self.by_name, name)
@@ -109,7 +109,7 @@ impl Profiles {
         self.by_name.get(name)
     }
 
-    /// Returns a profile's setting for S3 alone, from the services section that it names.
+    /// Returns the setting of a profile that applies only to S3, from the services section that the profile names.
     pub(super) fn of_s3(&self, profile: &str, key: &str) -> Option<&String> {
         let services = self.get(profile)?.get("services")?;
         self.services.get(services)?.get(&format!("s3.{key}"))
@@ -130,7 +130,7 @@ impl Profiles {
     }
 }
 
-/// Returns the profile of a section. In the credentials file every section is a profile.
+/// Returns the name of the profile in a section. In the credentials file, every section is a profile.
 fn name_of(header: &str, in_config: bool) -> Option<&str> {
     if !in_config || header == NAME_DEFAULT {
         return Some(header);
@@ -144,7 +144,7 @@ fn name_behind<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
     name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
 }
 
-/// Returns the chosen profile, and whether the user chose it. If so, it must exist.
+/// Returns the chosen profile, and whether the user chose it. A profile that the user chose must exist.
 pub(super) fn chosen(option: Option<&str>, environment: &Environment) -> (String, bool) {
     let said =
         option.map(str::to_owned).or_else(|| environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));

@@ -27,13 +27,13 @@ const DUAL_STACK: Switch = Switch {
     keys: &["s3.use_dualstack_endpoint", "use_dualstack_endpoint"],
 };
 const ACCELERATE: Switch = Switch { variable: None, keys: &["s3.use_accelerate_endpoint"] };
-/// A longer file is not a key: a key in base64 has 44 characters.
+/// Maximum length of a key file. A key in base64 has 44 characters.
 const KEY_FILE_BYTES_MAX: u64 = 1024;
 /// Prefixes of regions in partitions whose endpoints have other names.
 const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
 
-/// See the module. A field without a comment is the option of that name ([`S3Options`]), with what the environment and the
-/// profile add.
+/// See the module. A field without a comment is the option of the same name ([`S3Options`]), completed by the
+/// environment and the profile.
 #[derive(Debug, Clone)]
 pub(crate) struct S3Settings {
     pub(crate) endpoint_url: Option<OriginUrl>,
@@ -85,7 +85,7 @@ impl S3Settings {
         })
     }
 
-    /// Returns the options alone.
+    /// Returns the options without the environment or a profile.
     pub(super) fn without_environment(options: &S3Options) -> Self {
         S3Settings {
             endpoint_url: options.endpoint_url.clone(),
@@ -101,7 +101,7 @@ impl S3Settings {
         }
     }
 
-    /// Returns the settings with a region that the store has reported. `None` changes nothing.
+    /// Returns the settings with the region that the store has reported. With `None`, the region does not change.
     pub(crate) fn in_region(&self, region: Option<String>) -> Self {
         S3Settings { region: region.or_else(|| self.region.clone()), ..self.clone() }
     }
@@ -116,7 +116,7 @@ impl S3Settings {
         Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style, variant: self.variant }
     }
 
-    /// Returns the signer of requests to the store. For objects it also sends the key that encrypted them.
+    /// Returns the signer of requests to the store. For objects, the signer also sends the key that encrypted them.
     pub(super) fn signer(&self, region: &str, host: &str, is_of_objects: bool) -> Signer {
         let payer = self.requester_pays.then_some(REQUEST_PAYER);
         let checksums = self.checksums.then_some(CHECKSUM_MODE);
@@ -131,7 +131,7 @@ impl S3Settings {
         BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
     }
 
-    /// Refuses settings that mean another endpoint of AWS than the one that would be used.
+    /// Refuses settings that mean another AWS endpoint than the one that would be used.
     pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
         if self.endpoint_url.is_some() {
             return Ok(());
@@ -235,13 +235,13 @@ fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is not a key of 32 bytes".into()))
 }
 
-/// Returns the configured region: of the option, the environment, or the profile.
+/// Returns the configured region: from the option, the environment, or the profile.
 pub(super) fn region_within(environment: &Environment, options: &S3Options) -> Option<String> {
     let said = options.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
     said.or_else(|| of_profile(environment, options, "region"))
 }
 
-/// Returns the configured endpoint: of the option, the environment, or the profile.
+/// Returns the configured endpoint: from the option, the environment, or the profile.
 pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options) -> Option<String> {
     if let Some(url) = &options.endpoint_url {
         return Some(url.text());
@@ -255,13 +255,13 @@ pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options
     said.or_else(of_service).or_else(|| of_profile(environment, options, "endpoint_url"))
 }
 
-/// Returns the configured file of authorities: of the environment, or the profile.
+/// Returns the configured file of authorities: from the environment or the profile.
 fn ca_bundle_within(environment: &Environment, options: &S3Options) -> Option<PathBuf> {
     let said = environment.first(&["AWS_CA_BUNDLE"]);
     said.or_else(|| of_profile(environment, options, "ca_bundle")).and_then(|text| environment.path(&text))
 }
 
-/// Returns the addressing style of the profile.
+/// Returns the addressing style that the profile sets.
 fn addressing_within(environment: &Environment, options: &S3Options) -> Result<Addressing> {
     match of_profile(environment, options, "s3.addressing_style").as_deref() {
         None | Some("auto") => Ok(Addressing::Auto),

@@ -1,7 +1,8 @@
 //! IAM Identity Center (SSO): credentials of a role, in exchange for the token that `aws sso login` has stored.
 //!
-//! The settings and the file of the token are those of the AWS SDKs
-//! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>), the request is `GetRoleCredentials`
+//! The settings and the file of the token are the same as in the AWS SDKs
+//! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>). The request is
+//! `GetRoleCredentials`
 //! (<https://docs.aws.amazon.com/singlesignon/latest/PortalAPIReference/API_GetRoleCredentials.html>).
 
 use serde::Deserialize;
@@ -22,7 +23,7 @@ pub(super) struct SsoRole {
     account: String,
     role: String,
     region: String,
-    /// Name of the session, or its start URL. The name of the token's file is its SHA-1.
+    /// Name of the session, or its start URL. The token's file is named after its SHA-1.
     session: String,
     /// Name of the profile, for messages.
     profile: String,
@@ -53,7 +54,7 @@ struct RoleCredentials {
 }
 
 impl SsoRole {
-    /// Returns the role of a profile; `None` if the profile does not use SSO.
+    /// Returns the role of a profile. `None` if the profile does not use SSO.
     pub(super) fn of_profile(profiles: &Profiles, name: &str, profile: &Profile) -> Result<Option<Self>> {
         let shown = for_display(name.as_bytes());
         let (session, settings) = match (profile.get("sso_session"), profile.get("sso_start_url")) {
@@ -75,10 +76,10 @@ impl SsoRole {
         }))
     }
 
-    /// Returns credentials of the role, with the stored token of the session.
+    /// Returns credentials of the role, in exchange for the stored token of the session.
     ///
-    /// `endpoint` replaces the endpoint of the region and variant; `now` is in seconds since 1970. This does not renew
-    /// a token, since it would have to write to a file that belongs to the AWS command line.
+    /// `endpoint` replaces the endpoint of the region and variant, and `now` is in seconds since 1970. This does not
+    /// renew the token, because it would have to write to a file that belongs to the AWS command line.
     pub(super) fn credentials(
         &self,
         web: &CredentialClient<'_>,
@@ -112,7 +113,7 @@ impl SsoRole {
     fn token(&self, environment: &Environment, now: u64) -> Result<String> {
         let name = to_hex(&Sha1::digest(self.session.as_bytes()));
         let file = format!("~/.aws/sso/cache/{name}.json");
-        // Messages never show the file, since it holds the token.
+        // Messages never show the file, because it contains the token.
         let stored = environment.read(&file, "the SSO token").ok();
         let stored: Option<StoredToken> = stored.and_then(|text| serde_json::from_str(&text).ok());
         let stored = stored.ok_or_else(|| self.not_signed_in("there is no SSO token in ~/.aws/sso/cache"))?;
@@ -136,7 +137,7 @@ impl SsoRole {
                 )));
             }
         }
-        // Messages never show the reply, since it holds the secret.
+        // Messages never show the reply, because it contains the secret.
         let found: RoleReply = serde_json::from_str(&reply.text()).map_err(|_| {
             Error::Temporary(format!("SSO gives no credentials for the role {role}; check the SSO endpoint"))
         })?;

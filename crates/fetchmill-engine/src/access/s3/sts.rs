@@ -18,12 +18,12 @@ pub(super) struct Role {
     pub(super) arn: String,
     pub(super) session: String,
     pub(super) external_id: Option<String>,
-    /// Seconds.
+    /// Duration of the session in seconds.
     pub(super) duration: Option<String>,
 }
 
 impl Role {
-    /// Returns the role of a profile; `None` if it has no role. `now` is part of the session's name.
+    /// Returns the role of a profile. `None` if the profile has no role. `now` is part of the session's name.
     pub(super) fn of_profile(profile: &Profile, now: u64) -> Option<Self> {
         Some(Role {
             arn: profile.get("role_arn")?.clone(),
@@ -33,7 +33,7 @@ impl Role {
         })
     }
 
-    /// Returns the role of the environment, for a token.
+    /// Returns the role that the environment names for use with a token.
     pub(super) fn of_environment(environment: &Environment, now: u64) -> Option<Self> {
         Some(Role {
             arn: environment.get("AWS_ROLE_ARN")?,
@@ -56,7 +56,8 @@ pub(super) struct Sts {
 }
 
 impl Sts {
-    /// At the configured endpoint, otherwise in the region if there is one.
+    /// Uses the configured endpoint. If there is none, uses the endpoint of the region. Without a region and a variant,
+    /// uses the global endpoint.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
@@ -80,7 +81,7 @@ impl Sts {
         now: u64,
     ) -> Result<(Credentials, Option<u64>)> {
         let query = query("AssumeRole", role, None);
-        // Everything is in the query: a body would need another signed field.
+        // Everything is in the query, because a body would need another signed field.
         let place = CredentialEndpoint { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
         let mut lines = Vec::new();
         let mut signer = Signer::for_sts(&self.region, place.key.authority());
@@ -97,7 +98,7 @@ impl Sts {
         role: &Role,
         token: &str,
     ) -> Result<(Credentials, Option<u64>)> {
-        // Send a body instead of a query: the token is a secret, and long.
+        // Send a body instead of a query, because the token is secret and long.
         let body = query("AssumeRoleWithWebIdentity", role, Some(token));
         let form = "application/x-www-form-urlencoded; charset=utf-8";
         let question = CredentialRequest {

@@ -1,11 +1,11 @@
-//! Decides what limits a job, from the measurements of the last seconds. Pure: no clock, no I/O.
+//! Decides what limits a job, from the measurements of the last seconds. The functions have no clock and do no I/O.
 //!
-//! The capacity of a job is the number of requests that it may have in flight. Its use ([`super::capacity`]) gives the
-//! first hint: empty places wait for targets, for the sink or for hosts, and places that wait for a rate are counted as
-//! such. If requests are in flight all the time, the limit is the server, the network, this machine's processors, or
-//! the number itself. To tell these apart, reply times are compared with those under low load, and connect times with
-//! the best. A cause of 60 % of the capacity is the answer; otherwise the answer is `mixed`
-//! (docs/internals/decisions/0031).
+//! The capacity of a job is the number of requests that it may have in flight. The use of this capacity
+//! ([`super::capacity`]) gives the first hint. Empty places wait for targets, for the sink or for hosts, and places
+//! that wait for a rate are counted separately. If requests are in flight all the time, the limit is the server, the
+//! network, this machine's processors, or the number itself. To distinguish these, reply times are compared with those
+//! under low load, and connect times with the shortest one. A cause that takes 60 % of the capacity is the answer. If
+//! there is none, the answer is `mixed` (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
 
@@ -17,10 +17,10 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::text::dates::utc;
 
-/// The least part of the capacity for which a cause is the answer.
+/// Minimum part of the capacity that a cause must take to be the answer.
 const DOMINANT: f64 = 0.6;
-/// The least used part of a rate that limits a job. It is lower for the pace of an origin that throttles, which
-/// changes.
+/// Minimum used part of a rate that limits a job. It is lower for the pace of an origin that throttles, because this
+/// pace changes.
 const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
 /// Processors are used up if at least this part of them is busy.
@@ -30,8 +30,9 @@ const WANTED: f64 = 0.75;
 /// Replies wait in a queue if they take at least this many times as long as under low load.
 const QUEUED: f64 = 1.5;
 /// The queue is in the network if connecting takes longer than at best: by at least this part of the time that replies
-/// wait, and `ON_THE_WAY_MIN` seconds. If it is longer by this part of the whole reply time, the network is the cause
-/// even if the first replies, under low load, also had to wait: behind the first bytes of all other connections.
+/// wait, and by `ON_THE_WAY_MIN` seconds. If connecting is longer by this part of the whole reply time, the network is
+/// the cause even if the first replies also had to wait. Under low load, they wait for the first bytes of all other
+/// connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
@@ -94,28 +95,28 @@ impl LimitKind {
     }
 }
 
-/// The cause that limits a job, with the figure that shows it.
+/// The cause that limits a job, with the measurement that shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// Kind of the cause.
     pub kind: LimitKind,
-    /// One line for people.
+    /// One line for the user.
     pub text: String,
 }
 
-/// The origin of the number of requests in flight.
+/// How the number of requests in flight was chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// The user set it.
+    /// The user set the number.
     #[default]
     Given,
-    /// It is the limit of the only host.
+    /// The number is the limit of the only host.
     OfHost { most: usize },
     /// The search is running.
     Trying,
-    /// The search has found it: a higher number did not help.
+    /// The search has found the number: a higher number did not help.
     Found,
-    /// The search ended at this limit, of this machine or to protect the server.
+    /// The search ended at this limit. It is a limit of this machine, or protects `whom`.
     AtMost { most: usize, whom: Option<&'static str> },
 }
 
@@ -124,7 +125,7 @@ pub(crate) enum Search {
 pub(crate) struct Pacing {
     /// Requests of the job.
     pub(crate) rate: Option<f64>,
-    /// Requests to the only host; `None` in a job over many.
+    /// Requests to the only host. `None` in a job over many hosts.
     pub(crate) rate_per_host: Option<f64>,
     /// Bytes of bodies of the job.
     pub(crate) bwlimit: Option<f64>,
@@ -141,25 +142,25 @@ impl Pacing {
     }
 }
 
-/// Limits of each host in a job over many.
+/// Limits of each host in a job over many hosts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HostBounds {
     /// Requests in flight.
     pub(crate) connections: u32,
-    /// Requests a second; `None` = no limit.
+    /// Requests a second. `None` means no limit.
     pub(crate) rate: Option<f64>,
 }
 
-/// What the last targets wait for.
+/// The attempts and times that the last targets wait for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastTargets {
-    /// When the last attempt ends if nothing more arrives; `None` if unknown.
+    /// When the last attempt ends if nothing more arrives. `None` if unknown.
     pub(crate) attempts_until: Option<Millis>,
-    /// When the next target is tried again, and the failure of its last attempt; `None` if no target waits.
+    /// When the next target is tried again, and the failure of its last attempt. `None` if no target waits.
     pub(crate) next: Option<(Millis, FailureKind)>,
 }
 
-/// The parts of the time that writers spend.
+/// Parts of the time that the writers spend on their activities.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriterShares {
     pub(crate) transforming: f64,
@@ -179,7 +180,7 @@ pub(crate) struct LimitFacts {
     /// Seconds over which this was measured.
     pub(crate) seconds: f64,
     pub(crate) shares: Shares,
-    /// Each a second: listed targets, finished targets, requests, bytes of bodies as received.
+    /// Rates a second: listed targets, finished targets, requests, received bytes of bodies.
     pub(crate) listed: f64,
     pub(crate) settled: f64,
     pub(crate) requests: f64,
@@ -217,7 +218,7 @@ struct Cause {
 }
 
 impl Cause {
-    /// Adds another cause of the same kind. The text is that of the larger part.
+    /// Adds another cause of the same kind. Keeps the text of the cause with the larger part.
     fn merge(&mut self, share: f64, text: String) {
         self.share += share;
         if share > self.of_text {
@@ -226,7 +227,7 @@ impl Cause {
     }
 }
 
-/// Returns the answer; `None` before anything was measured.
+/// Returns the cause that limits the job. `None` before anything was measured.
 pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
     if let Some(text) = &facts.outage {
         return Some(LimitedBy { kind: LimitKind::Outage, text: text.clone() });
@@ -252,7 +253,7 @@ pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
 }
 
 impl LimitFacts {
-    /// Returns a rate that is used up.
+    /// Returns the rate that is used up, if there is one.
     fn binding_rate(&self) -> Option<LimitedBy> {
         let Pacing { bwlimit, throttled, .. } = &self.pacing;
         let found = |kind, text| Some(LimitedBy { kind, text });
@@ -288,7 +289,7 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        // A worker whose own hosts have no targets left waits for those of others.
+        // A worker without targets for its own hosts waits for the hosts of other workers.
         let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
         let hosts = hosts.filter(|of| share(*of) > 0.0);
         add(
@@ -309,7 +310,8 @@ impl LimitFacts {
         causes
     }
 
-    /// Explains targets that wait for a rate that is not used up: they come in bursts, or the rate has just changed.
+    /// Explains targets that wait for a rate that is not used up. The targets come in bursts, or the rate has just
+    /// changed.
     fn of_pace(&self) -> (LimitKind, String) {
         let Pacing { throttled, bwlimit, .. } = &self.pacing;
         if let Some((pace, host)) = throttled {
@@ -351,7 +353,7 @@ impl LimitFacts {
         (LimitKind::Listing, text)
     }
 
-    /// What the last targets wait for, and until when.
+    /// Describes what the last targets wait for, and until when.
     fn what_is_left(&self) -> String {
         let LastTargets { attempts_until, next } = self.last_targets;
         let mut parts = Vec::new();
@@ -464,7 +466,7 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
-    /// Explains them without reply times: the engine does not report any, or no replies came recently.
+    /// Explains requests in flight without reply times. The engine does not report any, or no replies came recently.
     fn of_exchanges_without_times(&self) -> (LimitKind, String) {
         let in_flight = whole(self.in_flight);
         // An attempt without a reply is also a request.
@@ -485,7 +487,7 @@ impl LimitFacts {
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
     }
 
-    /// Returns the connect times, if packets wait in the network for a good part of `waited` seconds.
+    /// If packets wait in the network for a good part of `waited` seconds, returns the connect times.
     fn longer_way(&self, waited: f64) -> Option<PathTimes> {
         self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
     }

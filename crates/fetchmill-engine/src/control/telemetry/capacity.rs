@@ -1,5 +1,5 @@
-//! The use of a worker's capacity, which is the number of requests it may have in flight. It shows how many are in
-//! flight, what the others wait for, and why there are not more.
+//! The use of a worker's capacity, which is the number of requests that it may have in flight. The use shows how many
+//! places have a request in flight, what the other places wait for, and why places are empty.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

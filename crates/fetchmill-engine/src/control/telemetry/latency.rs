@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Histograms range from a microsecond to an hour; longer times count as an hour. A histogram takes 13 KiB with two
+/// Histograms range from a microsecond to an hour. Longer times count as an hour. A histogram takes 13 KiB with two
 /// significant digits, and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
 /// Number of samples that make up the recent latency.
@@ -44,7 +44,7 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
         }
     }
 
-    /// Adds another histogram and empties it; it keeps its memory.
+    /// Adds another histogram and empties it. The other histogram keeps its memory.
     pub(crate) fn append(&mut self, other: &mut Self) {
         if other.is_empty() {
             return;

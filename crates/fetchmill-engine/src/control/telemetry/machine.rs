@@ -7,19 +7,19 @@ use std::time::Instant;
 const TICKS_A_SECOND: f64 = 100.0;
 /// Maximum number of threads that are inspected once a second.
 const THREADS_MAX: usize = 256;
-/// The quota of this process's cgroup, as containers see their own.
+/// Quota of this process's cgroup, at the path that a container sees.
 const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 
 /// Use of processors over a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Processors {
-    /// Processors that this process may use; less than one if a quota says so.
+    /// Processors that this process may use. With a quota, this may be less than one.
     pub(crate) allowed: f64,
-    /// How many of these processors were busy, with any work.
+    /// Number of these processors that were busy, with any work.
     pub(crate) busy: f64,
-    /// How many this process used.
+    /// Number of processors that this process used.
     pub(crate) own: f64,
-    /// How many it would have used if available: the sum of running and ready threads.
+    /// Number of processors that this process would have used if available: the sum of running and ready threads.
     pub(crate) wanted: f64,
 }
 
@@ -31,7 +31,7 @@ struct Ticks {
     wanted: u64,
 }
 
-/// Measures the machine, each time since the last measurement.
+/// Measures the machine. Each measurement covers the time since the last one.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processors: Vec<usize>,
@@ -90,7 +90,7 @@ fn ticks(processors: &[usize]) -> Ticks {
     Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own), wanted: wanted_nanos() }
 }
 
-/// Sums all threads, up to `THREADS_MAX`. The times of a thread are lost when it ends.
+/// Sums the wanted time of all threads, up to `THREADS_MAX`. The times of a thread are lost when the thread ends.
 fn wanted_nanos() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(THREADS_MAX);
     tasks
@@ -99,7 +99,8 @@ fn wanted_nanos() -> u64 {
         .sum()
 }
 
-/// Returns a thread's sum of running and waiting nanoseconds. The third field is how often it ran.
+/// Returns a thread's sum of running and waiting nanoseconds. The third field, the number of times that it ran, is
+/// ignored.
 fn ready_nanos(schedstat: &str) -> u64 {
     schedstat.split_whitespace().take(2).filter_map(|nanos| nanos.parse::<u64>().ok()).sum()
 }
@@ -114,8 +115,8 @@ fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Returns the time of all threads, in user space and in the kernel. The program's name may contain any byte, but a
-/// bracket ends it.
+/// Returns the processor time of all threads, in user space and in the kernel. The program's name may contain any byte,
+/// so the last bracket marks its end.
 fn own_ticks(stat: &str) -> u64 {
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0 };
     fields.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum()

@@ -54,7 +54,7 @@ pub(crate) struct WorkerTelemetry {
     unloaded_replies: AtomicU64,
     unloaded_micros: AtomicU64,
     writer: AtomicU8,
-    /// When the last attempt ends if nothing more arrives; 0 = there is no attempt.
+    /// When the last attempt ends if nothing more arrives. 0 means that no attempt is running.
     attempts_until: AtomicU64,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Telemetry {
     pub(crate) workers: Vec<WorkerTelemetry>,
     /// Peer address of the first connection that any worker opened. It is set once, so later connections take no lock.
     peer: OnceLock<SocketAddr>,
-    /// The shortest and the last two TCP connect times to that address, in microseconds; 0 = unknown.
+    /// The shortest and the last two TCP connect times to this address, in microseconds. 0 means unknown.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
     connect_before: AtomicU64,
@@ -136,7 +136,7 @@ impl Telemetry {
         self.peer.get().copied()
     }
 
-    /// Returns the connect times. `now` is the shorter one of the last two, since one lost packet adds a second to one
+    /// Returns the connect times. `now` is the shorter one of the last two, because a lost packet adds a second to one
     /// of them.
     pub(crate) fn path(&self) -> Option<PathTimes> {
         let seconds = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e6;
@@ -146,8 +146,8 @@ impl Telemetry {
         (least > 0.0).then_some(PathTimes { now, least })
     }
 
-    /// Returns when the last of all attempts ends if nothing more arrives. `None` if there is no attempt, or this is
-    /// not known.
+    /// Returns when the last of all attempts ends if nothing more arrives. `None` if no attempt is running, or if this
+    /// is not known.
     pub(crate) fn attempts_until(&self) -> Option<Millis> {
         let of_worker = |worker: &WorkerTelemetry| worker.attempts_until.load(Ordering::Relaxed);
         self.workers.iter().map(of_worker).max().filter(|until| *until > 0)
@@ -208,7 +208,7 @@ impl Telemetry {
         lock(&self.latest).clone()
     }
 
-    /// Keeps a sample; see [`Series::push`].
+    /// Keeps a sample. See [`Series::push`].
     pub(crate) fn push_sample(&self, sample: Sample) -> Vec<Sample> {
         lock(&self.series).push(sample)
     }

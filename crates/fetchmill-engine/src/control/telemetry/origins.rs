@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::latency::{Latency, LatencyHistogram};
 use fetchmill_model::origin::OriginKey;
 
-/// Number of origins whose latencies are recorded at a time: the first to reply.
+/// Number of origins whose latencies are recorded at the same time. The first origins that reply are recorded.
 const ORIGINS_MAX: usize = 64;
 /// Number of samples that make up the recent latency.
 const RECENT: usize = 10;
@@ -38,7 +38,7 @@ impl OriginHistograms {
         }
     }
 
-    /// Adds the histograms of another one, as far as there is room, and empties it.
+    /// Adds the histograms of `other`, as far as there is room, and empties `other`.
     pub(crate) fn append(&mut self, other: &mut OriginHistograms) {
         for (origin, mut histogram) in other.0.drain() {
             if self.0.len() < ORIGINS_MAX || self.0.contains_key(&origin) {

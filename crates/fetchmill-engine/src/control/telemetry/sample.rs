@@ -9,12 +9,12 @@ use super::latency::Latency;
 use super::origins::OriginLatency;
 use fetchmill_model::limits::PACE_KEPT;
 
-/// See the module. All values are counts within the interval, unless they name its end.
+/// See the module. All values are counts within the interval, unless their comment says that they are from its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Its end, seconds since 1970 UTC.
+    /// End of the interval, in seconds since 1970 UTC.
     pub time: f64,
-    /// Seconds that it covers.
+    /// Length of the interval in seconds.
     pub interval: f64,
     /// Targets that were listed.
     pub listed: u64,
@@ -39,7 +39,7 @@ pub struct Sample {
     /// Failed targets by kind.
     #[serde(default)]
     pub failures: BTreeMap<String, u64>,
-    /// Reply times; `None` if there were no replies, or the engine does not report them.
+    /// Reply times. `None` if there were no replies, or the engine does not report them.
     pub latency: Option<Latency>,
     /// The cause that limited the job.
     pub limited_by: Option<LimitKind>,
@@ -58,7 +58,7 @@ pub(crate) struct Progress {
     pub(crate) concurrency: u64,
     /// Reply times of the last ten seconds.
     pub(crate) latency: Option<Latency>,
-    /// The same by origin, in a job over many. It is for live displays, and not in the journal.
+    /// The latencies by origin, in a job over many. They are for live displays, and are not stored in the journal.
     #[serde(skip)]
     pub(crate) origins: Vec<OriginLatency>,
     pub(crate) limited_by: Option<LimitedBy>,
@@ -67,7 +67,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns the pace that an earlier run had found, if that is recent. `now` is in seconds since 1970 UTC.
+    /// If an earlier run has found a pace recently, returns this pace. `now` is in seconds since 1970 UTC.
     pub(crate) fn pace_to_resume(&self, now: f64) -> Option<f64> {
         let is_recent = (0.0..=PACE_KEPT.as_secs_f64()).contains(&(now - self.time));
         self.pace.filter(|pace| is_recent && *pace > 0.0 && pace.is_finite())
@@ -75,8 +75,8 @@ impl Progress {
 }
 
 impl Sample {
-    /// Merges this sample and the next one. Percentiles become the mean, weighted by replies, since the histograms are
-    /// not kept. The limiting cause is that of the longer sample.
+    /// Merges this sample and the next one. Percentiles become the mean, weighted by replies, because the histograms
+    /// are not kept. The limiting cause is taken from the longer sample.
     #[must_use]
     pub(super) fn merged(mut self, next: Sample) -> Sample {
         self.latency = merged_latency(&self, &next);

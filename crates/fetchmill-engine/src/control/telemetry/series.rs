@@ -1,4 +1,5 @@
-//! A bounded series of samples over time. If there are too many, neighbours are merged, and later samples are longer.
+//! A bounded series of samples over time. If there are too many samples, neighbours are merged, and later samples are
+//! longer.
 
 use super::sample::Sample;
 use fetchmill_model::limits::SAMPLES_MAX;
@@ -7,14 +8,14 @@ use fetchmill_model::limits::SAMPLES_MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     samples: Vec<Sample>,
-    /// Seconds of a sample; 0 = samples are kept as they come.
+    /// Seconds of a sample. 0 means that samples are kept as they come.
     seconds: f64,
     /// The unfinished sample.
     open: Option<Sample>,
 }
 
 impl Series {
-    /// Continues a series with known samples. These keep their length.
+    /// Continues a series with known samples, which keep their length.
     pub(crate) fn of(samples: Vec<Sample>) -> Self {
         // Samples at the end of a run are shorter than the others.
         let seconds = samples.iter().map(|sample| sample.interval).fold(0.0, f64::max);
@@ -30,7 +31,7 @@ impl Series {
             Some(open) => open.merged(sample),
             None => sample,
         };
-        // Measured seconds are never exact.
+        // Measured seconds are never exact, so allow half a second less.
         if sample.interval < self.seconds - 0.5 {
             self.open = Some(sample);
             return Vec::new();

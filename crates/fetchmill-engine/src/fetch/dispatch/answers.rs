@@ -20,8 +20,8 @@ impl Dispatcher {
         }
         self.rate.note(count);
         self.send_block(false);
-        // Others may wait for the places that this frees, and the end of the job for the last answers. Observations of
-        // the origin are reported as often as by a native worker.
+        // Report now if other workers may wait for the places that these answers free, or if the end of the job waits
+        // for the last answers. Observations of the origin are reported as often as by a native worker.
         if self.held.is_empty()
             || !self.done.retries.is_empty()
             || self.done.observed.probes > 0

@@ -1,5 +1,6 @@
-//! Observes replies as they arrive, before it is certain whose they are. The origin's pace and concurrency must not
-//! follow a state that is a second old. A reply that turns out to be another's only costs a little pace.
+//! Observes replies as they arrive, before it is certain which requests they answer. Otherwise the origin's pace and
+//! concurrency would follow a state that is a second old. A reply that turns out to answer another request costs only a
+//! little pace.
 
 use std::sync::Mutex;
 
@@ -32,8 +33,8 @@ impl Arrivals {
         lock(&self.seen).retried = statuses;
     }
 
-    /// Notes a complete reply, with the value of its `Retry-After`. `took` counts from its request, and `bytes` are
-    /// those of its body.
+    /// Notes a complete reply, with the value of its `Retry-After`. `took` is the time since the request was sent, and
+    /// `bytes` is the size of the body.
     pub fn note(&self, status: u16, retry_after: Option<&str>, took: MonotonicMicros, bytes: u64) {
         let mut seen = lock(&self.seen);
         let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
@@ -42,7 +43,7 @@ impl Arrivals {
                 let asked = asked.map(|asked| asked.wait(unix_seconds()).saturating_mul(1000));
                 seen.observed.note_failure(kind, 0, asked);
             }
-            // Whether this is a failure depends on the earlier attempts at its target.
+            // Whether this is a failure depends on the earlier attempts at the target.
             Err(kind) if kind.is_retryable() => {}
             _ => {
                 seen.observed.successes += 1;

@@ -1,4 +1,4 @@
-//! A dispatcher, with its turns and its end.
+//! The dispatcher, with its reports to the job and its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -40,12 +40,12 @@ pub struct Dispatcher {
     pub(super) rules: DispatchRules,
     pub(super) block_sender: BlockSender,
     pub(super) queue: TargetQueue,
-    /// A target that was taken and not handed out, because its place in the rate has not come.
+    /// Target that was taken but not handed out, because the rate does not allow its request yet.
     pub(super) paced: Option<CurrentTarget>,
     pub(super) mean_body: MeanBody,
-    /// Answered targets to be handed out again after a correction: at most as many as were handed out.
+    /// Answered targets that must be handed out again after a correction. There are at most as many as were handed out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
-    /// Targets that were handed out and not answered: as many as the engine has asked for.
+    /// Targets that were handed out and have no answer yet. There are at most as many as the engine has requested.
     pub(super) held: HashMap<Sequence, CurrentTarget>,
     pub(super) hosts: HostGate,
     /// Time before which the rate allows no other request.
@@ -53,10 +53,10 @@ pub struct Dispatcher {
     pub(super) done: TurnReport,
     /// Source of the observations of the origin, if they come earlier than the answers.
     pub(super) arrivals: Option<Arc<Arrivals>>,
-    /// Work in progress of the engine, if it reports that.
+    /// Work in progress, if the engine reports it.
     pub(super) running: Option<RunningRequests>,
     load_told: Instant,
-    /// When the last turn was.
+    /// Time of the last turn.
     pub(super) told_at: Instant,
     pub(super) rate: AnswerRate,
     pub(super) path: Vec<u8>,
@@ -69,13 +69,13 @@ pub struct Dispatcher {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RunningRequests {
     requests: usize,
-    /// Maxima since the last load report, of requests and of targets that wait for a place. Replies come in waves, and
-    /// an engine has most to report right after one.
+    /// Maxima since the last load report: of requests, and of targets that wait for a place. Replies come in waves, and
+    /// an engine has most to report right after a wave.
     most: usize,
     waiting: usize,
 }
 
-/// Recent answers a second, from which the number of targets to take follows.
+/// Recent answers a second. The number of targets to take is derived from this rate.
 pub(super) struct AnswerRate {
     answers: u64,
     since: Instant,
@@ -139,7 +139,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the fields that the request of a target carries besides `Host`.
+    /// Returns the fields of a target's request, except `Host`.
     pub fn fields_of(&self, url: &str) -> Result<Vec<(String, String)>> {
         let Some((key, path)) = OriginKey::of_url(url) else { return Ok(Vec::new()) };
         let fields = self.rules.fields.of(&key);
@@ -196,7 +196,7 @@ impl Dispatcher {
         self.is_done || self.control.stop.get() != Stop::No
     }
 
-    /// Returns the number of targets to take: those that this dispatcher answers in a second, and at least one for each
+    /// Returns the number of targets to take: as many as this dispatcher answers in a second, and at least one for each
     /// place.
     pub(super) fn wanted(&self, max: usize) -> usize {
         (self.rate.per_second as usize).clamp(max.min(limits::BATCH_TARGETS_MAX), limits::BATCH_TARGETS_MAX)

@@ -16,8 +16,8 @@ use fetchmill_model::target::Sequence;
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
-    /// Returns at most `max` targets to fetch. If there are none now, it waits up to `patience`, and the batch may be
-    /// empty. Returns `None` if there will be no more targets, or the job is asked to stop.
+    /// Returns at most `max` targets to fetch. If there are no targets now, waits up to `patience` and may return an
+    /// empty batch. Returns `None` if there will be no more targets, or if the job is asked to stop.
     pub fn next_batch(&mut self, max: usize, patience: Duration) -> Result<Option<Vec<DispatchedTarget>>> {
         let until = Instant::now() + patience;
         let mut batch = Vec::new();
@@ -86,7 +86,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the targets that were not handed out, while the origin is in trouble. This does not count as an attempt.
+    /// Gives targets that were not handed out back to the job, because the origin is in trouble. This does not count
+    /// as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -142,7 +143,8 @@ impl Dispatcher {
         self.queue.take(&mut target).then_some(target)
     }
 
-    /// Takes the next target with a valid name and URL: one that is handed out again, otherwise one of the batch.
+    /// Takes the next target with a valid name and URL. Targets that must be handed out again come before those of the
+    /// batch.
     fn take(&mut self, now: Millis) -> Option<CurrentTarget> {
         loop {
             let mut target = match self.take_corrected(now) {
@@ -181,8 +183,8 @@ impl Dispatcher {
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
     }
 
-    /// Returns the delay that `--bwlimit` puts before the next target. Each target counts as the mean of the answered
-    /// bodies. Until the first answer, only one target is in flight.
+    /// Returns the delay that `--bwlimit` puts before the next target. The size of a target is estimated as the mean of
+    /// the answered bodies. Until the first answer, only one target is in flight.
     fn wait_of_bytes(&self) -> Option<Duration> {
         let rate = self.rules.byte_rate.as_ref()?;
         if self.mean_body.mean().is_none() && !self.held.is_empty() {

@@ -19,7 +19,7 @@ pub(crate) struct HostGate {
     is_of_many: bool,
     /// Whether the only host has a limit of its own.
     is_limited: bool,
-    /// Targets whose host has no place now: at most one batch.
+    /// Targets for which their host has no place now: at most one batch.
     held: VecDeque<CurrentTarget>,
     ready: VecDeque<GateResult>,
 }
@@ -29,7 +29,7 @@ pub(crate) enum GateResult {
     Go(CurrentTarget),
     /// The target is kept here.
     Held,
-    /// There is no room here. The target must not come back before this time.
+    /// There is no room here. The target must not return before this time.
     Aside(CurrentTarget, Millis),
     /// The host is dead, for this reason.
     Closed(CurrentTarget, FailureKind),
@@ -107,7 +107,7 @@ impl HostGate {
         }
     }
 
-    /// Checks the kept targets once.
+    /// Checks once whether the kept targets may go.
     pub(crate) fn look(&mut self, now: Millis) {
         for _ in 0..self.held.len() {
             let Some(target) = self.held.pop_front() else { return };

@@ -23,13 +23,13 @@ pub(super) struct TurnReport {
     pub(super) settled: Vec<Settlement>,
     pub(super) retries: Vec<Retry>,
     pub(super) observed: Observations,
-    /// The entry of one fetched target.
+    /// Entry of one fetched target.
     pub(super) fetched: Option<Box<[u8]>>,
     /// Requests that were made.
     pub(super) attempts: u64,
-    /// Bytes of bodies that came.
+    /// Received bytes of bodies.
     pub(super) received: u64,
-    /// Requests in flight, or targets that are handed out.
+    /// Requests in flight. If the engine does not report them, the targets that are handed out.
     pub(super) in_flight: u64,
     /// The load, to find the useful number of requests.
     pub(super) load: Option<Load>,
@@ -45,10 +45,11 @@ pub(super) struct Settlement {
 
 /// See the module.
 pub(super) trait JobLink: Send {
-    /// Reports the finished work and asks for at most `max` targets. If there are none now, it waits up to `patience`.
+    /// Reports the finished work and asks for at most `max` targets. If there are no targets now, waits up to
+    /// `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
-    /// Whether the job has many hosts, so that targets go by their hosts.
+    /// Whether the job has many hosts, so that each host admits its targets.
     fn has_many_origins(&self) -> bool;
 
     /// Returns the limit of requests in flight.
@@ -93,7 +94,7 @@ impl LocalLink {
         let left = until.saturating_duration_since(Instant::now());
         let left = due.map_or(left, |due| left.min(Duration::from_millis(due.saturating_sub(now).max(1))));
         let woken = self.control.plan.wake(self.worker).notified();
-        // The caller checks in either case, after a timeout or a notification.
+        // The caller checks again after a notification and after a timeout.
         let _ = self.runtime.block_on(async { tokio::time::timeout(left, woken).await });
     }
 }

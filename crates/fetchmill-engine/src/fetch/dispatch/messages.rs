@@ -15,7 +15,7 @@ use fetchmill_model::target::{Sequence, WaitingTarget};
 /// Limit of a frame in bytes. A batch of 4,096 targets with the longest listed names takes a quarter of it.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// First message to a worker process. It may begin, since the files of a dead predecessor are recovered.
+/// First message to a worker process. The process may begin, because the files of a dead predecessor are recovered.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JoinReply {
     /// For a bucket: its detected region.
@@ -31,7 +31,7 @@ pub(super) struct JoinReply {
 pub(super) enum WorkerMessage {
     /// See [`super::link::JobLink::turn`].
     Turn { done: TurnReport, max: u32, patience_ms: u32 },
-    /// The sink, or something else on this machine, has failed, with the exit code and the reason.
+    /// The sink, or something else on this machine, has failed. Contains the exit code and the reason.
     Failed { code: i32, text: String },
     /// Everything that the process did is durable.
     Ended,
@@ -47,7 +47,8 @@ pub(super) struct JobMessage {
     pub(super) share: u32,
     /// Requests a second for this worker, while the origin throttles.
     pub(super) rate: Option<f64>,
-    /// Until when the process holds its targets because of trouble at the origin, and the target that it does not hold.
+    /// While the origin is in trouble: the time until which the process holds its targets, and the target that it does
+    /// not hold.
     pub(super) held_until: Millis,
     pub(super) probe: Option<Sequence>,
     pub(super) next: Assignment,
@@ -69,7 +70,7 @@ pub(super) fn send<T: Serialize>(mut socket: impl Write, message: &T) -> Result<
     socket.write_all(&frame).map_err(|error| broken(&error))
 }
 
-/// Reads a frame; `None` if the other end has gone.
+/// Reads a frame. `None` if the other end has gone.
 pub(super) fn receive<T: DeserializeOwned>(mut socket: impl Read) -> Result<Option<T>> {
     let mut length = [0; 4];
     match socket.read_exact(&mut length) {

@@ -34,7 +34,7 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            // A body that may be in another form than it was sent has already been decoded.
+            // The engine has already decoded a body that may differ from the bytes that were sent.
             let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
             facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);

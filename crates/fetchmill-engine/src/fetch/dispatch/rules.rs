@@ -56,13 +56,13 @@ impl MeanBody {
         self.count += 1;
     }
 
-    /// Returns the mean size; `None` before the first body.
+    /// Returns the mean size. `None` before the first body.
     pub(super) fn mean(&self) -> Option<usize> {
         self.bytes.checked_div(self.count).map(|mean| mean as usize)
     }
 }
 
-/// A target that is to be handed out again. It never left this dispatcher, so its attempts are known.
+/// A target that must be handed out again. It never left this dispatcher, so its attempts are known.
 pub(super) struct CorrectedTarget {
     pub(super) target: CurrentTarget,
     pub(super) not_before: Millis,
@@ -105,12 +105,12 @@ pub enum WorkerAnswer<'a> {
         sequence: Sequence,
         /// Kind of the failure.
         kind: FailureKind,
-        /// Additional detail for people; UTF-8.
+        /// Additional detail for the user, in UTF-8.
         detail: Option<&'a str>,
     },
 }
 
-/// Fields of a reply; `None` if the field is missing.
+/// Fields of a reply. `None` if the field is missing.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AnswerFields<'a> {
     /// Content-Type.
@@ -131,6 +131,6 @@ pub struct AnswerFields<'a> {
     pub location: Option<&'a str>,
     /// WWW-Authenticate.
     pub challenge: Option<&'a str>,
-    /// Checksum lines of a store's head. `None` if the body may be in another form than it was sent.
+    /// Checksum lines of a store's head. `None` if the body may differ from the bytes that were sent.
     pub checksums: Option<&'a str>,
 }

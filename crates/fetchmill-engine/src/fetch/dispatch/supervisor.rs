@@ -2,8 +2,8 @@
 //! keeps track of its targets. If the process dies, its shard ends at its last receipt, and the rest is planned
 //! again.
 //!
-//! A target may be the reason why a process dies. After a death, the process's targets are handed out one at a time. If
-//! the process dies again, the single target it had counts one attempt.
+//! A target may be the reason for the death of a process. After a death, the process's targets are handed out one at a
+//! time. If the process dies again, the single target that it had counts one attempt.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
@@ -40,14 +40,14 @@ pub(crate) struct AttachedProcess {
     pub(crate) receipts: UnixStream,
 }
 
-/// Targets of all workers that were in a process that died. Each may be the reason.
+/// Targets that were in a process when it died, for all workers. Each of them may be the reason.
 pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 
 /// See the module.
 pub(crate) struct Supervisor {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
-    /// How the server lists, which may have been detected.
+    /// Kind of the server's listing, which may have been detected.
     pub(crate) listing: Listing,
     pub(crate) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(crate) poison_candidates: PoisonCandidates,
@@ -92,7 +92,7 @@ impl ProcessTargets {
         }
     }
 
-    /// Whether any target has no outcome.
+    /// Whether any target has no outcome yet.
     fn is_open(&self) -> bool {
         self.given.values().any(|given| given.settled.is_none())
     }
@@ -121,8 +121,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reports the requests in flight at each tick, to find the useful number. A process reports nothing while it waits
-    /// for a reply.
+    /// Reports the requests in flight at each tick, to find the useful number. The process itself reports nothing while
+    /// it waits for a reply.
     fn tell_in_flight(&self, in_flight: u32) {
         if self.control.finds_concurrency() {
             let load = Load { in_flight, exchanging: in_flight, ..Load::default() };
@@ -178,8 +178,8 @@ impl Supervisor {
         false
     }
 
-    /// Waits for the next message of the process. Returns `false` if the job ends and the process stays silent for as
-    /// long as a drain may take.
+    /// Waits for the next message of the process. Returns `false` if the job ends and the process stays silent for the
+    /// maximum duration of a drain.
     fn is_heard(&self, socket: &UnixStream, in_flight: u32) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: limits::TICK.as_nanos() as i64 };
         let mut stopping_since = None;
@@ -240,8 +240,8 @@ impl Supervisor {
         })
     }
 
-    /// Clears the returned targets of suspicion: they did not kill their process. Returns whether other candidates are
-    /// left.
+    /// Removes the returned targets from the suspects, because they did not kill their process. Returns whether other
+    /// suspects are left.
     fn clear(&self, done: &TurnReport) -> bool {
         let mut poison_candidates = lock(&self.poison_candidates);
         if !poison_candidates.is_empty() {

@@ -108,7 +108,7 @@ impl Dispatcher {
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Returns why a complete body is not stored, with a detail for people.
+    /// Returns the reason why a complete body is not stored, with a detail for the user.
     fn body_problem(
         &self,
         target: &CurrentTarget,
@@ -144,7 +144,7 @@ impl Dispatcher {
             return;
         }
         let now = self.control.clock.now();
-        // The engine already retries on a new connection if the server had closed the old one.
+        // If the server had closed the old connection, the engine has already retried on a new one.
         let facts =
             BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false, needs_http1: false };
         let verdict = target.state.after_broken(facts, &self.rules.rules, now);
@@ -182,7 +182,7 @@ impl Dispatcher {
         }
     }
 
-    /// Notes what a store has shown to be wrong.
+    /// Corrects the setting that a store has shown to be wrong.
     fn correct(&mut self, mut target: CurrentTarget, correction: Correction, now: Millis) {
         let is_elsewhere = matches!(correction, Correction::Region(_));
         let bucket = if is_elsewhere { target.bucket(self.rules.naming) } else { None };
@@ -211,7 +211,7 @@ impl Dispatcher {
             match self.control.store.renew(first.target.credentials_generation) {
                 Renewal::Newer => {}
                 Renewal::Pending => {
-                    // The others wait for the same credentials.
+                    // The other targets wait for the same credentials.
                     self.corrected.iter_mut().for_each(|each| each.not_before = now + limits::RENEWAL_WAIT);
                     return None;
                 }
@@ -232,7 +232,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns what a failed attempt shows of its host.
+/// Returns the state of the host that a failed attempt shows.
 fn seen_of(kind: FailureKind, notes: AnswerNotes<'_>, now: Millis) -> RequestOutcome {
     if notes.status != 0 && kind.class() == FailureClass::Final {
         return RequestOutcome::Answer;

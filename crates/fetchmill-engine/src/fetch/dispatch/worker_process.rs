@@ -1,5 +1,5 @@
-//! A dispatcher in its own worker process, with its sink and writer. Turns and receipts go to the job over a
-//! socket each. If the job's process is gone, nothing more becomes durable.
+//! A dispatcher in its own worker process, with its sink and writer. Turns and receipts each go to the job over a
+//! socket of their own. After the job's process has gone, nothing more becomes durable.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -35,9 +35,9 @@ pub struct WorkerProcessOptions {
     pub workers: usize,
     /// Names and types of the kept columns, if the source is a list.
     pub kept: Option<Vec<(String, ColumnType)>>,
-    /// The ends of the two sockets.
+    /// Socket end for turns.
     pub turns: OwnedFd,
-    /// See `turns`.
+    /// Socket end for receipts.
     pub receipts: OwnedFd,
 }
 

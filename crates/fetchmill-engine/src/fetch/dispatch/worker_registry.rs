@@ -42,7 +42,7 @@ impl WorkerRegistry {
         self.is_open.notify_all();
     }
 
-    /// Takes the dispatcher, which is possible once. Waits up to `patience` until it exists.
+    /// Takes the dispatcher, which is possible only once. If the dispatcher does not exist yet, waits up to `patience`.
     pub(crate) fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         let waited = self
             .is_open

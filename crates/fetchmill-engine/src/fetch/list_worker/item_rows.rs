@@ -8,7 +8,7 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// See the module. Compared with a full block, a block can have the items of one more page: 16 MiB.
+/// See the module. A block can exceed a full block by the items of one page: 16 MiB.
 #[derive(Default)]
 pub(crate) struct ItemRows {
     columns: ItemColumns,

@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Whether a list would request exactly this URL. A server is asked for a name with `..` unchanged, but a URL with `..`
-/// is normalised to another one.
+/// Whether a list would request exactly this URL. The server that lists gets a name with `..` unchanged. In a list, a
+/// URL with `..` is normalised to another URL.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }
@@ -111,7 +111,7 @@ mod tests {
             (&b"a/b c"[..], Some("http://a:81/get/a/b%20c")),
             (b"a//b/", Some("http://a:81/get/a//b/")),
             (b"?#%", Some("http://a:81/get/%3F%23%25")),
-            // A list would use another name, or request another object.
+            // With these names, a list would use another name or request another object.
             (b"", None),
             (b"a/../b", None),
             (b".", None),

@@ -1,4 +1,4 @@
-//! Batches to and from the fetching thread. Each batch has its texts and bodies in one buffer.
+//! Batches to and from the fetching thread. Each batch keeps its texts and bodies in one buffer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct RequestBatch {
 }
 
 impl RequestBatch {
-    /// Adds a request; its reply has the same `slot`. `index` is its place in the input.
+    /// Adds a request. Its reply gets the same `slot`. `index` is the request's position in the input.
     pub fn push(&mut self, (slot, index): (u32, u64), url: &str, call: Option<Arc<CustomRequest>>) {
         self.urls.push_str(url);
         self.requested.push(BatchedRequest { slot, index, url_end: self.urls.len(), call });
@@ -62,13 +62,13 @@ impl RequestBatch {
 /// Times of a request, in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// From its submission to the start of its last attempt.
+    /// Time from the submission of the request to the start of its last attempt.
     pub queue: u64,
-    /// Time to open the connection of that attempt; 0 if it was already open.
+    /// Time to open the connection of that attempt. 0 if it was already open.
     pub connect: u64,
-    /// From the start of that attempt to the first bytes of the reply.
+    /// Time from the start of that attempt to the first bytes of the reply.
     pub first_byte: u64,
-    /// From its submission to the end of the reply.
+    /// Time from the submission of the request to the end of the reply.
     pub total: u64,
 }
 
@@ -99,7 +99,7 @@ impl NoReply {
         }
     }
 
-    /// The reverse of [`NoReply::name`].
+    /// Returns the reason with this name ([`NoReply::name`]).
     pub fn from_name(name: &str) -> Option<Self> {
         if name == SkipReason::OPTED_OUT {
             return Some(NoReply::OptedOut);
@@ -108,16 +108,16 @@ impl NoReply {
     }
 }
 
-/// A reply, or the failure in place of one.
+/// A reply, or the reason why there is no reply.
 #[derive(Debug)]
 pub struct ReplyRecord {
     /// Slot of the request.
     pub slot: u32,
-    /// Status of a complete reply; 0 = there is no reply.
+    /// Status of a complete reply. 0 means that there is no reply.
     pub status: u16,
-    /// Reason why there is no reply, with a text for people.
+    /// Reason why there is no reply, with a text for the user.
     pub failure: Option<(NoReply, Cow<'static, str>)>,
-    /// URL after redirects; `None` if there were none.
+    /// URL after redirects. `None` if there were none.
     pub url: Option<Box<str>>,
     /// See [`RequestTimes`].
     pub times: RequestTimes,
@@ -152,7 +152,7 @@ impl ReplyBatch {
         self.records.get(position)
     }
 
-    /// Returns a reply, to take its owned values.
+    /// Returns a reply, so that its owned values can be taken.
     pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
         self.records.get_mut(position)
     }
@@ -179,7 +179,7 @@ impl ReplyBatch {
         self.records.len() >= limits::STREAM_BATCH_REPLIES || self.body_bytes >= limits::STREAM_BATCH_BYTES
     }
 
-    /// Adds a complete reply. Takes a large body, and copies any other.
+    /// Adds a complete reply. Takes the memory of a large body, and copies a smaller one.
     pub(super) fn push_reply(
         &mut self,
         (slot, status): (u32, u16),

@@ -1,4 +1,5 @@
-//! The channel between a program and the fetching thread, one for each stream. Each side takes one lock a batch.
+//! The channel between a program and the fetching thread. Each stream has its own channel, and each side takes one lock
+//! a batch.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use super::batch::{ReplyBatch, RequestBatch};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
 
-/// Batches that are kept for reuse.
+/// Maximum number of batches that are kept for reuse.
 const SPARE_MAX: usize = 4;
 
 /// State that the thread and all its streams share.
@@ -22,7 +23,7 @@ pub(super) struct FetcherState {
     pub(super) wake: Notify,
     /// Whether the thread must end.
     pub(super) is_ended: AtomicBool,
-    /// The thread has ended.
+    /// Whether the thread has ended.
     is_dead: AtomicBool,
     /// Bytes of bodies that were handed over and not yet taken.
     pub(super) untaken: AtomicUsize,
@@ -48,12 +49,12 @@ pub(super) struct StreamState {
     replies: Mutex<ReplyQueue>,
     arrived: Condvar,
     is_closed: AtomicBool,
-    /// Whether replies are handed over only once it is certain whose they are.
+    /// Whether replies are handed over only once they certainly answer their requests.
     pub(super) is_certain: bool,
     /// Replies that were handed over and are not certain yet.
     uncertain: AtomicUsize,
-    /// Slot + 1 of the reply that all others wait for, if the program waits for it; 0 = none. It is fetched even if
-    /// memory is full, since otherwise the memory would never be freed.
+    /// If the program waits for one reply that all others wait for: its slot + 1. Otherwise 0. The wanted reply is
+    /// fetched even if memory is full, because the memory would otherwise never be freed.
     wanted: AtomicU64,
 }
 
@@ -63,7 +64,7 @@ struct ReplyQueue {
     spare: Vec<ReplyBatch>,
     /// Input positions of replies that were handed over and may belong to other requests.
     doubtful: Vec<u64>,
-    /// Whether the program waits: for the condition, or for the descriptor if there is one.
+    /// Whether the program waits: for the descriptor if there is one, otherwise for the condition variable.
     is_awaited: bool,
     event: Option<OwnedFd>,
 }
@@ -86,7 +87,7 @@ impl FetcherState {
         }
     }
 
-    /// Whether this is a child of the process with the thread. A fork does not copy threads.
+    /// Whether this process is a fork of the process with the thread. A fork does not copy threads.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.process != std::process::id()
     }
@@ -119,7 +120,7 @@ impl StreamState {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Notes that a reply is handed over before it is certain whose it is.
+    /// Notes that a reply is handed over before it is certain which request it answers.
     pub(super) fn give_uncertain(&self) {
         self.uncertain.fetch_add(1, Ordering::SeqCst);
     }
@@ -131,14 +132,14 @@ impl StreamState {
         }
     }
 
-    /// Notes that the reply at this input position, which the program has, may belong to another request.
+    /// Notes that the reply at this input position may belong to another request. The program already has this reply.
     pub(super) fn doubt(&self, index: u64) {
         let mut handed = lock(&self.replies);
         handed.doubtful.push(index);
         self.signal(&mut handed);
     }
 
-    /// Whether all replies that the program has wait for this one.
+    /// Whether all replies that the program keeps wait for this one.
     pub(super) fn wants(&self, slot: u32) -> bool {
         self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
     }
@@ -159,7 +160,7 @@ impl StreamState {
     fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
-                // The write can only fail if so many signals are unread that the descriptor is readable anyway.
+                // The write can fail only if so many signals are unread that the descriptor is readable anyway.
                 Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
                 None => self.arrived.notify_one(),
             }
@@ -167,7 +168,7 @@ impl StreamState {
     }
 }
 
-/// The result of looking for replies.
+/// Result of a check for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakenReplies {
     /// There are replies.
@@ -177,7 +178,7 @@ pub enum TakenReplies {
     /// Some replies that were handed over may belong to other requests. [`Channel::take_doubtful`] returns their
     /// positions.
     Doubtful,
-    /// As `Doubtful`, but other replies are not certain yet. [`TakenReplies::Doubtful`] follows soon.
+    /// Like `Doubtful`, but other replies are not certain yet. [`TakenReplies::Doubtful`] follows soon.
     Settling,
     /// There are no replies, and the fetching thread has ended as requested.
     Ended,
@@ -185,7 +186,8 @@ pub enum TakenReplies {
     Dead,
 }
 
-/// Limit of a stream's requests that are in flight, waiting, or answered and not taken.
+/// Limit of a stream's requests. It counts requests in flight, requests that wait, and requests whose replies are not
+/// taken yet.
 #[derive(Debug)]
 pub struct StreamWindow {
     hub: Arc<FetcherState>,
@@ -216,7 +218,7 @@ impl Channel {
         Channel { hub, shared }
     }
 
-    /// Returns the limit of requests on their way.
+    /// Returns the limit of the stream's requests.
     pub fn window(&self) -> StreamWindow {
         let beside = if self.shared.is_certain { STREAM_CERTAIN_WINDOW } else { STREAM_WINDOW };
         StreamWindow { hub: Arc::clone(&self.hub), beside }
@@ -232,7 +234,7 @@ impl Channel {
         self.hub.wake.notify_one();
     }
 
-    /// Replaces used replies by the next ones. Waits for them up to `wait`.
+    /// Replaces used replies by the next ones. Waits up to `wait` for them.
     pub fn take(&self, replies: &mut ReplyBatch, wait: Duration) -> TakenReplies {
         let mut handed = lock(&self.shared.replies);
         if !self.has_news(&handed) && !wait.is_zero() && !self.is_dead() {
@@ -262,7 +264,7 @@ impl Channel {
         TakenReplies::Some
     }
 
-    /// Whether there are replies, or all doubtful ones after an unsolicited reply.
+    /// Whether there are replies to take. After an unsolicited reply: whether all doubtful replies are known.
     fn has_news(&self, handed: &ReplyQueue) -> bool {
         if handed.doubtful.is_empty() { !handed.batches.is_empty() } else { !self.is_uncertain() }
     }
@@ -284,12 +286,12 @@ impl Channel {
         self.hub.is_dead.load(Ordering::SeqCst)
     }
 
-    /// Counts a large body that was taken as not taken, because the program keeps it until its turn comes.
+    /// Adds a large body to the bytes not yet taken. The program has taken it, but keeps it until its turn comes.
     pub fn keep(&self, bytes: usize) {
         self.hub.untaken.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Sets the reply that all kept replies wait for; `None` if nothing is kept.
+    /// Sets the reply that all kept replies wait for. `None` if nothing is kept.
     pub fn want(&self, slot: Option<u32>) {
         self.shared.wanted.store(slot.map_or(0, |slot| u64::from(slot) + 1), Ordering::SeqCst);
         if slot.is_some() {
@@ -310,7 +312,7 @@ impl Channel {
         }
     }
 
-    /// Returns a descriptor that becomes readable after [`Channel::arm`] once there are replies.
+    /// Returns a descriptor that becomes readable when there are replies, after a call of [`Channel::arm`].
     pub fn use_event(&self) -> Result<std::os::fd::RawFd> {
         use rustix::event::{EventfdFlags, eventfd};
         use std::os::fd::AsRawFd as _;
@@ -333,7 +335,7 @@ impl Channel {
     /// Makes the descriptor unreadable until the next event.
     pub fn clear_event(&self) {
         if let Some(event) = &lock(&self.shared.replies).event {
-            // There may be nothing to read, which is fine.
+            // The read fails if there was no signal, which is fine.
             let _ = rustix::io::read(event, &mut [0_u8; 8]);
         }
     }
@@ -341,7 +343,7 @@ impl Channel {
     /// Abandons the requests in flight and closes the descriptor.
     pub fn close(&self) {
         let mut handed = lock(&self.shared.replies);
-        // Set this under the lock, so that nothing is handed over afterwards.
+        // Set this flag under the lock, so that nothing is handed over afterwards.
         if self.shared.is_closed.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -1,8 +1,8 @@
 //! The limit of requests in flight: the requested number, or one that is found by trying
 //! (docs/internals/decisions/0029).
 //!
-//! The search runs while all requests go to one origin. Several origins would each need their own number, so the
-//! default holds until only one of them was used for a while.
+//! The search runs while all requests go to one origin. Several origins would each need their own number. If several
+//! are used, the default applies until only one of them has been used for a while.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -23,13 +23,13 @@ use fetchmill_net::OriginConnections;
 
 /// Milliseconds without a request to another origin after which a stream counts as using one origin.
 const ALONE_AFTER: Millis = 2_000;
-/// The thread is starved if it has nothing to begin and more than 1 / `EMPTY_SHARE` of its places are empty. The limit
-/// allows for the moment between two waves of replies, when a program has not yet given the next requests.
+/// The thread is starved if it has nothing to begin and more than 1 / `EMPTY_SHARE` of its places are empty. This share
+/// tolerates the moment between two waves of replies, before the program has given the next requests.
 const EMPTY_SHARE: usize = 4;
 
 /// See the module. Belongs to one thread.
 pub(super) struct StreamConcurrency {
-    /// Publishes the limit, from which the streams derive how much they take from their inputs.
+    /// Publishes the limit. The streams derive from it how many items they take from their inputs.
     hub: Arc<FetcherState>,
     limit: Cell<usize>,
     pub(super) load: LoadCounter,
@@ -39,14 +39,14 @@ pub(super) struct StreamConcurrency {
 /// The search for the number.
 struct OriginSearch {
     most: usize,
-    /// Whether the user has set the maximum. If not, servers are rate-limited politely.
+    /// Whether the user has set the maximum. If not, the limits of polite use apply.
     is_agreed: bool,
     /// `None` while several origins are used.
     found: RefCell<Option<ConcurrencyLimit>>,
     origin: RefCell<Option<Rc<OriginConnections>>>,
     /// When the origin last changed.
     switched_at: Cell<Millis>,
-    /// The number found for an origin before another one was used.
+    /// Number that was found for an origin before another origin was used.
     before: RefCell<Option<(OriginKey, usize)>>,
     /// Address that the last reply came from.
     judged: Cell<Option<SocketAddr>>,
@@ -84,7 +84,7 @@ impl StreamConcurrency {
         self.limit.get()
     }
 
-    /// Notes that a request is about to go to this origin, which makes `in_flight` in flight.
+    /// Notes that a request is about to go to this origin. `in_flight` includes this request.
     pub(super) fn note_origin(&self, origin: &Rc<OriginConnections>, in_flight: usize, now: Millis) {
         let Some(search) = &self.search else { return };
         let mut known = search.origin.borrow_mut();
@@ -154,7 +154,8 @@ impl OriginSearch {
         self.found.replace(Some(first));
     }
 
-    /// Returns the start of the search for an origin: from the number that was found earlier, or from the beginning.
+    /// Returns the start of the search for an origin. It starts from the number that was found earlier, if there is
+    /// one.
     fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
         self.judged.set(None);
         self.is_judged.set(false);

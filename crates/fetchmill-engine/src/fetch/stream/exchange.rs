@@ -75,8 +75,8 @@ impl FetchThread {
         connection.exchange(asked, &self.buffers, incoming, watch, self.options.http.max_size).await
     }
 
-    /// Waits for memory before a large body continues. It continues if it fits, if it is the only one, or if all other
-    /// replies wait for it.
+    /// Waits for memory before a large body continues. The body continues if it fits into memory, if no other large
+    /// body is received, or if all other replies wait for it.
     async fn make_room(&self, request: &TaskRequest, incoming: &mut ReplyBuffer, watch: &Deadlines) {
         let expected = incoming.expected();
         if expected < limits::STREAM_BODY_COPIED_BYTES || expected <= incoming.reserved {
@@ -139,7 +139,7 @@ fn call_of<'t>(
     http1::RequestParts { method: request.method(), path: path_of(origin, request), fields, body, cookies }
 }
 
-/// Returns the fields of a request, and those that request the rest of its body.
+/// Returns the fields of a request. If only the rest of the body is requested, includes the fields for this.
 fn fields_of<'t>(
     request: &'t TaskRequest,
     rest: Option<&[(String, String); 2]>,

@@ -1,5 +1,5 @@
-//! The fetching thread and its handle. Tasks are made on demand, up to the limit of requests in flight, and stay. If
-//! the limit falls, the tasks above it wait.
+//! The fetching thread and its handle. Tasks are made on demand, up to the limit of requests in flight, and stay. After
+//! the limit has fallen, the excess tasks wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -69,7 +69,7 @@ impl Fetcher {
         self.hub.concurrency.load(Ordering::Relaxed)
     }
 
-    /// Opens a stream. With `is_certain` its replies are held until it is certain whose they are.
+    /// Opens a stream. With `is_certain`, replies are held until they certainly answer their requests.
     pub fn channel(&self, is_certain: bool) -> Channel {
         Channel::new(Arc::clone(&self.hub), is_certain)
     }
@@ -93,7 +93,7 @@ impl Drop for Fetcher {
     }
 }
 
-/// Notifies all waiting streams when the thread ends, also after a panic.
+/// Notifies all waiting streams when the thread ends, even if it panics.
 struct EndGuard(Arc<FetcherState>);
 
 impl Drop for EndGuard {
@@ -102,7 +102,7 @@ impl Drop for EndGuard {
     }
 }
 
-/// Runs the thread. Without an event queue it can only end, which the streams notice.
+/// Runs the thread. If there is no event queue, the thread ends immediately, and the streams notice it.
 fn run(
     hub: Arc<FetcherState>,
     settings: PoolSettings,
@@ -142,18 +142,18 @@ pub(super) struct FetchThread {
     pub(super) jitter: RefCell<Jitter>,
     /// Bytes of large bodies that are being received.
     pub(super) receiving: Cell<usize>,
-    /// Bytes of replies that wait until it is certain whose they are.
+    /// Bytes of replies that are held until they are certain.
     pub(super) held_bytes: Cell<usize>,
-    /// Notifies that these bytes, or the bytes not yet taken, may have become fewer.
+    /// Notifies that the bytes in `receiving` and `held_bytes`, or the bytes not yet taken, may have become fewer.
     pub(super) room: Notify,
     /// Tasks whose large bodies wait for room in memory.
     pub(super) waiting_for_room: Cell<usize>,
-    /// Connections without a request, until they have been silent long enough.
+    /// Connections without a request, until they have been silent for the duration of a rest.
     pub(super) resting: RestingConnections<UncertainReplies>,
-    /// Connections that have rested, with the end of their rest. If something arrives late, replies that were certain
-    /// become doubtful. At most one for each request that may be in flight, the oldest first.
+    /// Connections that have rested, with the end of their rest, the oldest first. If something arrives late on one,
+    /// its certain replies become doubtful. There is at most one for each request that may be in flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
-    /// Tasks without a request whose connection has something uncertain.
+    /// Tasks without a request whose connection has uncertain replies.
     pub(super) waiting_for_silence: Cell<usize>,
     queue: RefCell<RequestQueue>,
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,
@@ -214,7 +214,7 @@ impl FetchThread {
         }
     }
 
-    /// Runs until the thread must end, or until a task has panicked, whose reply would never come.
+    /// Runs until the thread must end, or until a task has panicked. The reply of such a task would never come.
     async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
         tokio::task::spawn_local(Rc::clone(&self).finish_rests());
@@ -337,7 +337,7 @@ impl FetchThread {
             return held;
         }
         self.hub.is_holding.store(true, Ordering::SeqCst);
-        // The program may have taken some meanwhile, before it could see that the thread waits.
+        // The program may have taken bodies before it could see that the thread waits. Read the counter again.
         self.hub.untaken.load(Ordering::SeqCst) + own
     }
 
@@ -395,8 +395,8 @@ impl FetchThread {
         }
     }
 
-    /// Hands replies over after the first turn that brought no more. Waking a program for each reply would cost more
-    /// than the replies.
+    /// Hands replies over after the first turn that brought no more replies. It would cost more to wake the program for
+    /// each reply than to make the reply.
     async fn flush_turns(self: Rc<Self>) {
         loop {
             self.has_replies.notified().await;

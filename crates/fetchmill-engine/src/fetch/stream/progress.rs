@@ -1,5 +1,5 @@
-//! Progress of the program, stored so that it can resume after a kill: the items taken from its input, and those not
-//! yet finished. A separate thread makes it durable once a commit window.
+//! Progress of the program: the items taken from its input, and those not yet finished. It is stored so that the
+//! program can resume after a kill. A separate thread makes it durable once a commit window.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,11 +18,11 @@ use fetchmill_store::journal::{JobLocation, ProgressStore, SavedProgress};
 /// State of the next input item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputState {
-    /// Its reply was finished in an earlier run.
+    /// The reply to the item was finished in an earlier run.
     Done,
-    /// It was taken in an earlier run. It is fetched again once it is certain that the input is the same.
+    /// The item was taken in an earlier run. It is fetched again once it is certain that the input is the same.
     Missing,
-    /// It is new.
+    /// The item is new.
     New,
 }
 
@@ -44,7 +44,7 @@ pub struct StreamProgress {
 /// State that is shared with the saving thread.
 #[derive(Debug, Default)]
 struct ProgressSaver {
-    /// Whether the window is over, so that the program must report its progress.
+    /// Whether the window is over. The program must then report its progress.
     is_wanted: AtomicBool,
     told: Mutex<SaverState>,
     changed: Condvar,
@@ -155,7 +155,7 @@ impl StreamProgress {
         self.missing.remove(&index);
     }
 
-    /// Reports the progress if the window is over. Returns the error of the last save.
+    /// Reports the progress if the window is over. Returns the error of the last save, if it failed.
     pub fn tell(&mut self) -> Result<()> {
         if !self.keeper.is_wanted.load(Ordering::Relaxed) {
             return Ok(());
@@ -170,8 +170,8 @@ impl StreamProgress {
         Ok(())
     }
 
-    /// Returns the progress to save. Until the input reaches the earlier run's position, the earlier record stays
-    /// valid.
+    /// Returns the progress to save. `None` until the input reaches the earlier run's position, since the earlier
+    /// record is valid until then. Also `None` if the input differs.
     fn saved(&self) -> Option<SavedProgress> {
         let mut missing: Vec<u64> = self.missing.iter().copied().collect();
         let missing = Runs::from_unsorted(&mut missing);

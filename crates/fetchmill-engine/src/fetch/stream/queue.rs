@@ -1,4 +1,4 @@
-//! Requests that the thread has not begun, requests that wait to be repeated, and the request of a task.
+//! Requests that the thread has not begun, requests that wait for a repetition, and the request of a task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use fetchmill_model::verdict::AttemptState;
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
-    /// When the first bytes of the reply came; `None` if the whole reply came at once.
+    /// When the first bytes of the reply came. `None` if the whole reply came together.
     pub(super) first_byte: Option<u64>,
     /// When the reply was complete.
     pub(super) ended: Option<u64>,
@@ -83,12 +83,12 @@ impl TaskRequest {
         self.effects.only_reads(self.call.as_deref())
     }
 
-    /// Whether the reply is held until it is certain whose it is.
+    /// Whether the reply is held until it certainly answers the request.
     pub(super) fn wants_certainty(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
     }
 
-    /// Whether all replies that the program has wait for this one.
+    /// Whether all replies that the program keeps wait for this one.
     pub(super) fn is_wanted(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
     }
@@ -158,7 +158,7 @@ impl RequestQueue {
         false
     }
 
-    /// Takes the request that everything else waits for, if it is in this queue.
+    /// Takes the request that all other replies wait for, if it is in this queue.
     pub(super) fn take_wanted(&mut self, request: &mut TaskRequest, now: Millis) -> bool {
         let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, request)| request.is_wanted());
         if let Some(key) = due.map(|(key, _)| *key) {

@@ -19,7 +19,7 @@ pub(super) struct ReplyBuffer {
     pub(super) head: Vec<u8>,
     pub(super) kept: FieldSpans,
     pub(super) body: Vec<u8>,
-    /// Body length from the head; `None` if the head does not give it.
+    /// Body length from the head. `None` if the head does not give it.
     length: Option<u64>,
     /// Bytes that this body counts among the large bodies of the thread.
     pub(super) reserved: usize,

@@ -54,7 +54,7 @@ impl FetchThread {
         self.throttling.wait(&origin.key, || self.exact.micros(), watch).await
     }
 
-    /// Handles a request without a place: an invalid URL, or a bucket without credentials or whose credentials are
+    /// Handles a request whose place is not known. Its URL is invalid, or its bucket has no credentials, or these are
     /// still loading.
     fn not_located(&self, request: &mut TaskRequest, kind: FailureKind) -> AttemptEnd {
         let reason = match kind {
@@ -237,8 +237,8 @@ impl Requester for FetchThread {
         self.settle(request, incoming, replied, connection.address())
     }
 
-    /// Holds a reply. A stream that does not wait for certainty gets it immediately, and an error later if it becomes
-    /// doubtful.
+    /// Holds a reply. A stream that does not wait for certainty gets the reply immediately, and an error later if the
+    /// reply becomes doubtful.
     fn hold_reply(
         &self,
         task: &mut StreamConnection,

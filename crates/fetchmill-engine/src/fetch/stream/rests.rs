@@ -1,5 +1,5 @@
 //! Replies of a stream that are certain only after their connection was silent ([`fetchmill_net::certain`]). Until then
-//! a stream holds them, or remembers that it has handed them over.
+//! a stream holds the replies, or remembers that it has handed them over.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -54,8 +54,8 @@ impl FetchThread {
         limits::resting_connections(self.concurrency.limit())
     }
 
-    /// Limits resting connections before a task opens one. If too many rest, the task waits until fewer do. A
-    /// connection that holds a reply to a request that may not be repeated is not abandoned.
+    /// Limits the number of resting connections before a task opens one. If too many rest, the task waits until fewer
+    /// do. A connection is not abandoned if it holds the reply to a request that may not be repeated.
     pub(super) async fn bound_rests(&self, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
@@ -68,7 +68,7 @@ impl FetchThread {
     /// Ends rests when they are due, until the thread ends.
     pub(super) async fn finish_rests(self: Rc<Self>) {
         loop {
-            // The timeout is one of the two expected results.
+            // Both results are expected: a rest is due, or the timeout has passed.
             let _ = tokio::time::timeout(SWEEP, self.resting.due()).await;
             self.sweep_rested();
             while let Some((mut task, judged)) = self.resting.take_rested(Instant::now()) {
@@ -82,7 +82,7 @@ impl FetchThread {
         }
     }
 
-    /// Keeps a connection that has rested. If as many are kept as may be needed, the oldest goes.
+    /// Keeps a connection that has rested. If the maximum number is kept already, the oldest is removed.
     fn keep_rested(&self, task: StreamConnection) {
         let mut rested = self.rested.borrow_mut();
         let is_full = rested.len() >= self.concurrency.limit();
@@ -139,11 +139,12 @@ impl FetchThread {
         self.judge(task, judged);
     }
 
-    /// Waits without a request. The replies of the connection become certain, then it is kept for a while.
+    /// Waits without a request. First the replies of the connection become certain, then the connection is kept for a
+    /// while.
     pub(super) async fn wait_idle(&self, task: &mut StreamConnection, place: &TaskState) {
         let is_uncertain = task.is_holding();
         if is_uncertain {
-            // The clock of deadlines has steps: two steps are at least one full step long.
+            // The clock of deadlines advances in steps. Add one step, so that the wait is not too short.
             place.watch.only(task.begin_rest() + limits::TICK);
             self.waiting_for_silence.set(self.waiting_for_silence.get() + 1);
             self.hub.wake.notify_one();
@@ -187,7 +188,7 @@ impl FetchThread {
         }
     }
 
-    /// Hands over the held replies, which are certain now, or takes the action that they require.
+    /// Hands over the held replies, which are now certain, or acts on them as they require.
     fn commit(&self, uncertain: &mut UncertainReplies) {
         let UncertainReplies { held, given, last, .. } = uncertain;
         decide(given);
@@ -234,7 +235,7 @@ impl FetchThread {
     }
 }
 
-/// Notes that these replies are certain, or never will be.
+/// Notes that these replies are certain, or will never be certain.
 fn decide(given: &[GivenReply]) {
     for same in given.chunk_by(|(one, _), (other, _)| Rc::ptr_eq(one, other)) {
         same[0].0.shared.decide(same.len());

@@ -1,8 +1,9 @@
 //! The pace of each origin that throttles (docs/internals/decisions/0018).
 //!
-//! An origin that only refuses has no pace: the program gets its refusals. The state belongs to one thread, so nothing
-//! is locked. An origin is known from its first refusal until it has not refused anything for
-//! [`limits::STREAM_THROTTLED_FOR`]. Without any refusal, a request and a reply each cost one look at an empty table.
+//! An origin that only refuses has no pace: the program gets its refusals. The state belongs to one thread, so it needs
+//! no lock. An origin is known from its first refusal until it has refused nothing for
+//! [`limits::STREAM_THROTTLED_FOR`]. While no origin is known, a request and a reply each cost one check of an empty
+//! table.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,7 +21,8 @@ use fetchmill_net::{Deadlines, OriginConnections};
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Only the first task of the line takes a place: a new pace would not change places that are already taken.
+    /// Lock of the waiting tasks. Only the first one takes a place, because a new pace would not change places that are
+    /// already taken.
     line: tokio::sync::Mutex<()>,
     /// Counted since the last tick.
     successes: Cell<u32>,

@@ -12,13 +12,13 @@ use fetchmill_net::certain::{CertainConnection, HeldReplies};
 /// A task's connection with the replies that are not certain yet.
 pub(super) type StreamConnection = CertainConnection<UncertainReplies>;
 
-/// See the module. Memory: a share of `HELD_BYTES_MAX`, and one more body; positions of at most `STREAM_UNCERTAIN_MAX`
-/// replies.
+/// See the module. Memory: a share of `HELD_BYTES_MAX` plus one body, and the positions of at most
+/// `STREAM_UNCERTAIN_MAX` replies.
 #[derive(Default)]
 pub(super) struct UncertainReplies {
     pub(super) held: Vec<HeldReply>,
     pub(super) given: Vec<GivenReply>,
-    /// The replies that became certain last. If the rest was too short, they become doubtful.
+    /// The replies that became certain last. They become doubtful if the rest turns out to have been too short.
     pub(super) last: Vec<GivenReply>,
     pub(super) bytes: usize,
 }
@@ -28,7 +28,7 @@ pub(super) struct HeldReply {
     pub(super) request: TaskRequest,
     pub(super) incoming: StreamBody,
     pub(super) replied: ReceivedReply,
-    /// Address of the server; `None` through a proxy.
+    /// Address of the server. `None` through a proxy.
     pub(super) address: Option<SocketAddr>,
 }
 

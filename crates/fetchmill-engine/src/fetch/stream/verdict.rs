@@ -1,5 +1,5 @@
 //! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): give the reply, wait, or correct. A program
-//! gets every reply, whatever its status, once no further attempt is planned.
+//! gets the reply once no further attempt is planned, whatever its status.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ impl FetchThread {
         }
     }
 
-    /// Handles a complete reply, once it is certain whose it is.
+    /// Handles a complete reply that certainly answers the request.
     pub(super) fn settle(
         &self,
         request: &mut TaskRequest,
@@ -109,7 +109,7 @@ impl FetchThread {
         AttemptEnd::Over
     }
 
-    /// Returns what reserves the content of a success, whose body is decoded (`opt_out`).
+    /// Returns the field or element that reserves the content of a success, for `opt_out`. The body must be decoded.
     fn opt_out(&self, incoming: &ReplyBuffer, status: u16) -> Option<OptOut> {
         let is_read = self.options.http.opt_out && (200..300).contains(&status);
         is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
@@ -124,7 +124,7 @@ impl FetchThread {
         }
     }
 
-    /// Returns the received and the expected types, if the body of a success has another type.
+    /// If the body of a success has a type that is not accepted, returns the received and the expected types.
     fn refused_type(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> Option<String> {
         let is_object = (200..300).contains(&status) && request.method() != "HEAD";
         if is_object { self.options.http.accept.refusal(&incoming.body) } else { None }
@@ -196,7 +196,7 @@ impl FetchThread {
         }
     }
 
-    /// Notes what a store has shown to be wrong. Returns `None` if nothing can be done about it.
+    /// Corrects the setting that a store has shown to be wrong. Returns `None` if this is not possible.
     fn correct(&self, request: &mut TaskRequest, correction: Correction) -> Option<AttemptEnd> {
         let (url, generation) = request.store_url.as_ref()?;
         let bucket = split_url(url).and_then(|(bucket, _)| BucketName::parse(bucket).ok());
@@ -211,7 +211,8 @@ impl FetchThread {
         Some(next)
     }
 
-    /// Waits until it is known whether there are newer credentials. If not, the reply to the next attempt shows it.
+    /// Waits until it is known whether there are newer credentials. If there are none, the reply to the next attempt
+    /// shows it.
     pub(super) async fn renewed(&self, request: &TaskRequest) {
         while let Some((_, generation)) = &request.store_url
             && !request.is_dropped()

@@ -31,13 +31,13 @@ use fetchmill_store::sink::EntryDescription;
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct CurrentTarget {
     pub(crate) sequence: Sequence,
-    /// The entry in the target's page: a name, or a line of a list.
+    /// Entry of the target in its page: a name, or a line of a list.
     pub(crate) entry: Vec<u8>,
     /// The name before storing.
     pub(crate) name: Vec<u8>,
-    /// The URL. Empty if it follows from the name; otherwise it comes from a list or a redirect.
+    /// The URL. Empty if it follows from the name. Otherwise it comes from a list or a redirect.
     pub(crate) at: Location,
-    /// The custom request; `None` = a plain `GET`.
+    /// The custom request. `None` means a plain `GET`.
     pub(crate) request: Option<Arc<CustomRequest>>,
     /// Effects of redirects on the request.
     pub(crate) effects: RedirectEffects,
@@ -74,7 +74,7 @@ pub(crate) struct CurrentTarget {
     pub(crate) found: Option<Arc<[IpAddr]>>,
     /// Microseconds that the lookup took.
     pub(crate) looked_up_in: Option<u64>,
-    /// Whether there was little load when its last request went out.
+    /// Whether there was little load when the target's last request went out.
     pub(crate) asked_unloaded: bool,
     /// Observed values, for the row of a check.
     pub(crate) seen: ObservedReply,
@@ -115,7 +115,7 @@ impl CurrentTarget {
         names.stored(&self.entry, listed, facts.content_type)
     }
 
-    /// Returns what the listing or a manifest says of the object, if it says anything.
+    /// Returns the values that the listing or a manifest gives for the object, if there are any.
     pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
         let listed = match naming {
             Naming::Whole | Naming::Item => return None,
@@ -134,8 +134,8 @@ impl CurrentTarget {
         listed.size.is_some().then_some(listed)
     }
 
-    /// Returns the facts of a fetched target that is stored under the name `stored`, including its listed values and
-    /// its URL.
+    /// Returns the facts of a fetched target that is stored under the name `stored`. Adds its listed values and its URL
+    /// to `facts`.
     pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
         let facts = Facts { listed, replies: self.kept_replies(), ..facts };
@@ -178,7 +178,7 @@ impl CurrentTarget {
         Some(self.replies.as_slice()).filter(|replies| !replies.is_empty())
     }
 
-    /// Finds the name and URL. If `paths` is given, the name must be a valid path to store under.
+    /// Finds the name and the URL. If `paths` is given, checks that the name is a valid path to store under.
     pub(crate) fn read_entry(
         &mut self,
         naming: Naming,
@@ -202,7 +202,7 @@ impl CurrentTarget {
                 self.is_of_store = true;
             }
         }
-        // A folder's names are bytes, and such a name is valid there.
+        // A folder accepts such a name, because names are bytes there.
         if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
             return Err(FailureKind::Name);
         }
@@ -216,7 +216,7 @@ impl CurrentTarget {
         Ok(())
     }
 
-    /// Returns the requested part of the object; `None` = the whole object.
+    /// Returns the requested part of the object. `None` means the whole object.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         self.request.as_deref()?.range
     }
@@ -248,7 +248,7 @@ impl CurrentTarget {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Whether the target may start again, as another attempt does. It may if its request was not made, or may be made
+    /// Whether the target may start again with another attempt. It may if its request was not made, or may be made
     /// twice.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()

@@ -6,12 +6,12 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
-/// See the module. Memory: as many entries as the joining code allows.
+/// See the module. Memory: the entries of as many targets as the joining code allows.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
-    /// The first target's own request; `None` = nothing is joined.
+    /// The first target's own request. `None` means that nothing is joined.
     pub(super) own: Option<Arc<CustomRequest>>,
-    /// The other targets, in the order of their list. Without `own`, they wait to be requested alone.
+    /// The other targets, in the order of their list. If `own` is `None`, they wait to be requested alone.
     pub(super) others: TargetList,
 }
 

@@ -37,8 +37,8 @@ impl CurrentTarget {
         self.joined.own.is_some()
     }
 
-    /// Restores the target's own request. The attempts of the joined request no longer count. The other targets are to
-    /// be requested alone.
+    /// Restores the target's own request. The attempts of the joined request no longer count. The other targets must be
+    /// requested alone.
     pub(crate) fn split(&mut self) {
         if let Some(own) = self.joined.own.take() {
             self.request = Some(own);
@@ -46,7 +46,7 @@ impl CurrentTarget {
         }
     }
 
-    /// Does the same, and returns the other targets.
+    /// Restores the target's own request like [`CurrentTarget::split`], and returns the other targets.
     pub(crate) fn take_joined(&mut self) -> TargetList {
         self.split();
         std::mem::take(&mut self.joined.others)

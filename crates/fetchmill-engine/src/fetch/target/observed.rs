@@ -10,9 +10,9 @@ use fetchmill_net::{Connection, Phases};
 /// The observations of an attempt so far, for a row. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedReply {
-    /// When the attempt began; 0 = it has not begun.
+    /// When the attempt began. 0 means that it has not begun.
     pub(crate) started_at: Micros,
-    /// Status of the reply; 0 = no head has come.
+    /// Status of the reply. 0 means that no head has come.
     pub(crate) status: u16,
     pub(crate) content_length: Option<u64>,
     pub(crate) content_type: Vec<u8>,
@@ -36,13 +36,13 @@ impl ObservedReply {
         self.forget_reply();
     }
 
-    /// Adds the times of the attempt on this connection to those before it.
+    /// Adds the times of this connection to those of earlier connections.
     pub(crate) fn connection(&mut self, connection: &Connection) {
         let phases = connection.phases();
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
             *sum = sum.map_or(more, |sum| Some(sum + more.unwrap_or(0)));
         };
-        // The lookup is counted where the address is requested.
+        // The lookup time is counted where the address is requested.
         add(&mut self.phases.connect, phases.connect);
         add(&mut self.phases.tls, phases.tls);
         add(&mut self.phases.first_byte, phases.first_byte);

@@ -24,8 +24,8 @@ impl Worker {
         self.origins.of_target(&target.at.url, &self.pool)
     }
 
-    /// Returns the key of the target's origin, without a connection. A job over many hosts asks this before it looks up
-    /// the host.
+    /// Returns the key of the target's origin, without a connection. A job over many hosts needs the key before it
+    /// looks up the host.
     pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -43,7 +43,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Follows a redirect: the target is at another URL from now on.
+    /// Follows a redirect. From now on, the target has another URL.
     pub(super) fn redirect(
         &self,
         target: &mut CurrentTarget,
@@ -110,8 +110,9 @@ impl Worker {
         !self.supply.is_done()
     }
 
-    /// Waits for the pace of the only origin while it throttles. Returns `false` if the job ends first. Connections
-    /// wait in a line, and only the first one takes a place: a new pace would not change places that are already taken.
+    /// Waits for the pace of the only origin while the origin throttles. Returns `false` if the job ends first.
+    /// Connections wait in a line. Only the first one takes a place, because a new pace would not change places that
+    /// are already taken.
     async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
         let pace = &self.control().plan.origin_pace;
         if !pace.is_set() {
@@ -128,7 +129,7 @@ impl Worker {
 }
 
 /// Builds the call for a target, with the method, body and fields of a request that is not a plain `GET`. `fields` are
-/// the request fields that redirects have left, and `cookies` the cookies that replies have set.
+/// the request's fields after redirects, and `cookies` are the cookies that replies have set.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,

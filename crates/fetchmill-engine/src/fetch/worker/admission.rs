@@ -1,5 +1,6 @@
-//! Targets of a job over many hosts before they get a connection. Each waits for its host's address, then for its turn
-//! at that host. Waiting targets do not count as in flight, so a slow, dead or huge host does not hold up the others.
+//! Targets of a job over many hosts before they get a connection. Each target waits for its host's address, then for
+//! its turn at the host. Waiting targets do not count as in flight, so a slow, dead or huge host does not hold up the
+//! others.
 //!
 //! The number of waiting targets is bounded. A target without a place here is deferred: it waits in the journal and
 //! comes back later.
@@ -43,8 +44,8 @@ impl Worker {
         }
     }
 
-    /// Whether a target that its host has admitted may start. It starts if it asks for robots.txt, or if robots.txt
-    /// permits its URL.
+    /// Whether a target that its host has admitted may start. It may if it requests robots.txt, or if the known
+    /// robots.txt permits its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
             return true;
@@ -57,8 +58,8 @@ impl Worker {
         self.is_permitted(target)
     }
 
-    /// Whether a target may start immediately. Otherwise it has moved when this returns: it waits here, is deferred, or
-    /// has its outcome.
+    /// Whether a target may start immediately. If not, this function has already moved the target: it waits here, is
+    /// deferred, or has its outcome.
     pub(super) fn admit(&self, target: &mut CurrentTarget) -> bool {
         let key = match self.origin_key(target) {
             Ok(key) => key,
@@ -93,14 +94,14 @@ impl Worker {
             && (target.asks_robots || self.is_permitted(target))
     }
 
-    /// Requests the address of a target's host. Returns `false` if the address is not known now: the target waits for
-    /// it, or has failed.
+    /// Whether the address of a target's host is known. If not, requests the address. The target then waits for the
+    /// answer, or has failed.
     fn knows_address(&self, key: &OriginKey, target: &mut CurrentTarget, now: Millis) -> bool {
         let how = if self.is_second_look(target) { LookUpKind::Again } else { LookUpKind::Usual };
         self.begin_row(target);
         target.asked_at = self.control().clock.micros();
         if target.last_kind == Some(FailureKind::DnsTimeout) && self.pool.names().is_slow_full() {
-            // The name was slow before. Looking it up now could take the place of a name that is fast.
+            // The lookup of this name was slow before. A lookup now could take the place of a fast name.
             self.defer(target, self.waiters.place_among_slow(now), now);
             return false;
         }
@@ -137,7 +138,8 @@ impl Worker {
         false
     }
 
-    /// Leaves a target where it waits for its host: in memory, where it already is, or deferred to the journal.
+    /// Defers a target if it must wait for its host in the journal. A target that waits in memory is already in its
+    /// queue.
     pub(super) fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
         if let WaitPlace::Journal(until) = place {
             self.defer(target, until, now);
@@ -154,7 +156,7 @@ impl Worker {
         if let Some(places) = self.start_quota.tick(elapsed, now) {
             self.idle_connections.wake(places);
         } else if !self.supply.is_empty() {
-            // The reason why a connection took no target may have passed without a notification.
+            // An event that would have woken a connection may have passed without a notification.
             self.idle_connections.wake_one();
         }
     }

@@ -7,7 +7,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_store::sink::Block;
 
 impl Worker {
-    /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].
+    /// Reports to the planner and, with a `max`, takes a batch. See [`Control::turn`].
     pub(super) fn turn(&self, max: usize) -> bool {
         let max = if self.supply.is_beginning() { 0 } else { max };
         let report = self.report.take(self.outcomes.take_settled());
@@ -40,7 +40,8 @@ impl Worker {
         self.idle_connections.wake(targets.min(self.in_flight.room()));
     }
 
-    /// Returns the batch size: the targets that this worker finishes in a second, and at least one for each connection.
+    /// Returns the batch size: as many targets as this worker finishes in a second, and at least one for each
+    /// connection.
     fn batch_size(&self) -> usize {
         let for_each = self.control().coalescing.gap_max().map_or(1, |_| limits::JOINED_TARGETS_MAX);
         let least = (self.setup.pool.connections.min(64) * for_each).min(limits::BATCH_TARGETS_MAX);
@@ -60,7 +61,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the connections that waited for memory, once there is some.
+    /// If memory has become free, wakes the connections that waited for it.
     pub(super) fn look_for_memory(&self) {
         if self.sink.found_memory(self.load.heads_to_come()) {
             self.idle_connections.wake_all();

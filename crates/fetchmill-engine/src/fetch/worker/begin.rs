@@ -1,5 +1,5 @@
-//! Requests that must not be made twice. The journal records them before they are made, so the run after a killed one
-//! does not make them again. One record covers a batch, and only batches with such requests have one.
+//! Requests that must not be made twice. The journal records them before they are made, so the run after a killed run
+//! does not make them again. One record covers a batch. Batches without such requests have no record.
 
 use super::state::Worker;
 use crate::attempt::Failure;
@@ -48,8 +48,8 @@ impl Worker {
         }
     }
 
-    /// Whether a target must not be requested because an earlier run may have done so. In that case the target now has
-    /// its outcome.
+    /// Whether a target must not be requested because an earlier run may have done so. Such a target gets its outcome
+    /// here.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
         let is_interrupted = target.is_once()
             && !target.effects.was_sent()
@@ -65,21 +65,21 @@ impl Worker {
         Rules { may_repeat: target.may_start_again(), ..self.setup.rules }
     }
 
-    /// Fails the waiting targets that cannot stay pending when the worker ends: their requests must not be made twice, and
-    /// were made before a redirect led to another host.
+    /// Fails the waiting targets that cannot stay pending when the worker ends. Their requests must not be made twice,
+    /// and were already made before a redirect to another host.
     pub(super) fn fail_all_left(&self) {
         for target in self.waiters.take_all() {
             self.fail_left(&target);
         }
     }
 
-    /// Fails a target that must not be requested twice, because nobody can know whose reply came. The outcome is among
-    /// those that go to the sink next.
+    /// Fails a target that must not be requested twice, because its reply may belong to another request. The outcome
+    /// goes to the sink with the next block.
     pub(super) fn fail_uncertain(&self, target: &CurrentTarget, failure: &Failure) {
         self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));
     }
 
-    /// Does the same for the targets of a connection whose requests must not be made twice.
+    /// Fails the targets of a connection whose requests must not be made twice. Other targets stay as they are.
     pub(super) fn fail_uncertain_of(&self, targets: &TargetList) {
         for waiting in targets.waiting(FailureKind::Framing, 0) {
             if self.setup.requests.is_once(&waiting.name) {

@@ -1,4 +1,4 @@
-//! A body while it is received. A small one stays in memory while there is room; others go to a staging file.
+//! Receives a body. A small body stays in memory while there is room. Other bodies go to a staging file.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -38,7 +38,7 @@ use fetchmill_model::verdict::{
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
-/// Why a complete body is not stored, with a detail for people.
+/// Reason why a complete body is not stored, with a detail for the user.
 type BodyProblem = (FailureKind, Option<Box<str>>);
 /// Whether a complete body can be stored.
 pub(super) type Completion = std::result::Result<(), BodyProblem>;
@@ -61,14 +61,14 @@ pub(super) struct BodyReceiver {
     meter: Option<Arc<BodyMeter>>,
     /// Bytes reserved of the memory budget.
     reserved: usize,
-    /// The sink's stage, for bodies that are too large for memory. The file is written only once. `None` if bodies are
-    /// not kept.
+    /// Stage of the sink, for bodies that are too large for memory. The sink takes over the file, so it is written only
+    /// once. `None` if bodies are not kept.
     stage: Option<Arc<Stage>>,
     /// In a check, the values of the target's row.
     seen: Option<ObservedReply>,
     /// Length in bytes after which no more of the body is read.
     enough: u64,
-    /// For a store: the listed length, and the start of a body that may not be an object.
+    /// For a store: the expected body. `start` has the first bytes of a body that may not be an object.
     expected: ExpectedBody,
     start: Vec<u8>,
     is_caught: bool,
@@ -124,8 +124,8 @@ enum ExpectedBody {
 }
 
 impl BodyReceiver {
-    /// In a check, a body is read up to `enough` bytes. `opts_out` searches the body for a reservation, and
-    /// `shows_type` keeps its start.
+    /// Makes the receiver. In a check, it reads up to `enough` bytes of a body. `opts_out` makes it search the body for
+    /// a reservation, and `shows_type` makes it keep the start of the body.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
@@ -166,7 +166,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the field or the `meta` of a complete reply that reserves its content; `None` without `--opt-out`.
+    /// Returns the field or the `meta` of a complete reply that reserves its content. `None` without `--opt-out`.
     pub(super) fn opt_out(&mut self) -> Option<OptOut> {
         self.opt_out.as_mut()?.found()
     }
@@ -205,7 +205,7 @@ impl BodyReceiver {
         self.part = Some(ExpectedPart::new(range));
     }
 
-    /// Expects the reply to a conditional request: "not modified" is an answer.
+    /// Expects the reply to a conditional request, for which "not modified" is a valid answer.
     pub(super) fn expect_condition(&mut self) {
         self.is_conditional = true;
     }
@@ -258,8 +258,8 @@ impl BodyReceiver {
         self.expected_hash = Some(*hash);
     }
 
-    /// Decodes and checks the complete body, and returns what is wrong with it. A decoded body may have up to
-    /// `bytes_max` bytes, or the `listed` size if the source gives one.
+    /// Decodes and checks the complete body. Returns the problem if the body cannot be stored. A decoded body may have
+    /// up to `bytes_max` bytes. If the source gives a `listed` size, that size is the limit.
     pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
         // A store's checksum covers the bytes it sends. A list's checksum covers the stored bytes.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
@@ -283,7 +283,8 @@ impl BodyReceiver {
         Ok(())
     }
 
-    /// Replaces the body by its decoded content. A body in the stage is read from its file, which no longer has a name.
+    /// Replaces the body by its decoded content. An encoded body in the stage is read from its file, which has no name
+    /// any more.
     fn decode(&mut self, encoding: ContentEncoding, bytes_max: u64) -> Completion {
         let memory = std::mem::take(&mut self.memory);
         self.reserve_memory();
@@ -408,7 +409,7 @@ impl BodyReceiver {
         (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
     }
 
-    /// Adds a reply that is not an object to those that its target keeps.
+    /// Adds this reply, which is not an object, to the replies that the target keeps.
     pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
         let in_stage = match (&self.spill, &self.stage) {
             (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
@@ -451,7 +452,7 @@ impl BodyReceiver {
 
     /// The field `WWW-Authenticate` of a reply with this status.
     pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
-        // If a reply was discarded, the head here still belongs to an earlier one.
+        // If a reply was discarded, this head still belongs to an earlier reply.
         field_in(&self.head, b"www-authenticate:").filter(|_| is_refusal(status))
     }
 
@@ -469,12 +470,12 @@ impl BodyReceiver {
         self.received
     }
 
-    /// Takes the error that this machine caused.
+    /// Takes the error that this machine caused, if there is one.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
 
-    /// Keeps the wanted part of the head: all of it, or only the needed values of a long one.
+    /// Keeps the wanted part of the head. Of a long head, keeps only the needed values.
     fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts
@@ -500,7 +501,7 @@ impl BodyReceiver {
         self.reserve_memory();
     }
 
-    /// Frees a large head, because the connection's next one is probably shorter.
+    /// Frees a large head, because the next head of the connection is probably shorter.
     fn release_head(&mut self) {
         if self.head.capacity() > HEAD_KEPT_BYTES {
             self.head = Vec::new();

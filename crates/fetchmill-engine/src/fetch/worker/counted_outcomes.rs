@@ -41,7 +41,7 @@ impl CountedOutcomes {
         self.block.push_other(sequence, outcome, status, attempts, target);
     }
 
-    /// Adds the row of a check, written as `line`; `bytes` of its body count as fetched.
+    /// Adds the row of a check, written as `line`. `bytes` is the part of its body that counts as fetched.
     pub(super) fn push_row(
         &mut self,
         sequence: Sequence,
@@ -69,12 +69,12 @@ impl CountedOutcomes {
         self.delta.attempts += attempts;
     }
 
-    /// Notes bytes that came for fetched bodies.
+    /// Adds received bytes of fetched bodies.
     pub(super) fn note_received(&mut self, bytes: u64) {
         self.delta.received += bytes;
     }
 
-    /// Moves everything of `other` to the end of this.
+    /// Moves everything from `other` to the end of these outcomes.
     pub(super) fn append(&mut self, other: &mut CountedOutcomes) {
         self.block.append_block(&mut other.block);
         self.delta.append(&mut other.delta);
@@ -96,12 +96,12 @@ impl CountedOutcomes {
         self.block.memory()
     }
 
-    /// Returns how many finished targets are not yet reported to the planner.
+    /// Returns the number of finished targets that are not yet reported to the planner.
     pub(super) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Returns this number and counts the targets as reported.
+    /// Like [`CountedOutcomes::settled`], and counts these targets as reported.
     pub(super) fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }

@@ -10,7 +10,8 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 
 impl Worker {
-    /// Notes which credentials a request to this origin uses: those that are known now, or later ones.
+    /// Notes the generation of the credentials for a request to this origin. The request uses this generation or a
+    /// later one.
     pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
         let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
         target.shows_token = tokens.is_some();
@@ -28,7 +29,7 @@ impl Worker {
         }
     }
 
-    /// Returns what replaces the refused credentials of the target's last request.
+    /// Returns the state of the renewal, after the credentials of the target's last request were refused.
     pub(super) fn renew(&self, target: &CurrentTarget) -> Renewal {
         let control = self.control();
         match control.tokens.as_ref().filter(|_| target.shows_token) {
@@ -37,7 +38,7 @@ impl Worker {
         }
     }
 
-    /// Waits for newer credentials. Returns `false` if there will not be any or the job ends; the target then stays
+    /// Waits for newer credentials. Returns `false` if there will be none or if the job ends. The target then stays
     /// pending. The target keeps its connection, so no other target is sent with the expired credentials.
     pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
         loop {

@@ -14,7 +14,8 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
-/// Counts a running connection task. The worker's end does not wait for a task that has ended, even by a panic.
+/// Counts a running connection task. It counts the task's end even after a panic, so the worker does not wait for the
+/// task forever.
 struct Running {
     running: Rc<Cell<usize>>,
     ended: Rc<tokio::sync::Notify>,
@@ -82,14 +83,15 @@ impl Worker {
         }
     }
 
-    /// Reports the load to the planner, at a tick.
+    /// At a tick, reports the load to the planner.
     fn tell_load(&self) {
         if self.control().finds_concurrency() {
             self.report.set_load(self.load.take(self.in_flight.count()));
         }
     }
 
-    /// Reports to the job's sampler: the use of the worker's capacity at each tick, and the rest twice a second.
+    /// Reports to the job's sampler. Reports the use of the worker's capacity at each tick, and the rest twice a
+    /// second.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
         let share = self.in_flight.share();
@@ -104,7 +106,7 @@ impl Worker {
         self.load.report_latency_if_due(telemetry, now);
     }
 
-    /// Returns why fewer requests are in flight than allowed.
+    /// Returns the reason why fewer requests are in flight than allowed.
     fn use_of_idle(&self, now: Millis) -> CapacityUse {
         if self.sink.holds_back() {
             CapacityUse::Sink
@@ -121,9 +123,9 @@ impl Worker {
         }
     }
 
-    /// Closes connections that neither requests nor rests need, since open connections can slow a server down. They are
-    /// closed soon after the number in flight was lowered: the next round must measure the server without them. With
-    /// many hosts nobody can know which connection is needed next, so all stay.
+    /// Closes connections that neither requests nor rests need, because open connections can slow a server down. After
+    /// the number in flight was lowered, this happens soon: the next round must measure the server without them. With
+    /// many hosts, nobody can know which connection is needed next, so all of them stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
         let surplus = if self.in_flight.was_lowered(now) {
@@ -134,7 +136,7 @@ impl Worker {
         self.pool.sweep(needed, surplus);
     }
 
-    /// Adopts the planner's share of targets in flight. After a lower share, tasks that finish take no other target.
+    /// Adopts the planner's share of targets in flight. If the share is lower, tasks that finish take no other target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.in_flight.set_share(share, self.control().clock.now());
@@ -147,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Checks for targets and memory after something has changed. The planner may have targets again.
+    /// Checks again for targets and memory, after something has changed. The planner may also have targets again.
     fn look_again(&self) {
         self.supply.refill();
         self.wake_for(self.supply.begin_noted());

@@ -20,8 +20,8 @@ impl Exhaustion {
         self.since.set(None);
     }
 
-    /// Notes that no connection could be opened. Returns whether the job ends: after 10 s, if none of `open`
-    /// connections is left.
+    /// Notes that no connection could be opened. Returns whether the job must end: after 10 s, if no connection is left
+    /// (`open` is 0).
     pub(super) fn note(&self, open: usize, now: Millis) -> bool {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));

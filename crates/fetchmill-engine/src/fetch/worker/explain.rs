@@ -1,4 +1,4 @@
-//! Details for people, from the reply of a failed target.
+//! Details for the user, from the reply of a failed target.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -27,7 +27,7 @@ impl Worker {
             challenge: body.challenge(head.status),
             location: body.location(),
             retry_after: head.retry_after.map(|after| after.wait(self.clock.now() / 1000)),
-            // If a store refuses a request, its own document says why.
+            // If a store refuses a request, its error document says why.
             had_credentials: (!target.is_of_store).then(|| self.shows_credentials(target)),
         };
         verdict.with_detail(Some(status_detail(&facts).into()))

@@ -14,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_net::Deadlines;
 
-/// After this many failures, the state of the origin is reported to the planner at the latest.
+/// Number of failures after which the state of the origin is reported to the planner immediately.
 const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {
@@ -72,8 +72,7 @@ impl Worker {
         self.resting.part(&mut task, &self.pool);
     }
 
-    /// Makes the attempts at one target that follow each other immediately. `came` is the result of the first attempt,
-    /// if it was already made.
+    /// Makes the immediate attempts at one target. `came` is the result of the first attempt if it was already made.
     async fn fetch_target(
         &self,
         task: &mut WorkerConnection,
@@ -88,7 +87,7 @@ impl Worker {
         self.leave(target, RequestOutcome::Nothing);
     }
 
-    /// Takes the next target; `false` when there is none now.
+    /// Takes the next target. Returns `false` if there is none now.
     fn take(&self, target: &mut CurrentTarget) -> bool {
         if self.in_flight.is_full() {
             return false;
@@ -126,7 +125,7 @@ impl Worker {
 
     /// Waits without a target. The connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        // A task above the share does not need its connection. Let others use it.
+        // A task above the share does not need its connection. Let other tasks use it.
         if task.is_holding() || self.in_flight.is_full() {
             self.resting.part(task, &self.pool);
         }

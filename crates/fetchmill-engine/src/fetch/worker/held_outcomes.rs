@@ -16,8 +16,8 @@ pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 /// Held bytes are counted in steps of this size, so a small object costs nothing here.
 const COUNTED_BYTES: usize = 4096;
 
-/// Outcomes that wait until it is certain whose replies they are. Memory: a share of `HELD_BYTES_MAX`, and one more
-/// body.
+/// Outcomes that wait until their replies certainly answer their requests. Memory: a share of `HELD_BYTES_MAX`, and one
+/// more body.
 #[derive(Debug, Default)]
 pub(super) struct HeldOutcomes {
     outcomes: CountedOutcomes,
@@ -28,7 +28,7 @@ pub(super) struct HeldOutcomes {
 
 impl HeldOutcomes {
     /// Runs `settle` and collects its outcomes here instead of in `next`, which goes to the sink. `settle` must note
-    /// each target that it finishes. It does not wait, so nothing else can be written to `next` meanwhile.
+    /// each target that it finishes. It does not wait, so no other task can write to `next` in the meantime.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,
@@ -115,7 +115,7 @@ mod tests {
     use fetchmill_model::object::Facts;
     use fetchmill_store::sink::FetchedBody;
 
-    /// Holds the outcome of one target, and of another one that is not over.
+    /// Holds the outcome of one target. Another target is noted that has no outcome.
     fn hold(held: &mut HeldOutcomes, next: &OutcomeBuffer, memory: &BodyMemory, body: FetchedBody<'_>) {
         let mut target = CurrentTarget::default();
         target.start_first(7, b"name");

@@ -14,15 +14,15 @@ const PACE_SAMPLE: u32 = 16;
 /// Microseconds between two deferred targets of a host without a rate, before its pace is known.
 const FIRST_PACE: u64 = 1000;
 
-/// Targets of a host in their order, the reason why they wait, and their pace.
+/// Targets of one host in their order, with the reason why they wait and the pace at which they go.
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,
-    /// Reason why the host waits; `None` before it waits.
+    /// Reason why the host waits. `None` before it waits.
     waits_for: Option<HostWait>,
     /// Whether the host waits for a place that prompt hosts leave free.
     is_crowded: bool,
-    /// When a timer wakes the host; `None` = no timer is set.
+    /// When a timer wakes the host. `None` means that no timer is set.
     due: Option<Millis>,
     /// When the wait began.
     since: Millis,
@@ -37,7 +37,7 @@ impl HostQueue {
         self.targets.push_back(target);
     }
 
-    /// Removes the first target, which goes.
+    /// Removes the first target, which no longer waits.
     pub(super) fn pop(&mut self) -> Option<CurrentTarget> {
         let target = self.targets.pop_front()?;
         self.gone += 1;
@@ -60,12 +60,12 @@ impl HostQueue {
         self.targets
     }
 
-    /// Notes that its targets wait from `now` on.
+    /// Notes that the host's targets wait from `now` on.
     pub(super) fn wait_from(&mut self, now: Millis) {
         self.since = now;
     }
 
-    /// Returns what its targets wait for; `None` if they do not.
+    /// Returns the reason why the host's targets wait. `None` if they do not wait.
     pub(super) fn waits_for(&self) -> Option<HostWait> {
         self.waits_for
     }
@@ -111,8 +111,8 @@ impl HostQueue {
         self.due = None;
     }
 
-    /// Returns when a target without room here comes back: when the targets before it should have gone. `interval` is
-    /// the host's rate in microseconds a target. `outlook` is the time when the host takes targets again.
+    /// Returns the time when a target without room here comes back: when the targets before it should have gone.
+    /// `interval` is the host's rate in microseconds a target. `outlook` is the time when the host takes targets again.
     pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
         let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
         let pace = if self.gone < PACE_SAMPLE { FIRST_PACE } else { seen };
@@ -154,7 +154,7 @@ mod tests {
         }
         assert_eq!((queue.len(), queue.gone), (10, PACE_SAMPLE));
 
-        // 16 in 1.6 s.
+        // The pace is 16 targets in 1.6 s.
         assert_eq!(queue.defer(0, 0, 2_600), 2_600 + 11 * 100);
     }
 

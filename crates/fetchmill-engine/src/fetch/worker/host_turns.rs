@@ -1,5 +1,5 @@
-//! Turns at the hosts of a job over many. A waiting target goes when another leaves the host or when the host has
-//! rested. At a dead host it never goes.
+//! Turns at the hosts of a job over many hosts. A waiting target may go when another target leaves the host, or when
+//! the host has rested. At a dead host, waiting targets fail.
 
 use super::state::Worker;
 use super::waiters::AdmissionStep;
@@ -26,7 +26,7 @@ impl Worker {
         }
     }
 
-    /// Releases the targets that wait for a host, as far as they may go.
+    /// Releases the targets that wait for a host, as many as may go now.
     pub(super) fn release(&self, host: HostId) {
         let now = self.clock.now();
         loop {
@@ -49,7 +49,8 @@ impl Worker {
         }
     }
 
-    /// Ends a target because its host is dead, without another attempt.
+    /// Ends a target without another attempt, because its host is dead. If the job has rechecks, the target waits for
+    /// its recheck.
     pub(super) fn close(&self, target: &mut CurrentTarget, kind: FailureKind) {
         if target.state.wants_second_look(kind, &self.setup.rules) {
             self.look_again_later(target, kind);

@@ -1,20 +1,20 @@
-//! Why the targets of a worker wait for their hosts, with the number of hosts for each reason.
+//! Reasons why the targets of a worker wait for their hosts, with the number of hosts for each reason.
 
 use std::cell::Cell;
 
 use crate::control::telemetry::CapacityUse;
 use fetchmill_model::planner::hosts::Admission;
 
-/// Why the targets of a host wait.
+/// Reason why the targets of a host wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostWait {
     /// The host's address is being looked up.
     Address,
-    /// Another request to the host must end first (`--limit-per-host`).
+    /// Limit of requests to the host: another request must end first (`--limit-per-host`).
     Turn,
     /// The host's rate (`--rate-per-host`).
     Rate,
-    /// Hosts that answer promptly must leave a place.
+    /// The host needs a place that hosts with prompt answers leave free.
     Place,
     /// The host rests: it asked for a pause, or did not answer.
     Rest,
@@ -24,7 +24,7 @@ impl HostWait {
     const ALL: [HostWait; 5] =
         [HostWait::Address, HostWait::Turn, HostWait::Rate, HostWait::Place, HostWait::Rest];
 
-    /// Returns why a target that was not admitted waits; `None` if it does not wait.
+    /// Returns the reason why a target was not admitted. `None` if the target does not wait.
     pub(super) fn of(admission: Admission) -> Option<Self> {
         Some(match admission {
             Admission::Full => HostWait::Turn,
@@ -35,7 +35,7 @@ impl HostWait {
         })
     }
 
-    /// Returns the name of capacity that is unused for this reason.
+    /// Returns the name of the capacity that is unused for this reason.
     pub(super) fn capacity_use(self) -> CapacityUse {
         match self {
             HostWait::Address => CapacityUse::Names,
@@ -52,7 +52,7 @@ impl HostWait {
 pub(super) struct HostWaits([Cell<usize>; HostWait::ALL.len()]);
 
 impl HostWaits {
-    /// Notes that a host's targets wait for another reason than before; `None` = the host does not wait.
+    /// Notes that the reason of a host changes. `None` means that the host does not wait.
     pub(super) fn change(&self, from: Option<HostWait>, to: Option<HostWait>) {
         if let Some(from) = from {
             let count = &self.0[from as usize];
@@ -64,7 +64,7 @@ impl HostWaits {
         }
     }
 
-    /// Returns the reason why most hosts wait; `None` if none waits.
+    /// Returns the most frequent reason of the waiting hosts. `None` if no host waits.
     pub(super) fn most(&self) -> Option<HostWait> {
         let count = |wait: &HostWait| self.0[*wait as usize].get();
         HostWait::ALL.into_iter().max_by_key(count).filter(|wait| count(wait) > 0)

@@ -1,4 +1,4 @@
-//! How many targets a worker has in flight, and how many are allowed.
+//! The number of targets that a worker has in flight, and the number that is allowed.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ const LOWERED: Millis = 5_000;
 pub(super) struct InFlight {
     count: Cell<usize>,
     share: Cell<usize>,
-    /// When the share became lower; `None` = never.
+    /// When the share became lower. `None` means never.
     lowered_at: Cell<Option<Millis>>,
 }
 
@@ -43,7 +43,7 @@ impl InFlight {
         self.count.get() == 0
     }
 
-    /// Returns how many more may be in flight.
+    /// Returns how many more targets may be in flight.
     pub(super) fn room(&self) -> usize {
         self.share.get().saturating_sub(self.count.get())
     }
@@ -52,7 +52,8 @@ impl InFlight {
         self.room() == 0
     }
 
-    /// Sets the share and returns the previous one. Targets above a lower share stay until they are finished.
+    /// Sets the share and returns the previous one. If the share is lower, the excess targets stay in flight until they
+    /// are finished.
     pub(super) fn set_share(&self, share: usize, now: Millis) -> usize {
         let before = self.share.replace(share);
         if share < before {

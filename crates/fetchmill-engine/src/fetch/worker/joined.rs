@@ -1,6 +1,6 @@
-//! Parts of one object that are requested together (`--coalesce`). The request counts as an attempt at the first part,
-//! and fails as one. If the reply is exactly the requested range, it is cut into the parts. Otherwise nothing is
-//! decided here, and each part is requested alone.
+//! Parts of one object that are requested together (`--coalesce`). The request counts as an attempt at the first part.
+//! If the reply has exactly the requested range, it is cut into the parts. Otherwise the request decides nothing about
+//! its targets, and each part is requested alone.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -30,7 +30,7 @@ impl Worker {
             }
             let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
             let Some(part) = part else { return false };
-            // Parts that overlap are stored separately: their bytes can exceed the received bytes by far.
+            // Overlapping parts are stored separately, so their bytes can exceed the received bytes by far.
             bytes = bytes.saturating_add(part.length());
             let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
             let Some(joined) = joined else { return false };
@@ -43,7 +43,8 @@ impl Worker {
         }
     }
 
-    /// Whether others may join this target. It must be a first attempt at the only origin, and there must be memory.
+    /// Whether others may join this target. It must be a first attempt at the only origin, and there must be free
+    /// memory.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0
@@ -55,14 +56,14 @@ impl Worker {
         }
         let is_located = self.locate(first).is_ok();
         if !is_located {
-            // The later attempt locates it again, and reports why it failed.
+            // The later attempt locates the target again, and reports the failure.
             first.forget_location();
         }
         is_located
     }
 
-    /// Cuts the received range: each target gets its own part and is passed to `note`. A target that does not fit its
-    /// bytes is requested alone.
+    /// Cuts the received range. Each target gets its own part and is passed to `note`. If a part does not match its
+    /// target, that target is requested alone.
     pub(super) fn cut(
         &self,
         first: &mut CurrentTarget,

@@ -10,12 +10,12 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Requests in flight count as few below the allowed number divided by this.
+/// Few requests are in flight if there are fewer than the allowed number divided by this.
 const FEW: usize = 8;
 /// Milliseconds between two reports of reply times.
 const LATENCY_EVERY: Millis = 500;
 
-/// Counters that are updated once a reply, so without a lock.
+/// Counters that are updated once a reply, so they have no lock.
 #[derive(Debug, Default)]
 pub(super) struct WorkerLoad {
     counter: LoadCounter,
@@ -40,8 +40,8 @@ impl Deref for WorkerLoad {
 }
 
 impl WorkerLoad {
-    /// Notes a complete reply that is not a sign of trouble. `is_unloaded`: [`WorkerLoad::is_low`] when its request
-    /// went out.
+    /// Notes a complete reply that is not a sign of trouble. `is_unloaded` is the value of [`WorkerLoad::is_low`] when
+    /// the request went out.
     pub(super) fn note_reply(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
         self.histogram.borrow_mut().record(took);
         if is_unloaded {
@@ -51,7 +51,7 @@ impl WorkerLoad {
         self.counter.note(took, bytes);
     }
 
-    /// Notes a head that is going to be stored. A head longer than its successors counts for a few dozen of them.
+    /// Notes a head that is going to be stored. A long head counts for a few dozen shorter heads after it.
     pub(super) fn note_stored_head(&self, length: u32) {
         let before = self.head_bytes.get();
         self.head_bytes.set(length.max(before - before / 16));
@@ -68,7 +68,7 @@ impl WorkerLoad {
         self.origins.borrow_mut().record(origin, took);
     }
 
-    /// Whether few requests are in flight, compared with the `share` that is allowed.
+    /// Whether few requests are in flight, compared with the allowed `share`.
     pub(super) fn is_low(&self, share: usize) -> bool {
         self.counter.places().0 < (share / FEW).max(1)
     }
@@ -78,7 +78,7 @@ impl WorkerLoad {
         self.largest_reply.set(self.largest_reply.get().max(largest));
     }
 
-    /// Returns the bytes of the largest reply in a pipelined batch; 0 before the first one.
+    /// Returns the bytes of the largest reply in a pipelined batch. 0 before the first one.
     pub(super) fn largest_reply(&self) -> usize {
         self.largest_reply.get()
     }

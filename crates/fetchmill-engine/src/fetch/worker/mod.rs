@@ -5,10 +5,10 @@
 //! sink gets whole blocks, and a tick checks the deadlines.
 //!
 //! `state` builds the worker from small states, each with private fields in its own file:
-//!
-//! - targets that come: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
-//! - where they are: `entry_reader`, `origin_lookup`, `part_etags`;
-//! - how many are in flight: `in_flight`, `load`;
+//! - incoming targets: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
+//! - places of targets: `entry_reader`, `origin_lookup`, `part_etags`;
+//! - number of targets in flight: `in_flight`, `load`;
+//! - outgoing outcomes: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
 //! - outcomes that go: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
 //! - this machine: `worker_clock`, `exhaustion`.
 //!

@@ -1,4 +1,4 @@
-//! The outcomes that a worker sends to its sink next.
+//! The outcomes that a worker sends to its sink with the next block.
 
 use std::cell::{Cell, RefCell};
 
@@ -48,7 +48,7 @@ impl OutcomeBuffer {
         self.finish();
     }
 
-    /// Adds the row of a check; `bytes` of its body count as fetched.
+    /// Adds the row of a check. `bytes` is the part of its body that counts as fetched.
     pub(super) fn push_row(&self, sequence: Sequence, outcome: Outcome, bytes: u64, row: &CheckRow<'_>) {
         let mut line = self.line.borrow_mut();
         line.clear();
@@ -70,17 +70,17 @@ impl OutcomeBuffer {
         self.next.borrow_mut().note_attempts(attempts);
     }
 
-    /// Notes bytes that came for fetched bodies.
+    /// Adds received bytes of fetched bodies.
     pub(super) fn note_received(&self, bytes: u64) {
         self.next.borrow_mut().note_received(bytes);
     }
 
-    /// Swaps the outcomes that go to the sink next with other outcomes.
+    /// Swaps the outcomes for the next block with other outcomes.
     pub(super) fn swap(&self, other: &mut CountedOutcomes) {
         std::mem::swap(&mut *self.next.borrow_mut(), other);
     }
 
-    /// Adds other outcomes to those that go to the sink next.
+    /// Adds other outcomes to those for the next block.
     pub(super) fn append(&self, other: &mut CountedOutcomes) {
         self.next.borrow_mut().append(other);
     }
@@ -95,12 +95,12 @@ impl OutcomeBuffer {
         self.next.borrow().is_empty()
     }
 
-    /// Returns how many finished targets are not yet reported to the planner.
+    /// Returns the number of finished targets that are not yet reported to the planner.
     pub(super) fn settled(&self) -> usize {
         self.next.borrow().settled()
     }
 
-    /// Returns this number and counts the targets as reported.
+    /// Like [`OutcomeBuffer::settled`], and counts these targets as reported.
     pub(super) fn take_settled(&self) -> usize {
         self.next.borrow_mut().take_settled()
     }

@@ -1,4 +1,4 @@
-//! The end of an attempt: an outcome goes into the block, another attempt goes to the planner.
+//! The end of an attempt. An outcome goes into the block, and another attempt goes to the planner.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -11,7 +11,7 @@ use fetchmill_model::planner::origin::Millis;
 const LEFT: &str = "the request was made, but the host of its redirect could not be requested immediately";
 
 impl Worker {
-    /// Finishes a target. `made` is 1 if an attempt was made that the target does not count yet.
+    /// Finishes a target. `made` is 1 if an attempt was made that is not yet in the count of the target.
     pub(super) fn settle_other(
         &self,
         target: &CurrentTarget,
@@ -29,7 +29,8 @@ impl Worker {
             described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
             self.outcomes.push_other(target.sequence, outcome, status, attempts, &described);
         }
-        // A complete reply of any status is a sign of life. A name without a request is not.
+        // A complete reply shows that the origin is alive, whatever its status. A target without a request shows
+        // nothing.
         if status != 0 && !is_trouble(outcome) {
             self.report.note_success();
         }
@@ -51,7 +52,7 @@ impl Worker {
         self.report.note_failure(kind, attempts, retry_after);
     }
 
-    /// Fails a target whose request was made and must not be made twice. It cannot wait for another attempt.
+    /// Fails a target that cannot wait for another attempt, because its request was made and must not be made twice.
     pub(super) fn fail_left(&self, target: &CurrentTarget) {
         if !target.may_start_again() {
             let kind = target.last_kind.unwrap_or(FailureKind::Worker);
@@ -59,8 +60,8 @@ impl Worker {
         }
     }
 
-    /// Defers a target, on disk if the wait is long. This does not count as an attempt. A target that a redirect has
-    /// led on would start from its first URL again. If it must not do so, it fails.
+    /// Defers a target, on disk if the wait is long. This does not count as an attempt. After a redirect, the target
+    /// would start again from its first URL. If it must not do so, it fails.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
         if !target.may_start_again() {
             return self.fail_left(target);

@@ -1,14 +1,13 @@
-//! Whether two parts belong to the same object. A worker remembers the strong ETags of the objects whose parts it
-//! fetched last.
+//! Checks whether two parts belong to the same object. A worker remembers the strong ETags of the objects whose parts
+//! it fetched last.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
 use fetchmill_model::limits::PART_ETAGS_MAX;
 
-/// See the module. Memory: `PART_ETAGS_MAX` places, allocated with the first part. A new object replaces an older one
-/// in its place. Objects and ETags are remembered by hashes with a secret key, so that no server can provoke a
-/// collision.
+/// See the module. Memory: `PART_ETAGS_MAX` places, allocated with the first part. A new object replaces the older one
+/// in its place. Objects and ETags are stored as hashes with a secret key, so that no server can provoke a collision.
 #[derive(Debug, Default)]
 pub(super) struct PartEtags {
     keys: RandomState,
@@ -33,7 +32,7 @@ impl PartEtags {
         place.1 == tag
     }
 
-    /// Forgets all ETags, because they may have come with other objects' replies.
+    /// Forgets all ETags, because they may come from replies about other objects.
     pub(super) fn forget(&self) {
         self.places.borrow_mut().clear();
     }

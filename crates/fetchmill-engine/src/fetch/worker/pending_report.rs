@@ -14,7 +14,7 @@ pub(super) struct PendingReport {
 }
 
 impl PendingReport {
-    /// Notes a complete reply that is no sign of trouble.
+    /// Notes a complete reply that is not a sign of trouble.
     pub(super) fn note_success(&self) {
         self.report.borrow_mut().observed.successes += 1;
     }
@@ -28,12 +28,12 @@ impl PendingReport {
         }
     }
 
-    /// Notes a failed attempt, after a number of attempts that counted.
+    /// Notes a failed attempt, after `attempts` attempts that counted.
     pub(super) fn note_failure(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
     }
 
-    /// Notes that a target has come back that checked the origin.
+    /// Notes that the target that checked the origin has come back.
     pub(super) fn note_probe(&self) {
         self.report.borrow_mut().observed.probes += 1;
     }
@@ -56,7 +56,7 @@ impl PendingReport {
         self.report.borrow().retries.len()
     }
 
-    /// Whether the planner need not know anything soon. A fetched entry alone can wait.
+    /// Whether the report has nothing that the planner must know soon. A fetched entry alone can wait.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.report.borrow();
         report.load.is_none() && report.retries.is_empty() && report.observed == Observations::default()

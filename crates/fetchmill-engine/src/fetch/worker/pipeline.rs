@@ -1,5 +1,5 @@
-//! A batch of requests that are sent together on one connection. If all replies come, the targets are finished;
-//! otherwise each one is requested alone.
+//! A batch of requests that are sent together on one connection. If all replies come, the targets are finished.
+//! Otherwise each target is requested alone.
 
 use super::address::asked_for;
 use super::body::WorkerBody;
@@ -19,12 +19,12 @@ use fetchmill_net::{
 /// batch.
 pub(super) struct TargetBatch {
     targets: Vec<CurrentTarget>,
-    /// Number of targets requested together; 0 = only the first one, alone.
+    /// Number of targets requested together. 0 means only the first one, alone.
     count: usize,
     replies: PipelinedReplies,
-    /// Targets to request alone, the first one last, with the results they already have.
+    /// Targets to request alone, with the results that they already have. The first one is last in the vector.
     alone: Vec<(usize, Option<AttemptEnd>)>,
-    /// Targets to request alone because the joined request of the first one did not give them.
+    /// Targets to request alone because the joined request of the first one did not return their parts.
     split: std::vec::IntoIter<WaitingTarget>,
 }
 
@@ -41,12 +41,12 @@ impl Default for TargetBatch {
 }
 
 impl TargetBatch {
-    /// Returns the target that is taken first.
+    /// Returns the first target of the batch.
     pub(super) fn first(&mut self) -> &mut CurrentTarget {
         &mut self.targets[0]
     }
 
-    /// Returns the next target to request alone, and the result it already has.
+    /// Returns the next target to request alone, and its result if it already has one.
     pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<AttemptEnd>)> {
         if let Some((number, came)) = self.alone.pop() {
             return Some((&mut self.targets[number], came));
@@ -74,7 +74,7 @@ impl TargetBatch {
 }
 
 impl Worker {
-    /// Adds more targets to the first one, as far as the connection can request them together.
+    /// Adds more targets to the first one, up to the number that the connection can request together.
     pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) {
         let most = self.batch_max(task, batch.first());
         batch.count = 1;
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// Returns how many requests may be sent together, including this one.
+    /// Returns how many requests may be sent together, including the first target's.
     fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
         let connection = &task.connection;
         if !self.origins.server().is_some_and(|server| connection.is_at(server)) {
@@ -104,7 +104,7 @@ impl Worker {
         }
         let replies = connection.replies();
         let allowed = self.control().pipeline.batch_max(replies) as usize;
-        // Do not pipeline before one plain reply: that reply shows that the server keeps the connection.
+        // Do not pipeline before one plain reply has shown that the server keeps the connection.
         if allowed <= 1
             || replies == 0
             || !self.is_plain(first)
@@ -119,7 +119,7 @@ impl Worker {
         allowed.min(certain).min(room).max(1)
     }
 
-    /// Whether a target's request may go out with others: it is the first attempt, and nothing known speaks against it.
+    /// Whether a target's request may be pipelined: it is a plain first attempt at the only origin.
     fn is_plain(&self, target: &mut CurrentTarget) -> bool {
         target.state.attempts == 0
             && target.state.throttled_since == 0
@@ -129,8 +129,8 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Requests the targets of the batch together, if there are any. Targets that get no outcome this way are requested
-    /// alone afterwards.
+    /// Requests the targets of the batch together, if there are any. Targets without an outcome are requested alone
+    /// afterwards.
     pub(super) async fn fetch_together(
         &self,
         task: &mut WorkerConnection,
@@ -186,7 +186,7 @@ impl Worker {
         task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
     }
 
-    /// Holds the replies of a complete batch until it is certain whose they are.
+    /// Holds the replies of a complete batch until they certainly answer their requests.
     fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut WorkerBody) {
         self.load.note_batch(batch.replies.largest());
         let WorkerConnection { connection, held } = task;

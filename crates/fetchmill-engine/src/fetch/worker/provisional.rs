@@ -1,4 +1,4 @@
-//! Outcomes of a connection that wait until it is certain whose replies they are: until it has rested or has ended.
+//! Outcomes of a connection that are held until they are certain: until the connection has rested or has ended.
 
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
@@ -48,8 +48,8 @@ impl Worker {
         }
     }
 
-    /// Sends the held outcomes to the sink. If their replies may still turn out to be others', the connection remembers
-    /// the targets.
+    /// Sends the held outcomes to the sink. If their replies may still turn out to belong to other requests, the
+    /// connection remembers the targets.
     fn commit(&self, task: &mut WorkerConnection, may_be_shifted: bool) {
         let WorkerConnection { connection, held } = task;
         held.commit(&self.outcomes, &self.setup.body_memory, connection.last_certain(), may_be_shifted);
@@ -75,7 +75,7 @@ impl Worker {
         held.clear(&self.setup.body_memory);
     }
 
-    /// Marks finished targets as doubtful, because their replies may have been others'.
+    /// Marks finished targets as doubtful, because their replies may belong to other requests.
     pub(super) fn doubt(&self, targets: &TargetList) {
         let naming = self.setup.naming;
         let named = targets.waiting(FailureKind::Framing, 0).map(|target| {

@@ -29,9 +29,9 @@ impl Requester for Worker {
 
     const CERTAIN: CertainReplies = CertainReplies::First;
 
-    /// Returns the origin that has the target, or what became of the target. If credentials are not loaded yet, the
-    /// target waits here briefly, since they usually come within a second. Then it is deferred, so that others need not
-    /// wait.
+    /// Returns the origin of the target, or how the attempt ends without one. If credentials are not loaded yet, the
+    /// target waits here briefly, because they usually come within a second. After that it is deferred, so that it does
+    /// not hold up others.
     async fn find_origin(
         &self,
         target: &mut CurrentTarget,
@@ -112,8 +112,8 @@ impl Requester for Worker {
         opened
     }
 
-    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends, and the target stays
-    /// pending: the next run may trust the server. With many hosts, the user is notified.
+    /// Handles a server that cannot be trusted. If the server is the job's only origin, the job ends. The target stays
+    /// pending, because the next run may trust the server. With many hosts, the user is notified.
     fn note_unconnected(
         &self,
         _target: &mut CurrentTarget,
@@ -167,8 +167,8 @@ impl Requester for Worker {
         }
     }
 
-    /// Whether to check the socket, which costs a system call. If a reply waits for a rest anyway, the socket is
-    /// checked only if the origin has sent unsolicited bytes before.
+    /// Whether to check the socket, which costs a system call. If the reply waits for a rest anyway, this is worthwhile
+    /// only if the origin has sent unsolicited bytes before.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool {
         is_certain || connection.origin().is_some_and(|origin| origin.replies.borrow().has_surplus())
     }
@@ -270,7 +270,7 @@ impl Requester for Worker {
 }
 
 impl Worker {
-    /// Whether the job ends if this origin cannot be trusted. For a check, this is an answer.
+    /// Whether the job ends if this origin cannot be trusted. A check continues, because this is an answer.
     fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }
@@ -312,8 +312,8 @@ impl Worker {
         }
     }
 
-    /// Pauses without descriptors or ports, which is not the targets' fault. If no connection is open, the job ends
-    /// after 10 s.
+    /// Pauses while this machine has no descriptor or port left, which is not the targets' fault. After 10 s, the job
+    /// ends if no connection is open.
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.now();
         self.start_quota.overload(now);

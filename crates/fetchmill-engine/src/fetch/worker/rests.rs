@@ -17,7 +17,8 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Notes the replies of a batch whose requests were sent at `sent`. Each reply counts the time of the whole batch.
+    /// Notes the replies of a batch whose requests were sent at `sent`. The time of the whole batch counts for each
+    /// reply.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,
@@ -55,15 +56,16 @@ impl Worker {
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
-        // With many hosts, the next target probably needs another connection. If nothing is held, a rest is useless.
+        // With many hosts, the next target probably needs another connection. A rest is then useful only for held
+        // replies.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
             let judged = self.resting.rest(task, self.resting_max(), watch).await;
             self.judge(task, judged);
         }
     }
 
-    /// Returns how many connections may rest in addition to those in use: a fraction of these. There is no limit when
-    /// the job ends.
+    /// Returns the maximum number of resting connections, in addition to those in use. It is a fraction of the latter.
+    /// When the job ends, there is no limit.
     fn resting_max(&self) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
@@ -71,8 +73,8 @@ impl Worker {
         limits::resting_connections(self.in_flight.share()).min(self.setup.resting_max)
     }
 
-    /// Limits resting connections before a task opens one. If too many rest, the task takes one of them that leads to
-    /// its origin, or waits until fewer rest.
+    /// Limits the number of resting connections before a task opens one. If too many rest, the task takes a resting
+    /// connection to its origin, or waits until fewer rest.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,
@@ -106,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// Ends all rests that are over, as far as the sink keeps up.
+    /// Ends all rests that are over, as long as the sink keeps up.
     pub(super) async fn finish_rests(&self) {
         let now = Instant::now();
         loop {
@@ -123,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the resting connections when the worker ends, for as long as a rest or the drain may take.
+    /// When the worker ends, waits for the resting connections: up to the maximum of a rest or of the drain.
     pub(super) async fn end_rests(&self, drain_until: Option<Millis>) {
         let drain = drain_until.unwrap_or(0).saturating_sub(self.control().clock.now());
         let until = Instant::now() + Duration::from_micros(REST_MAX).max(Duration::from_millis(drain));
@@ -140,7 +142,7 @@ impl Worker {
         self.tell_doubtful();
     }
 
-    /// Reports the targets that late unsolicited bytes have made doubtful.
+    /// Reports the targets that have become doubtful because of late unsolicited bytes.
     pub(super) fn tell_doubtful(&self) {
         for targets in self.pool.take_doubtful() {
             self.control().stray.note(0);

@@ -53,7 +53,7 @@ impl Worker {
         None
     }
 
-    /// Ends the request for robots.txt: its target continues, and so do those that waited for it.
+    /// Ends the request for robots.txt. Its target continues, and so do the targets that waited for it.
     fn take_robots(&self, mut target: CurrentTarget, end: RobotsEnd) {
         let (host, now) = (target.host, self.clock.now());
         match end {

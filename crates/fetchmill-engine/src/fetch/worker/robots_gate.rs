@@ -1,5 +1,5 @@
-//! The hosts of a worker whose robots.txt is known, with `--robots`. An unknown host gets one request, for its
-//! robots.txt. It gets no other request until that one has its answer.
+//! The hosts of a worker whose robots.txt is known, with `--robots`. An unknown host first gets a single request, for
+//! its robots.txt. Until this request has an answer, the host gets no other request.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,12 +11,12 @@ use fetchmill_model::opt_out::robots::HostRobots;
 use fetchmill_model::planner::hosts::HostId;
 use fetchmill_model::planner::recent_hosts::RecentHosts;
 
-/// See the module. Only the board has a lock, which is taken when a host is first met.
+/// See the module. Only the board has a lock. It is taken only when a worker first meets a host.
 #[derive(Debug)]
 pub(super) struct RobotsGate {
     board: Arc<RobotsBoard>,
     known: RefCell<RecentHosts<Arc<HostRobots>>>,
-    /// Hosts that a task of this worker asks: at most one for each task.
+    /// Hosts whose robots.txt a task of this worker is requesting: at most one for each task.
     asking: RefCell<HashSet<HostId>>,
 }
 
@@ -27,17 +27,18 @@ impl RobotsGate {
         RobotsGate { board: Arc::clone(board), known: RefCell::new(known), asking: RefCell::default() }
     }
 
-    /// Returns the robots.txt of a host; `None` if it is not known.
+    /// Returns the robots.txt of a host. `None` if it is not known.
     pub(super) fn known(&self, host: HostId) -> Option<Arc<HostRobots>> {
         self.known.borrow_mut().get(host).cloned()
     }
 
-    /// Whether a task of this worker asks the host.
+    /// Whether a task of this worker is requesting the host's robots.txt.
     pub(super) fn is_asking(&self, host: HostId) -> bool {
         self.asking.borrow().contains(&host)
     }
 
-    /// Whether the host is known, or the caller may ask it. `false` if another worker asks it.
+    /// Whether the caller may continue: the host is known, or the caller may request its robots.txt. `false` if another
+    /// worker requests it.
     pub(super) fn claim(&self, host: HostId) -> bool {
         match self.board.claim(host) {
             RobotsClaim::Granted => drop(self.asking.borrow_mut().insert(host)),
@@ -47,7 +48,8 @@ impl RobotsGate {
         true
     }
 
-    /// Notes the end of a request for robots.txt. `None` = it has no answer; another target will ask again.
+    /// Notes the end of a request for robots.txt. `None` means that there was no answer. Another target will request it
+    /// again.
     pub(super) fn settle(&self, host: HostId, answer: Option<HostRobots>) {
         self.asking.borrow_mut().remove(&host);
         match answer {

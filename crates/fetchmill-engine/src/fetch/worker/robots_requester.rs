@@ -1,5 +1,5 @@
-//! How a worker requests a host's robots.txt ([`crate::attempt`]): one request, within the limits of the host, on the
-//! connection of the task that has a target there.
+//! Makes a worker's request for a host's robots.txt ([`crate::attempt`]). It is one request, within the limits of the
+//! host, on the connection of the task that has a target there.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ pub(super) struct RobotsRequester<'w>(pub(super) &'w Worker);
 pub(super) struct RobotsRequest {
     /// The URL of the file, with the addresses of its host.
     at: CurrentTarget,
-    /// The host that a redirect has led to, until it admits the request.
+    /// Host that a redirect has led to, until that host has admitted the request.
     new_host: Option<HostId>,
     end: RobotsEnd,
 }
@@ -97,7 +97,7 @@ impl RobotsRequester<'_> {
         status: u16,
     ) -> AttemptEnd {
         let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
-        // A host's rules are the same for everyone, so cookies are ignored.
+        // The rules of a host are the same for everyone, so cookies are ignored.
         let redirect = RedirectHead { location: body.inner.location(), ..RedirectHead::default() };
         match request.at.at.follow(connection.address(), &redirect, policy) {
             Ok(leads_away) => {
@@ -233,7 +233,7 @@ impl Requester for RobotsRequester<'_> {
             return AttemptEnd::Over;
         }
         let seen = match FailureKind::of_status(status) {
-            // The reply of a redirect's destination says nothing about this host.
+            // The reply comes from the destination of a redirect, so it says nothing about this host.
             Err(kind) if kind.is_retryable() && !request.at.at.is_redirected() => {
                 self.0.seen_of(kind, Some(replied), self.0.retry_after(replied))
             }

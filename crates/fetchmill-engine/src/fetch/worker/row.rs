@@ -24,7 +24,7 @@ impl Worker {
         }
     }
 
-    /// Adds the row of a finished target, with all attempts. `bytes` of its body count as fetched.
+    /// Adds the row of a finished target. `attempts` counts all attempts, and `bytes` of the body count as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,
@@ -74,8 +74,8 @@ impl Worker {
     }
 }
 
-/// Returns the failure kind of a row. A complete reply has no kind, whatever its status: a check reports what a site
-/// answers. The same holds for a body that is longer than the check reads.
+/// Returns the failure kind of a row. A complete reply has no kind, whatever its status, because a check reports how a
+/// site answers. A body that is longer than the check reads has no kind either.
 fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     use FailureKind::{BodyTooLarge, Redirect, ServerError, Status, Throttled, UnverifiedLength};
     let Outcome::Failed(kind) = outcome else { return None };
@@ -84,7 +84,7 @@ fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     (status == 0 || !is_answer).then_some(kind)
 }
 
-/// Returns the detail of a failed or absent target, even if the reply is complete. For a skipped target it is the
+/// Returns the detail of a failed or absent target, even if the reply is complete. For a skipped target, returns the
 /// reason.
 fn detail_of(outcome: Outcome, status: u16, given: Option<&str>) -> Option<Cow<'static, str>> {
     match outcome {

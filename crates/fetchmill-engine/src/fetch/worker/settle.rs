@@ -17,8 +17,8 @@ use fetchmill_store::sink::StoredParts;
 const REPLACED: &str = "the ETag differs from that of an earlier part: the object was replaced";
 
 impl Worker {
-    /// Finishes a target with its complete reply, once it is certain whose reply it is. Each finished target is passed
-    /// to `note`.
+    /// Finishes a target with a complete reply that certainly answers its request. Passes each finished target to
+    /// `note`.
     pub(super) fn settle(
         &self,
         connection: &Connection,
@@ -41,7 +41,7 @@ impl Worker {
         note: &mut dyn FnMut(&CurrentTarget),
     ) -> AttemptEnd {
         if body.inner.has_failed() {
-            // The job is ending; the target stays pending.
+            // The job is ending, so the target stays pending.
             body.discard();
             return AttemptEnd::Over;
         }
@@ -120,7 +120,7 @@ impl Worker {
         replied: &ReceivedReply,
     ) -> AttemptEnd {
         let rules = self.rules(target);
-        // A store lists the sent size, which the verdict has already compared.
+        // A store lists the size of the sent bytes. The verdict has already compared it.
         let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
         let completed = body.inner.complete(rules.body_max, listed);
         if body.inner.has_failed() {
@@ -159,7 +159,7 @@ impl Worker {
         target.range().is_some() && !self.part_etags.agrees(url(), body.etag())
     }
 
-    /// Handles a replaced object. Only the reply on a fresh connection is certain to be the target's own.
+    /// Handles a replaced object. Only the first reply on a fresh connection certainly belongs to the target.
     fn met_another(
         &self,
         target: &mut CurrentTarget,

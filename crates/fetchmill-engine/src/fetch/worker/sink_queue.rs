@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use crate::control::body_memory::BodyMemory;
 use fetchmill_store::sink::Block;
 
-/// Blocks on their way to the sink. Memory: the channel, and one block for each task while one block waits.
+/// Blocks on their way to the sink. Memory: the channel, and while one block waits, one block for each task.
 pub(crate) struct SinkQueue {
     blocks: Sender<Block>,
     /// Blocks that the sink has emptied.
@@ -71,7 +71,7 @@ impl SinkQueue {
         self.is_congested.get()
     }
 
-    /// Lets the last block be sent, whether or not another one waits.
+    /// Ends the congestion, so that the last block is sent even if another one waits.
     pub(super) fn end_congestion(&self) {
         self.is_congested.set(false);
     }
@@ -91,7 +91,7 @@ impl SinkQueue {
         !is_short
     }
 
-    /// Whether a connection waited for memory and there is some now.
+    /// Whether a connection has waited for memory that is available now.
     pub(super) fn found_memory(&self, heads: usize) -> bool {
         let is_found = self.waits_for_memory.get() && !self.is_short_of_memory(heads);
         if is_found {
@@ -105,8 +105,8 @@ impl SinkQueue {
         self.is_congested.get() || self.waits_for_memory.get()
     }
 
-    /// Whether bodies have used up their memory and the sink will release some. Bodies that are still being received do
-    /// not count, since a slow server could hold their memory for long.
+    /// Whether bodies have used up their memory and the sink will free some. The sink must have blocks for this,
+    /// because bodies that are being received may keep their memory for long.
     fn is_short_of_memory(&self, heads: usize) -> bool {
         !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
     }

@@ -1,25 +1,26 @@
-//! How many targets a worker may start in one tick, adapted to its load.
+//! The number of targets that a worker may start in one tick, adapted to its load.
 //!
-//! A connection with TLS costs a third of a millisecond of this processor, and thousands may be opened together. Then
-//! each waits for all others, and times out because of this machine, not because of the host. So a worker that is late
-//! opens half as many in its next tick. A worker that is in time and has used its whole quota may open a quarter more.
+//! A connection with TLS costs this processor a third of a millisecond, and thousands may be opened together. Each of
+//! them then waits for all others and may time out because of this machine, not because of the host. For this reason, a
+//! worker that is late opens half as many in its next tick. A worker that is in time and has used its whole quota may
+//! open a quarter more.
 
 use std::cell::Cell;
 
 use fetchmill_model::limits;
 use fetchmill_model::planner::origin::Millis;
 
-/// Delay of a tick in milliseconds that shows that the worker is too busy.
+/// Delay of a tick, in milliseconds, from which on the worker counts as too busy.
 const LATE: Millis = 60;
-/// Delay of a tick in milliseconds that may have made attempts fail.
+/// Delay of a tick, in milliseconds, from which on attempts may have failed because of the delay.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;
 const MOST: usize = 4096;
-/// Limit for the cost of targets that may have to wait, for each tick. One unit takes about 5 us, and replies must not
+/// Limit of the cost in one tick, for targets that may have to wait. One unit takes about 5 us, and replies must not
 /// wait longer.
 const SPENT_MAX: usize = 4096;
-/// Cost of a target that waits after others of its host, and additional cost of a name lookup.
+/// Cost of a target that waits after others of its host.
 pub(super) const TO_TAKE: usize = 1;
 pub(super) const TO_LOOK_UP: usize = 3;
 

@@ -48,7 +48,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) rules: Rules,
     /// Methods, bodies and fields of the requests.
     pub(crate) requests: JobRequests,
-    /// Whether a fetched target may still fail. If so, its entry goes to the sink with it.
+    /// Whether a fetched target may still fail later. If so, its entry goes to the sink with it.
     pub(crate) keeps_entries: bool,
     /// Targets without an outcome that an earlier run may have requested.
     pub(crate) interrupted: Arc<Runs>,
@@ -56,9 +56,9 @@ pub(crate) struct WorkerSetup {
     pub(crate) decodes: bool,
     /// Whether objects whose replies reserve them are skipped (`--opt-out`).
     pub(crate) opts_out: bool,
-    /// Rules for the hosts of a job over many.
+    /// Rules for the hosts of a job over many hosts.
     pub(crate) hosts: HostRules,
-    /// In a check, where every outcome is a row: bytes of a body that are read.
+    /// In a check: maximum number of bytes of a body that are read. Every outcome of a check is a row.
     pub(crate) enough: Option<u64>,
     pub(crate) properties: Properties,
     /// See [`BodyMemory`].
@@ -84,7 +84,7 @@ pub(super) struct Worker {
     pub(super) idle_connections: IdleConnections,
     /// At most one connection for each task, plus `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
-    /// Line of this worker's connections that wait for a place in the origin's pace, if there is one.
+    /// Line of this worker's connections that wait for a place in the origin's pace.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) outcomes: OutcomeBuffer,
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// Whether this is a check: every outcome is a row.
+    /// Whether this is a check, in which every outcome is a row.
     pub(super) fn has_rows(&self) -> bool {
         self.setup.enough.is_some()
     }

@@ -1,4 +1,4 @@
-//! The targets that a worker takes next: a batch from the planner, or the time until which the planner has none.
+//! The next targets of a worker: a batch from the planner, or the time until which the planner has no targets.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -8,30 +8,31 @@ use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Batch, Sequence};
 
-/// A batch with requests that must not be made twice, while the journal does not yet know of them.
+/// A batch with requests that must not be made twice, until the journal has recorded them.
 struct BeginningBatch {
     batch: Batch,
     /// Reports that the journal has recorded the batch. The shard number is meaningless here.
     noted: Receiver<Option<ShardNumber>>,
 }
 
-/// The rest of a worker's batch, and when the planner is asked for the next one.
+/// The rest of a worker's batch, and the time of the next question to the planner.
 #[derive(Default)]
 pub(super) struct TargetSupply {
     queue: RefCell<TargetQueue>,
     beginning: RefCell<Option<BeginningBatch>>,
-    /// Time until which the planner has nothing, unless it wakes the worker before; `None` = it may have something.
+    /// Time until which the planner has nothing, unless it wakes the worker earlier. `None` means that it may have
+    /// something.
     dry_until: Cell<Option<Millis>>,
     is_done: Cell<bool>,
 }
 
 impl TargetSupply {
-    /// Takes the next target of the batch; `false` if there is none.
+    /// Takes the next target of the batch. Returns `false` if there is none.
     pub(super) fn take(&self, target: &mut CurrentTarget) -> bool {
         self.queue.borrow_mut().take(target)
     }
 
-    /// Offers the next target while it is a first attempt and `takes` accepts it.
+    /// Offers the next targets one by one, while each is a first attempt and `takes` accepts it.
     pub(super) fn take_firsts(&self, mut takes: impl FnMut(Sequence, &[u8]) -> bool) {
         let mut queue = self.queue.borrow_mut();
         while let Some((sequence, entry)) = queue.next_first()
@@ -41,7 +42,7 @@ impl TargetSupply {
         }
     }
 
-    /// Returns how many targets the batch still has.
+    /// Returns the number of targets that are left in the batch.
     pub(super) fn len(&self) -> usize {
         self.queue.borrow().len()
     }
@@ -50,7 +51,7 @@ impl TargetSupply {
         self.queue.borrow().is_empty()
     }
 
-    /// Returns the only target that is left, if there is one.
+    /// Returns the only target that is left, if exactly one is left.
     pub(super) fn only(&self) -> Option<Sequence> {
         self.queue.borrow().only()
     }
@@ -94,8 +95,8 @@ impl TargetSupply {
         count
     }
 
-    /// Notes that the planner has nothing until `until`. Without `is_asked` (the planner was not asked for a batch),
-    /// `until` ignores the origin's rest. It can then only make a known time earlier.
+    /// Notes that the planner has nothing until `until`. Without `is_asked`, the planner was not asked for a batch, and
+    /// `until` ignores the origin's rest. In this case it can only make a known time earlier.
     pub(super) fn wait(&self, until: Millis, is_asked: bool) {
         let known = self.dry_until.get();
         self.dry_until.set(if is_asked { Some(until) } else { known.map(|known| known.min(until)) });
@@ -116,12 +117,12 @@ impl TargetSupply {
         self.dry_until.set(None);
     }
 
-    /// Notes that no target is taken any more.
+    /// Notes that no further target is taken.
     pub(super) fn end(&self) {
         self.is_done.set(true);
     }
 
-    /// Whether no target is taken any more: the planner has no more, or the job stops.
+    /// Whether no further target is taken: the planner has no more, or the job stops.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.get()
     }

@@ -20,7 +20,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Worker {
-    /// Prepares `task_body` for the reply, with everything known about it in advance.
+    /// Prepares `task_body` for the reply, with the facts that are known in advance.
     pub(super) fn expect(&self, target: &CurrentTarget, task_body: &mut WorkerBody) {
         task_body.start(self.may_be_resumed(target));
         let body = &mut task_body.inner;
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Acts on an attempt that brought no complete reply.
+    /// Handles an attempt that brought no complete reply.
     pub(super) fn broken(
         &self,
         target: &mut CurrentTarget,
@@ -61,14 +61,14 @@ impl Worker {
         self.carry_out(target, failure.explain(verdict), None)
     }
 
-    /// Leaves a target pending because the job ends. If its request was already made before a redirect, it may fail
-    /// instead.
+    /// Leaves a target pending because the job ends. If its request was made before a redirect and must not be made
+    /// twice, the target fails.
     pub(super) fn leave_pending(&self, target: &CurrentTarget) -> AttemptEnd {
         self.fail_left(target);
         AttemptEnd::Over
     }
 
-    /// Defers a target until there are credentials, as it would wait for a host.
+    /// Defers a target until there are credentials, in the same way as a target that waits for its host.
     pub(super) fn defer_for_credentials(&self, target: &mut CurrentTarget) {
         let now = self.clock.now();
         self.defer(target, now, now);
@@ -134,7 +134,7 @@ impl Worker {
         AttemptEnd::Over
     }
 
-    /// Ends a joined attempt whose verdict would finish its target. A joined attempt finishes none of its targets.
+    /// Ends a joined attempt whose verdict would finish its target. Instead, each of its targets is requested alone.
     fn refuse_joined(&self, outcome: Outcome) -> AttemptEnd {
         use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
         if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
@@ -149,7 +149,7 @@ impl Worker {
         Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))
     }
 
-    /// Returns what a failed attempt shows of its host.
+    /// Returns the state of the host that a failed attempt shows.
     pub(super) fn seen_of(
         &self,
         kind: FailureKind,
@@ -159,13 +159,13 @@ impl Worker {
         if replied.is_some() && kind.class() == FailureClass::Final {
             return RequestOutcome::Answer;
         }
-        // Start from the exact time. The worker's clock is late by up to a tick, and the host would be asked too early.
+        // Start from the exact time. The worker's clock is up to one tick late, so the request would be too early.
         let until = retry_after
             .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         hosts::seen(kind, until)
     }
 
-    /// Finishes a target whose object has come, or the part of it that a check reads.
+    /// Finishes a target whose object, or in a check whose wanted part, has come.
     pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
@@ -188,12 +188,12 @@ impl Worker {
         self.leave(target, RequestOutcome::Answer);
     }
 
-    /// Returns the listed values of an object that is fetched as a whole. A check reads only the start of it.
+    /// Returns the listed values of an object that is fetched whole. A check reads only the start, so it has none.
     pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
         if self.has_rows() { None } else { target.listed(self.setup.naming) }
     }
 
-    /// Notes what a store or a server has shown to be wrong.
+    /// Corrects the setting that a store or a server has shown to be wrong.
     fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> AttemptEnd {
         if target.shows_token {
             return match self.renew(target) {

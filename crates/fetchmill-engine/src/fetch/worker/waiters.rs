@@ -1,5 +1,5 @@
-//! Targets of a job over many hosts that wait before they get a connection, by host. The number of waiting targets is
-//! bounded, so a target may find no place here.
+//! Targets of a job over many hosts that wait before they get a connection, grouped by host. The number of waiting
+//! targets is bounded, so there may be no place for another target.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,15 +20,15 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 
-/// Microseconds of a lookup that no name server answers, including all its tries and their delays.
+/// Microseconds that the lookup of a name takes if no name server answers, including all tries and their delays.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
-/// Milliseconds below which a rest is waited for in memory.
+/// Targets wait in memory for rests that are shorter than this, in milliseconds.
 pub(super) const SHORT_REST: Millis = 1000;
 
-/// Where a target waits for its host.
+/// The place where a target waits for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitPlace {
-    /// In memory, here.
+    /// In memory.
     Memory,
     /// In the journal until this time, because there is no room in memory.
     Journal(Millis),
@@ -37,7 +37,7 @@ pub(super) enum WaitPlace {
 /// The next step for the first target that waits for a host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionStep {
-    /// The target is ready.
+    /// The target is ready for a connection.
     Goes,
     Waits,
     /// All targets of the host are deferred until this time.
@@ -56,8 +56,8 @@ pub(super) struct Waiters {
     waits: HostWaits,
     /// `None` without `--robots`.
     robots: Option<RobotsGate>,
-    /// Targets that have a place at their hosts and will soon have a connection: of prompt hosts and of others, which
-    /// take turns.
+    /// Targets that have a place at their hosts and will soon have a connection. There are two queues, of prompt hosts
+    /// and of other hosts, which take turns.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
     /// Hosts that wait for a place that prompt hosts leave free.
@@ -66,7 +66,7 @@ pub(super) struct Waiters {
     /// Targets in `queues`.
     held: Cell<usize>,
     held_max: usize,
-    /// Targets whose names find no place among the running lookups. No other target is taken while there are any. All
+    /// Targets whose names have no place among the running lookups. While there are any, no other target is taken. All
     /// but the last one came by a redirect, so there are at most as many as tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
     /// When the last deferred name is looked up again, in microseconds, and the interval between two of these.
@@ -94,20 +94,20 @@ impl Waiters {
         }
     }
 
-    /// Returns why a target cannot go now, if its host rests or is dead.
+    /// If the target's host rests or is dead, returns the reason why the target cannot go now.
     pub(super) fn refusal(&self, target: &CurrentTarget, now: Millis) -> Option<Admission> {
         self.doubt_what_was_seen(target, now);
         self.hosts.borrow().refusal(target.host, now)
     }
 
-    /// Makes the robots.txt of hosts count.
+    /// Adds the gate for the robots.txt of hosts.
     #[must_use]
     pub(super) fn with_robots(self, robots: Option<RobotsGate>) -> Self {
         Waiters { robots, ..self }
     }
 
     /// Requests a place for one target of a host. Until the host's robots.txt is known, only the first target gets a
-    /// place, and requests that file ([`Waiters::asks_robots`]).
+    /// place. This target requests the file ([`Waiters::asks_robots`]).
     pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
         let Some(robots) = self.robots.as_ref().filter(|_| self.needs_robots(host)) else {
             return self.admit_at_host(host, now);
@@ -123,7 +123,7 @@ impl Waiters {
         Admission::Later(now + limits::ROBOTS_AWAITED.as_millis() as Millis)
     }
 
-    /// Requests a place without asking for robots.txt.
+    /// Requests a place, without regard to robots.txt.
     pub(super) fn admit_at_host(&self, host: HostId, now: Millis) -> Admission {
         self.hosts.borrow_mut().admit(host, now)
     }
@@ -133,17 +133,17 @@ impl Waiters {
         self.robots.as_ref().is_some_and(|robots| robots.is_asking(host))
     }
 
-    /// Returns what the robots.txt of a host says; `None` if it does not count, or is not known.
+    /// Returns the robots.txt of a host. `None` if robots.txt is ignored or not known.
     pub(super) fn known_robots(&self, host: HostId) -> Option<Arc<HostRobots>> {
         self.robots.as_ref()?.known(host)
     }
 
-    /// Whether the robots.txt of a host counts and is not known.
+    /// Whether the robots.txt of a host must be known and is not.
     pub(super) fn needs_robots(&self, host: HostId) -> bool {
         self.robots.as_ref().is_some_and(|robots| robots.known(host).is_none())
     }
 
-    /// Ends the request for a host's robots.txt; `None` = it had no answer.
+    /// Ends the request for a host's robots.txt. `None` means that it had no answer.
     pub(super) fn settle_robots(&self, host: HostId, answer: Option<HostRobots>) {
         if let Some(robots) = &self.robots {
             robots.settle(host, answer);
@@ -162,7 +162,7 @@ impl Waiters {
         self.hosts.borrow_mut().left_after(host, seen, took, now);
     }
 
-    /// Notes what was seen of a host without a place there.
+    /// Notes an observation of a host, without a target there.
     pub(super) fn note(&self, host: HostId, seen: RequestOutcome, now: Millis) {
         self.hosts.borrow_mut().note(host, seen, now);
     }
@@ -178,7 +178,7 @@ impl Waiters {
         self.ready.borrow_mut()[usize::from(is_prompt)].push_back(target);
     }
 
-    /// Takes the next target that starts.
+    /// Takes the next target that starts, from both queues in turn.
     pub(super) fn take_ready(&self) -> Option<CurrentTarget> {
         let turn = self.turn.replace(1 - self.turn.get());
         let mut ready = self.ready.borrow_mut();
@@ -186,7 +186,7 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Returns the reason why most hosts wait; `None` if none waits.
+    /// Returns the most frequent reason of the waiting hosts. `None` if no host waits.
     pub(super) fn main_wait(&self) -> Option<HostWait> {
         self.waits.most()
     }
@@ -196,14 +196,14 @@ impl Waiters {
         queue.wait_for(wait);
     }
 
-    /// Lets a target wait after others of its host, and returns where. `None` = no others wait.
+    /// If other targets of its host wait, lets a target wait after them, and returns where. Otherwise returns `None`.
     pub(super) fn join_queue(&self, target: &mut CurrentTarget, now: Millis) -> Option<WaitPlace> {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.get_mut(&target.host)?;
         Some(self.hold(queue, target, now))
     }
 
-    /// Lets a target wait for a turn at its host, which did not admit it now, and returns where.
+    /// Lets a target wait for a turn at its host, which did not admit the target now. Returns where it waits.
     pub(super) fn wait_for_turn(
         &self,
         admission: Admission,
@@ -232,7 +232,7 @@ impl Waiters {
         self.push(queue, target);
     }
 
-    /// Passes the end of a lookup to the targets of a host, with its addresses if there are any.
+    /// Passes the end of a lookup to the targets of a host, with the addresses if there are any.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
             self.set_wait(queue, None);
@@ -240,7 +240,8 @@ impl Waiters {
         }
     }
 
-    /// Adds a target after others of its host. Without room, the target comes back when the others should have gone.
+    /// Adds a target after others of its host. If there is no room, the target comes back when the others should have
+    /// gone.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
         // Always keep the first target of a queue in memory, since it wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
@@ -341,23 +342,23 @@ impl Waiters {
         Some(host)
     }
 
-    /// Keeps a target whose name finds no place among those that are looked up.
+    /// Keeps a target whose name has no place among the running lookups.
     pub(super) fn block(&self, target: CurrentTarget) {
         self.blocked.borrow_mut().push_front(target);
     }
 
-    /// Returns how many targets wait until their names find a place.
+    /// Returns the number of targets whose names have no place among the running lookups.
     pub(super) fn blocked(&self) -> usize {
         self.blocked.borrow().len()
     }
 
-    /// Removes the first target whose name may find a place now.
+    /// Removes the first target whose name may get a place now.
     pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
         self.blocked.borrow_mut().pop_front()
     }
 
-    /// Returns when a deferred name is looked up again. Deferred names come back as fast as slow lookups end, so names
-    /// that nobody answers for do not come back all the time.
+    /// Returns the time when a deferred name is looked up again. Deferred names come back as fast as slow lookups end.
+    /// In this way, names without an answer do not come back all the time.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;

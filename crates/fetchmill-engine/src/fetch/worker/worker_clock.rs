@@ -37,7 +37,7 @@ impl WorkerClock {
     }
 
     /// Whether a tick that came `elapsed` after the last one checks deadlines. After a late tick, replies that came in
-    /// time may still be unread. They are read first, and the next tick checks.
+    /// time may still be unread. The worker reads them first, and the next tick checks.
     pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
         let checks = elapsed < LATE || self.was_late.get();
         self.was_late.set(!checks);

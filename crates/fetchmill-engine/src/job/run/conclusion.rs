@@ -26,9 +26,9 @@ pub(super) struct FinishedJob {
 }
 
 impl FinishedJob {
-    /// Makes the last transaction, because every target has an outcome. Before it, a job of rows writes its results,
-    /// and a job of shards writes its files about targets without an object. If it is asked to stop, the next run does
-    /// this.
+    /// Makes the last transaction, because every target has an outcome. Before that, a job of rows writes its results,
+    /// and a job of shards writes its files about targets without an object. If the run is asked to stop, the next run
+    /// does this.
     fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
         let kept_rows = self.plan.request.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
@@ -54,15 +54,14 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
     }
 
-    /// Removes shards that no journal has. A run that lost the job may have begun them before it noticed.
+    /// Removes shards that no journal contains. A run that lost the job may have begun them before it noticed the loss.
     fn remove_strays(&self) -> Result<()> {
         let shard_folder = self.plan.sink_setup(1)?.shard_folder();
         let contested = shard_folder.filter(|_| self.plan.place.is_contested());
         contested.map_or(Ok(()), |shard_folder| shard_folder.clear_open(""))
     }
 
-    /// Writes missing indexes. Returns whether every shard has one, which is not so if the run is asked to stop
-    /// meanwhile.
+    /// Writes missing indexes. Returns `false` if the run was asked to stop before every shard has an index.
     fn write_indexes(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -70,8 +69,8 @@ impl FinishedJob {
         shard_folder.map_or(Ok(true), |shard_folder| cdxj::write_indexes(journal, &shard_folder, &goes_on))
     }
 
-    /// Writes the files about targets without an object. Returns whether they are in place, which is not so if the run
-    /// is asked to stop meanwhile.
+    /// Writes the files about targets without an object. Returns `false` if the run was asked to stop before they are
+    /// in place.
     fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -87,7 +86,7 @@ impl FinishedJob {
         Ok(true)
     }
 
-    /// Whether nothing has asked the run to stop, or only a rule did after everything was done.
+    /// Whether the run ends normally: nothing has asked it to stop, or only a rule did after everything was done.
     fn has_come_to_its_end(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let is_stored = self.plan.request.rows.is_none() && self.plan.request.upload.is_none();
         Ok(match control.stop.get() {
@@ -102,7 +101,7 @@ impl FinishedJob {
         let control = &shared.control;
         control.tokens.iter().for_each(|tokens| tokens.close());
         let finished = self.write_end(shared);
-        // Uploads may run until here.
+        // Uploads may still run until this point.
         control.store.close();
         finished
     }
@@ -117,14 +116,14 @@ impl FinishedJob {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
         if control.stop.get() != Stop::Abort && failure.is_none() {
-            // Requests that were not sent stay pending. The others have their outcomes.
+            // Requests that were not sent stay pending. All others have their outcomes.
             journal.end_requests()?;
             journal.commit()?;
         }
         if failure.is_none() && self.has_come_to_its_end(&journal, control)? {
             notices.extend(self.complete(&mut journal, control)?);
         }
-        // After an error there may still be a journaled window. The next run puts it in place.
+        // After an error, a journaled window may still be in the stage. The next run moves it to its place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.plan.place.stage_path())?;
         }
@@ -139,7 +138,7 @@ impl FinishedJob {
         if let Err(moved) = self.plan.place.must_be_in_place() {
             return Ok(Some(moved));
         }
-        // Another run may have taken over the folder. The files on disk are that run's.
+        // Another run may have taken over the folder. The files on disk then belong to that run.
         self.plan.place.must_be_ours()?;
         Ok(control.stop.take_failure())
     }

@@ -1,5 +1,6 @@
 //! The first contact with the source and the destination, before anything is listed or fetched. It finds credentials,
-//! the region of a bucket, the addresses of a server and how it lists. It also claims a destination in a bucket.
+//! the region of a bucket, the addresses of a server, and the kind of its listing. It also claims a destination in a
+//! bucket.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -36,14 +37,14 @@ pub(super) struct Contact {
     pub(super) pool: PoolSettings,
     /// The only origin of the job, if there is one.
     pub(super) server: Option<ListingServer>,
-    /// Uploads shards; `None` if the destination is a folder.
+    /// Uploads shards. `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
-    /// The first page of the listing, if it was requested to detect how the server lists.
+    /// First page of the listing, if it was requested to detect the kind of listing.
     pub(super) first_page: Option<FetchedPage>,
 }
 
 impl Contact {
-    /// Makes contact. Also fails if the job must end meanwhile.
+    /// Makes contact. Also fails if the job must end before that.
     pub(super) fn make(plan: &JobPlan, journal: &mut Journal, control: &Arc<Control>) -> Result<Self> {
         let pool = plan.pool_settings(&control.store)?;
         control.store.prepare(pool.clone(), 0);
@@ -56,8 +57,8 @@ impl Contact {
         contact.with_listing(journal, control)?.with_item_columns(journal, control)
     }
 
-    /// Sets the limit that protects the job's only origin. If a list leads there, this happens when the first
-    /// connection is open.
+    /// Sets the limit that protects the job's only origin. If the origin comes from a list, the limit is set later,
+    /// when the first connection is open.
     pub(super) fn settle_courtesy(&self, control: &Control) {
         let request = &self.plan.request;
         let only = self.server.as_ref().filter(|_| !request.leads_anywhere());
@@ -86,13 +87,13 @@ impl Contact {
         Ok(Contact { plan, first_page: Some(first_page), ..self })
     }
 
-    /// Asks the server how it lists, if that is unknown, and writes it to the journal.
+    /// Detects the kind of the server's listing, if it is unknown, and writes it to the journal.
     fn with_listing(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(server) = self.server.as_ref().filter(|_| self.plan.is_listing_unknown()) else {
             return Ok(self);
         };
         if journal.is_begun()? {
-            // A walk over folders was recognised when it was opened.
+            // If the job walked over folders, this was recognised when it was opened.
             return Ok(Contact { plan: self.plan.listed_as(Listing::Api), ..self });
         }
         let access = PageAccess { server: Some(server.clone()), pool: self.pool.clone(), first_page: None };
@@ -130,7 +131,8 @@ fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Re
     Ok(tokens.shown_by(pool))
 }
 
-/// Returns the uploader of shards if the destination is a bucket. Only objects of this job may be below its prefix.
+/// Returns the uploader of shards if the destination is a bucket. Below its prefix, only objects of this job are
+/// allowed.
 fn prepare_upload(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -154,14 +156,14 @@ fn prepare_upload(
         uploader.claim(control)?;
         journal.claim_destination()?;
     }
-    // A run without anything to fetch would upload the same object again.
+    // A run without anything to fetch would upload the same failures file again.
     if !journal.is_settled()? || plan.request.retry_failed.is_some() {
         withdraw_failures(&uploader, journal, control)?;
     }
     Ok(Some(uploader))
 }
 
-/// Removes the failures file that an earlier run has uploaded, before more is fetched.
+/// Removes the failures file that an earlier run has uploaded, before more targets are fetched.
 fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Control>) -> Result<()> {
     for file in journal.unfetched()? {
         uploader.withdraw_failures(control, &file.data)?;
@@ -175,7 +177,7 @@ fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Opt
     if !plan.request.leads_anywhere() {
         control.origins.set_server(key.clone());
     }
-    // A store has many addresses, which change, so they are looked up while the job runs. A proxy makes its own
+    // A store has many addresses, and they change. They are looked up while the job runs. A proxy makes its own
     // lookups.
     let is_of_store = matches!(plan.request.source, SourceOptions::S3 { .. });
     if is_of_store || plan.request.http.proxy_of(&key).is_some() {

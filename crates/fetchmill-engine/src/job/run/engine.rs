@@ -50,7 +50,7 @@ impl Engine<'_> {
         &self.contact.plan
     }
 
-    /// Returns the setup of the sinks of `workers`, which share an uploader if there is one.
+    /// Returns the setup of the sinks of `workers` workers. The sinks share the uploader if there is one.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let uploader = self.contact.uploader.as_ref();
         let upload_queue = uploader.map(|uploader| Arc::clone(&uploader.upload_queue));
@@ -186,7 +186,7 @@ struct NativeWorkers {
     resting_max: usize,
     /// Connections of each worker that are kept without a target.
     idle_max: usize,
-    /// Targets whose requests an earlier run has begun and not finished.
+    /// Targets whose requests an earlier run has begun but not finished.
     interrupted: Arc<Runs>,
 }
 
@@ -194,9 +194,9 @@ impl NativeWorkers {
     fn of(engine: &Engine<'_>, count: usize) -> Result<Self> {
         let plan = engine.plan();
         let resting_max = plan.machine.resting_max.div_ceil(count);
-        // With one origin, the connections that have rested are the next ones to rest.
+        // With one origin, a connection that has rested is also the next one to rest.
         let rested = if engine.control.origins.are_many() { 0 } else { resting_max };
-        // Pages are not decoded, so they are requested without encoding.
+        // The pages of the listing are not decoded, so they are requested without encoding.
         let template = plan.object_server()?.map(|(_, template)| template);
         let server = engine.contact.server.as_ref().zip(template);
         Ok(NativeWorkers {

@@ -1,4 +1,4 @@
-//! Where the listing continues, and the set-up of its thread.
+//! Finds where the listing continues, and sets up its thread.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use fetchmill_store::sink::Format;
 
 /// Access to the pages of the listing.
 pub(super) struct PageAccess {
-    /// The server that lists; `None` if the source is a list.
+    /// The server that lists. `None` if the source is a list.
     pub(super) server: Option<ListingServer>,
     pub(super) pool: PoolSettings,
-    /// The first page; `None` if it was not requested yet.
+    /// The first page. `None` if it was not requested yet.
     pub(super) first_page: Option<FetchedPage>,
 }
 
-/// Returns where the listing continues. A new walk over folders begins in the journal.
+/// Returns where the listing continues. Begins a new walk over folders in the journal.
 pub(super) fn listing_start(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -84,7 +84,7 @@ fn of_server(
     Ok(ListingStart::Folders(setup, format))
 }
 
-/// Returns the setup of a server's lister; `None` if the source is not a server.
+/// Returns the setup of a server's lister. `None` if the source is not a server.
 pub(super) fn server_lister(
     plan: &JobPlan,
     journal: &Journal,
@@ -134,8 +134,8 @@ fn filters(plan: &JobPlan) -> Result<Filters> {
     Filters::new(&plan.request.list.include, &plan.request.list.exclude)
 }
 
-/// Returns how the listing begins again if its marker has expired. This needs the names of all targets, stored as they
-/// are listed. Targets that a transform has dropped have no names.
+/// Returns how the listing begins again if its marker has expired. For this, the names of all targets must be stored as
+/// they are listed. Targets that a transform has dropped have no names.
 fn relisting(plan: &JobPlan) -> Option<Relisting> {
     let request = &plan.request;
     let keeps_names = request.rows.is_none()

@@ -1,5 +1,5 @@
-//! A run of a job: makes first contact with the source, starts the threads, waits for them, and writes the end to the
-//! journal.
+//! A run of a job. It makes first contact with the source, starts the threads, waits for them, and writes the end to
+//! the journal.
 
 mod conclusion;
 mod contact;

@@ -22,7 +22,7 @@ pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPl
     Ok(JobReport { was_finished: true, ..report(shared, journal, plan, notices)? })
 }
 
-/// Returns the report of any other run.
+/// Returns the report of a run whose job was not finished before.
 pub(super) fn report(
     shared: &JobState,
     journal: &Journal,
@@ -58,7 +58,8 @@ pub(super) fn report(
     })
 }
 
-/// Whether requests may have sent credentials: all requests, or those of some targets of a list.
+/// Whether requests may have sent credentials. All requests may have sent them, or only the requests of some list
+/// targets.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
     // The conditions that a sync adds are not secrets. The fields of a program's own requests are unknown.
     let of_rows = &plan.request.list.request.headers;
@@ -70,7 +71,7 @@ fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Res
         || plan.fields()?.has_secrets(None))
 }
 
-/// Returns why the run ended before its job did.
+/// Returns the reason why the run ended before its job.
 fn interruption(shared: &JobState, is_finished: bool) -> Option<Interruption> {
     let stop = &shared.control.stop;
     match (stop.get(), stop.reason()) {

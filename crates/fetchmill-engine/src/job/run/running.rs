@@ -42,7 +42,7 @@ pub(super) struct RunningJob {
 }
 
 impl RunningJob {
-    /// Waits for all threads. Returns the journal; `None` if its thread has failed.
+    /// Waits for all threads. Returns the journal. `None` if its thread has failed.
     pub(super) fn wait(self, control: &Control) -> Option<Journal> {
         for thread in self.fetching {
             join(thread);
@@ -62,7 +62,7 @@ impl RunningJob {
 /// The listing's thread.
 pub(super) struct Lister {
     thread: JoinHandle<Option<()>>,
-    /// Whether it reads a program's items.
+    /// Whether the thread reads the items of a program.
     is_given: bool,
 }
 
@@ -76,8 +76,8 @@ impl Lister {
         Ok(Lister { thread, is_given: matches!(plan.request.source, SourceOptions::Iterable) })
     }
 
-    /// Waits for the thread. If it reads a program's items, it may wait forever for the next one. In this case it is
-    /// left behind, and ends when that item comes.
+    /// Waits for the thread. A thread that reads a program's items may wait forever for the next item. It is not waited
+    /// for any longer then, and ends when that item comes.
     fn join(self) {
         let until = Instant::now() + limits::DRAIN;
         while self.is_given && !self.thread.is_finished() && Instant::now() < until {
@@ -175,7 +175,7 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // The objects may be anywhere else, or the source is the only object. Its page says nothing about others.
+        // The objects may be on other origins, or the source is the only object. The page says nothing about them.
         Listing::Json | Listing::Object => return Ok(None),
     };
     Ok(Some(format!("{}://{}{path}", url.scheme(), url.authority())))

@@ -1,5 +1,5 @@
-//! A bucket, whose keys are listed in parallel ranges, as many as needed to stay ahead of the fetching ([`ranges`]). If
-//! a store's keys turn out not to be in byte order, the listing follows the store's tokens instead, one page after
+//! A bucket. Its keys are listed in parallel ranges, as many as needed to stay ahead of the fetching ([`ranges`]). If
+//! the keys of a store turn out not to be in byte order, the listing follows the store's tokens instead, one page after
 //! another ([`tokens`]).
 
 mod order;
@@ -33,7 +33,7 @@ pub(crate) struct BucketListerSetup {
     pub(crate) selection: Selection,
     /// The part of the bucket that is not listed yet.
     pub(crate) cursor: BucketCursor,
-    /// How the listing begins again. `None` if the names of the job are not known.
+    /// State for a listing that begins again. `None` if the names of the job are not known.
     pub(crate) relisting: Option<Relisting>,
     /// Whether the listing had begun again when an earlier run ended.
     pub(crate) is_relisting: bool,
@@ -41,7 +41,7 @@ pub(crate) struct BucketListerSetup {
     pub(crate) give_up_after: Millis,
 }
 
-/// Lists everything that is left, or until the job must end.
+/// Lists all remaining keys. Stops early if the job must end.
 pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
     let BucketListerSetup {
         control,

@@ -1,12 +1,13 @@
 //! Checks whether a key divides the listing of a bucket in two.
 //!
-//! Stores over a file system may walk it folder by folder. In that order `a/1` comes before `a-b`, although `-` is less
-//! than `/`. A page or range that begins after a key has only the greater keys, and the one before it ended at the
-//! first greater key. A lesser key that the store lists later is in neither, and nothing shows that it is missing.
+//! A store over a file system may walk it folder by folder. In that order `a/1` comes before `a-b`, although `-` is
+//! less than `/`. A page or range that begins after a key contains only greater keys. The page or range before it has
+//! ended at the first greater key. A lesser key that the store lists later is in neither of them, and nothing shows
+//! that it is missing.
 //!
-//! Such keys exist only if a folder and another name begin alike, and continue with `/` and with a lesser byte. So the
-//! check requests each text that the key has before such a byte. It looks for names of this kind, and if there is one,
-//! it checks which comes first.
+//! Such keys exist only if a folder and another name have the same beginning, and continue with `/` and with a lesser
+//! byte. For each such byte in a key, the check requests the text before that byte and looks for such names. If there
+//! are any, it checks which of them comes first.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,16 +17,18 @@ use fetchmill_model::error::Result;
 use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
 use fetchmill_net::certain::RestedConnection;
 
-/// Limit of texts that are known to be in order: 4 MiB with keys of 1,024 bytes. If it is reached, all are forgotten.
+/// Limit of texts that are known to be in order: 4 MiB with keys of 1,024 bytes. When it is reached, all texts are
+/// forgotten.
 const KNOWN_MAX: usize = 4096;
-/// The text itself, its folder, and the least of the other names. A store that walks a file system lists these first.
+/// The text itself, its folder, and the least of the other names. A store that walks a file system lists these names
+/// first.
 const NAMES_ASKED: u32 = 3;
 
 /// The result for a key.
 pub(super) enum Border {
-    /// All greater keys come after it, as far as can be seen.
+    /// All greater keys come after the key, as far as can be seen.
     Ordered,
-    /// Some greater keys come before it.
+    /// Some greater keys come before the key.
     Disordered(Disorder),
     /// The job must end.
     Over,
@@ -38,7 +41,7 @@ pub(super) struct OrderCheck {
 }
 
 impl OrderCheck {
-    /// Checks a key; the empty key is before all others.
+    /// Checks a key. The empty key is before all others.
     pub(super) async fn check(
         &self,
         pages: &BucketPages,
@@ -66,7 +69,7 @@ impl OrderCheck {
     }
 }
 
-/// Returns the beginnings of a key before each byte that is not greater than `/`, after the prefix of the job.
+/// Returns the beginnings of a key, after the prefix of the job: each ends before a byte that is not greater than `/`.
 fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
     (prefix_len..key.len()).filter(|at| key[*at] <= b'/').map(|at| &key[..at])
 }

@@ -1,4 +1,4 @@
-//! Pages of a bucket's listing. Each is requested until it comes or has failed for too long.
+//! Pages of a bucket's listing. Each page is requested until it comes or has failed for too long.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 pub(super) enum BucketPageAnswer {
     /// The page.
     Page(ListedKeys),
-    /// The store refuses the request: it does not know the token, or `start-after`.
+    /// The store refuses the request, because it does not know the token or `start-after`.
     Refused(Error),
     /// The job must end.
     Over,
@@ -37,7 +37,7 @@ pub(super) enum BucketPageAnswer {
 /// The keys of a page, with their listed values.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
-    /// Why each key is not a target, in the order of the keys; `None` for targets.
+    /// Reason why each key is not a target, in the order of the keys. `None` for targets.
     reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
     /// The first key.
@@ -45,7 +45,7 @@ pub(super) struct ListedKeys {
 }
 
 impl ListedKeys {
-    /// Returns where the keys of the page do not ascend, within the page or after the key `after`.
+    /// Returns the place where the keys of the page do not ascend, within the page or after the key `after`.
     pub(super) fn disorder_after(&self, after: &[u8]) -> Option<Disorder> {
         let is_before = |first: &&Vec<u8>| first.as_slice() <= after && !after.is_empty();
         let before = self.first.as_ref().filter(is_before);
@@ -53,7 +53,7 @@ impl ListedKeys {
         across.or_else(|| self.end.disorder.clone())
     }
 
-    /// Returns the targets up to a key, the skipped keys, and whether that key was reached.
+    /// Returns the targets up to the key `until`, the skipped keys, and whether that key was reached.
     pub(super) fn select(&self, until: Option<&[u8]>) -> (Names, Skips, bool) {
         let (mut names, mut skipped) = (Names::default(), Skips::default());
         for (entry, reason) in self.keys.iter().zip(&self.reasons) {
@@ -82,7 +82,7 @@ pub(super) struct BucketPages {
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Whether any page had a token.
+    /// Whether any page so far had a token.
     has_tokens: Cell<bool>,
 }
 
@@ -131,12 +131,12 @@ impl BucketPages {
         }
     }
 
-    /// Returns the query for the job's keys after this one; empty = from the first key.
+    /// Returns the query for the job's keys after this one, or from the first key if it is empty.
     pub(super) fn after<'a>(&'a self, after: &'a [u8], max_keys: u32) -> ListQuery<'a> {
         ListQuery { prefix: self.prefix.as_bytes(), start_after: after, max_keys, ..ListQuery::default() }
     }
 
-    /// Returns the query for the page at a token; `None` = the first page.
+    /// Returns the query for the page at a token. `None` means the first page.
     pub(super) fn at_token<'a>(&'a self, token: Option<&'a str>) -> ListQuery<'a> {
         ListQuery { token, ..self.after(b"", limits::S3_PAGE_KEYS) }
     }
@@ -237,7 +237,7 @@ impl BucketPages {
         Ok(ListedKeys { keys, reasons, end, first })
     }
 
-    /// Whether the store gives tokens, as far as known.
+    /// Whether the store gives tokens, as far as this is known.
     pub(super) fn has_tokens(&self) -> bool {
         self.has_tokens.get()
     }
@@ -253,7 +253,7 @@ impl BucketPages {
         ))
     }
 
-    /// Makes the error for a page that announces more keys, but leads to none.
+    /// Makes the error for a page that announces more keys but does not lead to any.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} never ends: its page {} announces more keys but does not lead to \
@@ -263,7 +263,7 @@ impl BucketPages {
         ))
     }
 
-    /// Notes that a page has come, possibly after failures.
+    /// Notes that a page has come. `had_failed` = after failures.
     fn came(&self, had_failed: bool) {
         let control = &self.control;
         if had_failed {
@@ -272,7 +272,7 @@ impl BucketPages {
         control.observe_listing(Observations { successes: 1, ..Observations::default() });
     }
 
-    /// Waits for as long as a failure requires, and while the store is down. Returns `false` if the job must end.
+    /// Waits for the delay that a failure requires, and while the store is down. Returns `false` if the job must end.
     async fn wait_after(
         &self,
         query: &ListQuery<'_>,

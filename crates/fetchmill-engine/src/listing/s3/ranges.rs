@@ -1,13 +1,13 @@
 //! Ranges of keys that are listed in parallel.
 //!
 //! A range begins after a key (`start-after`), and continues with the tokens of its pages. A slow range is split near
-//! the estimated middle of its keys. A request for one key shows whether there are keys after that point. The journal
-//! has each split before any page after it.
+//! the estimated middle of its keys. A request for one key shows whether there are keys after that point. Each split is
+//! in the journal before any page of the new range.
 //!
-//! All of this requires ascending keys. [`OrderCheck`] checks each point where a range begins, and the first key that
-//! does not ascend ends all ranges.
+//! All of this requires ascending keys. [`OrderCheck`] checks each point where a range begins. The first key that does
+//! not ascend ends all ranges.
 //!
-//! The end that a store reports is confirmed by a request for one more key.
+//! If a store reports the end of the keys, a request for one more key confirms it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,11 +27,11 @@ use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 use fetchmill_net::certain::RestedConnection;
 
-/// Pages of a range before it may be split: most prefixes are small.
+/// Pages of a range before it may be split. Most prefixes are small and need no split.
 const PAGES_BEFORE_SPLIT: u32 = 2;
 /// Sorts after all keys that continue with a printable ASCII character.
 const AFTER_ALL: u8 = 0x7f;
-/// Requests to find the middle of a range, before it is left unchanged for a while.
+/// Maximum number of requests to find the middle of a range. After that, the range is left unchanged for a while.
 const PROBES_MAX: u32 = 64;
 
 /// A range that is being listed, or waits for it.
@@ -44,7 +44,7 @@ struct ListingRange {
     /// Token of the next page, if the store has given one.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// No key was found after this one, so a split there is useless.
+    /// No key was found after this one, so a split there would be useless.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,
@@ -67,9 +67,9 @@ impl ListingRange {
         }
     }
 
-    /// Returns the next point at which to look for following keys. If the end of the keys is unknown, the point is
-    /// after all keys with the same beginning as the listed ones, then with shorter and shorter beginnings. Otherwise
-    /// it is in the middle of the remaining keys.
+    /// Returns the next point at which to look for following keys. If the end of the keys is known, the point is in the
+    /// middle of the remaining keys. Otherwise it is after all keys with the same beginning as the listed keys, and
+    /// then after keys with shorter and shorter beginnings.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
         let end = self.ceiling.as_deref().or(self.until.as_deref());
         if end.is_some() || self.first.is_empty() {
@@ -77,7 +77,7 @@ impl ListingRange {
         }
         let common = self.first.iter().zip(&self.after).take_while(|(one, other)| one == other).count();
         let kept = common.checked_sub(looked as usize).filter(|kept| *kept >= prefix.len())?;
-        // The request is text, so do not cut a character.
+        // The request is text, so a character must not be cut.
         let text =
             String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
         Some([text.as_slice(), &[AFTER_ALL]].concat())
@@ -88,7 +88,7 @@ impl ListingRange {
 pub(super) enum RangesEnd {
     /// Everything is listed, or the job must end.
     Over,
-    /// The keys do not ascend. A listing by tokens begins here.
+    /// The keys do not ascend. A listing by tokens begins at this place.
     Disordered(Disorder, TokenStart),
 }
 
@@ -101,14 +101,14 @@ struct RangeLister {
     changed: Notify,
     failure: RefCell<Option<Error>>,
     disorder: RefCell<Option<Disorder>>,
-    /// Whether the whole listing so far is one range, starting at the first key.
+    /// Whether the whole listing so far is a single range that started at the first key.
     is_one_walk: Cell<bool>,
-    /// Whether a token has led nowhere, so that pages are requested by the key before them.
+    /// Whether a token has led nowhere. Pages are then requested by the key before them.
     distrusts_tokens: Cell<bool>,
     has_told_truncation: Cell<bool>,
 }
 
-/// Lists everything that is left, or until the job must end.
+/// Lists all remaining keys. Stops early if the job must end.
 pub(super) async fn list(pages: &Rc<BucketPages>, ranges: Vec<KeyRange>) -> Result<RangesEnd> {
     let lister = Rc::new(RangeLister::new(Rc::clone(pages), ranges));
     let tasks: Vec<_> = (0..limits::S3_LISTERS_MAX)
@@ -149,13 +149,13 @@ impl RangeLister {
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
         match start {
-            // That page may have been wrong, and nothing else leads to the next one.
+            // That page may have been wrong, and nothing else leads to the next page.
             None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
             start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
         }
     }
 
-    /// Returns the page where the only range continues, if it is the first one or has a token.
+    /// Returns the page where the only range continues. This is possible if the page is the first one or has a token.
     fn next_page(&self) -> Option<TokenStart> {
         let ranges = self.ranges.borrow();
         let range = ranges.first()?;
@@ -163,7 +163,7 @@ impl RangeLister {
         has_place.then(|| TokenStart::At(range.token.clone()))
     }
 
-    /// Notes the first failure as that of the listing. The other tasks end.
+    /// Keeps the first failure as the failure of the listing. The other tasks then end.
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
         self.changed.notify_waiters();
@@ -179,7 +179,7 @@ impl RangeLister {
         self.pages.is_over() || self.failure.borrow().is_some() || self.disorder.borrow().is_some()
     }
 
-    /// Runs a task. It lists one range after another, and splits ranges if there are too few.
+    /// Runs a task. The task lists one range after another, and splits ranges if there are too few.
     async fn work(&self) {
         let mut connection = RestedConnection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
@@ -198,7 +198,7 @@ impl RangeLister {
         self.changed.notify_waiters();
     }
 
-    /// Takes a range that no task lists.
+    /// Takes a range that no other task lists.
     fn take(&self) -> Option<u64> {
         let mut ranges = self.ranges.borrow_mut();
         let range = ranges.iter_mut().find(|range| !range.is_taken)?;
@@ -222,7 +222,7 @@ impl RangeLister {
             let PageEnd { last_key, is_truncated, token: next, .. } = &page.end;
             let next = self.trusted(next.clone().filter(|_| *is_truncated), token.as_deref());
             let Some(last) = last_key else {
-                // Some stores return pages without a key where many keys were deleted.
+                // Some stores return pages without a key at places where many keys were deleted.
                 empty_pages += 1;
                 if *is_truncated && (next.is_none() || empty_pages > limits::EMPTY_PAGES_MAX) {
                     return Err(self.pages.endless(&self.pages.after(&after, limits::S3_PAGE_KEYS)));
@@ -239,7 +239,7 @@ impl RangeLister {
             if self.is_over() {
                 return Ok(());
             }
-            // Do not await from here on, since another task may split the range.
+            // Do not await from here on, because another task may split the range.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
             let (names, skipped, is_after) = page.select(until.as_deref());
             let is_last = is_after || is_end;
@@ -251,7 +251,7 @@ impl RangeLister {
         Ok(())
     }
 
-    /// Returns a page of a range. `None` if it must be requested in another way, or not requested.
+    /// Returns a page of a range. Returns `None` if the page must be requested in another way, or not at this time.
     async fn next_page_of(
         &self,
         connection: &mut RestedConnection,
@@ -281,7 +281,7 @@ impl RangeLister {
         Ok(Some(page))
     }
 
-    /// Returns the token of the next page, unless it is the token of this one.
+    /// Returns the token of the next page. Returns `None` after a token has led to its own page, here or earlier.
     fn trusted(&self, next: Option<String>, from: Option<&str>) -> Option<String> {
         if next.is_some() && next.as_deref() == from {
             self.distrusts_tokens.set(true);
@@ -289,7 +289,7 @@ impl RangeLister {
         next.filter(|_| !self.distrusts_tokens.get())
     }
 
-    /// Whether the keys after this one are all that the store lists after it.
+    /// Whether the store lists all greater keys after this key.
     async fn begins_well(&self, connection: &mut RestedConnection, after: &[u8]) -> Result<bool> {
         match self.order.check(&self.pages, connection, after).await? {
             Border::Ordered => Ok(true),
@@ -301,7 +301,7 @@ impl RangeLister {
         }
     }
 
-    /// Returns the first key after this one, as a page. `None` if the job must end, or keys do not ascend.
+    /// Returns a page with the first key after this one. Returns `None` if the job must end, or if keys do not ascend.
     async fn first_after(
         &self,
         connection: &mut RestedConnection,
@@ -318,7 +318,8 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Whether the store has no key after this one. The first wrong answer of a store is reported.
+    /// Whether the store has no key after this one. The first time that the store was wrong about its end, the user is
+    /// notified.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
@@ -358,7 +359,7 @@ impl RangeLister {
         }
     }
 
-    /// Chooses the range with the most pages since its last split, if the fetching has few targets.
+    /// If the fetching has few targets, chooses the range with the most pages since its last split.
     fn choose_split(&self) -> Option<u64> {
         if !self.pages.control.plan.lock().needs_targets() {
             return None;
@@ -372,7 +373,7 @@ impl RangeLister {
         Some(chosen.id)
     }
 
-    /// Looks for a point with keys on both sides, and makes a new range of the keys after it.
+    /// Looks for a point with keys on both sides. Makes a new range of the keys after that point.
     async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {
@@ -383,7 +384,7 @@ impl RangeLister {
     }
 
     async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
-        // While the end of the keys is unknown: the last point with keys after it.
+        // The last point with keys after it, while the end of the keys is unknown.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.pages.prefix.as_bytes();
@@ -399,7 +400,7 @@ impl RangeLister {
                 (at > range.after, has_keys, had_end)
             });
             match seen {
-                // The range was listed completely meanwhile.
+                // The range was listed completely during the request.
                 None | Some((false, ..)) => return Ok(()),
                 Some((_, true, true)) => return self.divide(connection, id, at).await,
                 Some((_, true, false)) => found = Some(at),
@@ -418,7 +419,7 @@ impl RangeLister {
     /// Splits a range at `at`, which has keys after it. A free task lists the new range.
     async fn divide(&self, connection: &mut RestedConnection, id: u64, at: Vec<u8>) -> Result<()> {
         let is_good = self.begins_well(connection, &at).await?;
-        // The range may have been listed completely meanwhile.
+        // The range may have been listed completely during the request.
         if is_good && !self.is_over() && self.with(id, |range| at > range.after) == Some(true) {
             self.divide_at(id, at);
         }

@@ -15,15 +15,15 @@ use fetchmill_net::certain::RestedConnection;
 pub(super) struct TokenWalk<'a> {
     pages: &'a BucketPages,
     relisting: Option<Relisting>,
-    /// Token of the next page; `None` = the first page.
+    /// Token of the next page. `None` means the first page.
     token: Option<String>,
     /// Whether the token is from an earlier run, and may have expired.
     is_of_earlier_run: bool,
 }
 
 impl<'a> TokenWalk<'a> {
-    /// Resumes the walk of an earlier run. `is_relisting`: that run had begun again, and left out the targets that the
-    /// job knew.
+    /// Resumes the walk of an earlier run. With `is_relisting`, that run had begun again, and had left out the targets
+    /// that the job already knew.
     pub(super) fn resume(
         pages: &'a BucketPages,
         mut relisting: Option<Relisting>,
@@ -36,7 +36,7 @@ impl<'a> TokenWalk<'a> {
         Ok(TokenWalk { pages, relisting, is_of_earlier_run: token.is_some(), token })
     }
 
-    /// Begins a walk after a listing in ranges proved impossible.
+    /// Begins a walk after a listing in ranges has proved impossible.
     pub(super) fn begin(
         pages: &'a BucketPages,
         relisting: Option<Relisting>,
@@ -69,7 +69,7 @@ impl<'a> TokenWalk<'a> {
                 why()
             )));
         };
-        // Names are gathered from durable data. The commit makes the pages of this run durable.
+        // Names are gathered from durable data only. The commit makes the pages of this run durable.
         self.pages.control.journal.commit(CommitRequest::FollowTokens(TokenStart::Again))?;
         relisting.gather()?;
         (self.token, self.is_of_earlier_run) = (None, false);

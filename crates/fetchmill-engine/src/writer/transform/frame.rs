@@ -1,9 +1,10 @@
 //! The protocol between a writer and its transform process. Numbers are little-endian.
 //!
-//! First the setup: its length (u32) and its bytes; the answer says that the process is ready, or why it is not. Then
-//! requests: the length of the rest (u32), the number of replies (u32), and each reply ([`TransformRequest::add`]).
-//! Each reply has an answer, in the same order: a letter, the length of its columns (u32), the length of its body
-//! (u64), and both. A value of a column is its length (u32, all ones for none) and its bytes.
+//! The first message is the setup: its length (u32) and its bytes. Its answer says that the process is ready, or why it
+//! is not. Then requests follow: the length of the rest (u32), the number of replies (u32), and each reply
+//! ([`TransformRequest::add`]). Each reply has an answer, in the same order: a letter, the length of its columns (u32),
+//! the length of its body (u64), and then the columns and the body. A column value is its length (u32, all ones for no
+//! value) and its bytes.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -17,7 +18,7 @@ const NO_DATE: i64 = i64::MIN;
 /// A letter and two lengths.
 const ANSWER_HEAD_BYTES: usize = 13;
 
-/// A reply as the function sees it.
+/// A reply as the function gets it.
 pub(super) struct ReplyView<'s> {
     pub(super) name: &'s [u8],
     pub(super) url: &'s [u8],
@@ -97,7 +98,7 @@ fn read_head(from: &mut impl Read) -> io::Result<TransformAnswerHead> {
     Ok(TransformAnswerHead { letter, columns, body: u64::from_le_bytes(body) })
 }
 
-/// Reads whether the process is ready; `Err` contains the reason why it is not.
+/// Reads whether the process is ready. `Err` has the reason why it is not.
 pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result<(), String>> {
     let head = read_head(from)?;
     let mut text = Vec::new();
@@ -145,7 +146,7 @@ fn too_large(head: &TransformAnswerHead, max_size: u64) -> String {
     format!("the result has {} bytes, but --max-size is {max_size}", head.body)
 }
 
-/// Reads exactly `length` bytes. Memory is allocated only as they arrive.
+/// Reads exactly `length` bytes. Memory is allocated only as the bytes arrive.
 fn read_part(from: &mut impl Read, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
     from.take(length).read_to_end(into)?;
@@ -172,7 +173,7 @@ pub(super) fn values(columns: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// Whether all of it is values, each of them text.
+/// Whether the bytes consist only of values, each of which is text.
 fn are_values(columns: &[u8]) -> bool {
     let mut length = 0;
     for value in values(columns) {
@@ -184,7 +185,7 @@ fn are_values(columns: &[u8]) -> bool {
     length == columns.len()
 }
 
-/// Text of a process as one line of a message.
+/// Returns the text of a process as one line of a message.
 pub(super) fn one_line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).split(char::is_control).collect::<Vec<_>>().join(" ")
 }

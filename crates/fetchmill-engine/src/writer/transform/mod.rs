@@ -1,10 +1,10 @@
 //! A user's function between an engine and a sink. A process runs the function on fetched replies, and its results are
 //! stored instead of the replies.
 //!
-//! Each writer has its own process, so fetching threads never wait for the function. Replies go in batches. If the
-//! process does not survive a batch, a fresh process gets these replies one at a time. A reply that ends this process
-//! as well is failed(transform). If a job is killed, replies without a receipt in the journal are fetched and
-//! transformed again.
+//! Each writer has its own process, so fetching threads never wait for the function. Replies go to the process in
+//! batches. If the process does not survive a batch, a fresh process gets these replies one at a time. A reply that
+//! ends the fresh process as well is failed(transform). If a job is killed, replies without a receipt in the journal
+//! are fetched and transformed again.
 
 mod frame;
 mod process;
@@ -45,7 +45,7 @@ pub(crate) struct TransformSetup {
     pub(crate) max_size: u64,
     /// Stage for bodies and results that are too large for memory.
     pub(crate) stage: Arc<Stage>,
-    /// Place of the objects on a server that lists them: the origin, and the template of paths.
+    /// Place of the objects on the server that lists them: the origin, and the template of paths.
     pub(crate) server: Option<(String, RequestTemplate)>,
     /// Whether the sink has a column for URLs.
     pub(crate) stores_url: bool,
@@ -69,14 +69,14 @@ pub(crate) struct Transform {
 pub(crate) enum TransformProgress {
     /// Everything is done.
     Done,
-    /// The job ends and no longer waits. The remaining replies will be fetched again.
+    /// The job ends and no longer waits. The next run fetches the remaining replies again.
     Stopped,
 }
 
 /// The end of a batch.
 enum BatchAttempt {
     Over(TransformProgress),
-    /// The process ended after this number of answers. The text describes its end for people.
+    /// The process ended after this number of answers. The text describes its end for the user.
     Died(usize, String),
 }
 
@@ -123,7 +123,7 @@ impl Transform {
     }
 
     /// Starts the process and waits until it has loaded the function. The calling thread must live as long as the
-    /// transform, since the process ends with the thread.
+    /// transform, because the process ends with the thread.
     pub(crate) fn start(&mut self) -> Result<TransformProgress> {
         let mut last = String::new();
         for _ in 0..TRANSFORM_STARTS_MAX {
@@ -175,7 +175,7 @@ impl Transform {
         Ok(())
     }
 
-    /// Returns how many of these go to the function in one batch.
+    /// Returns how many of these entries go to the function in one batch.
     fn batch_length(&self, entries: &[&BlockEntry]) -> usize {
         let mut bytes = 0;
         let fitting = entries.iter().take(self.setup.batch).take_while(|entry| {
@@ -186,7 +186,7 @@ impl Transform {
         fitting.count()
     }
 
-    /// Transforms a batch. If the process does not survive it, the remaining replies follow one at a time.
+    /// Transforms a batch. If the process does not survive it, the remaining replies are sent one at a time.
     fn batch(
         &mut self,
         block: &Block,
@@ -205,7 +205,7 @@ impl Transform {
             match self.attempt(block, &[*entry], store)? {
                 BatchAttempt::Over(TransformProgress::Stopped) => return Ok(TransformProgress::Stopped),
                 BatchAttempt::Died(0, how) => self.fail(block, entry, &how)?,
-                // The process may also have answered before it ended.
+                // The process may also have answered this reply before it ended.
                 BatchAttempt::Over(TransformProgress::Done) | BatchAttempt::Died(..) => {}
             }
         }
@@ -221,7 +221,7 @@ impl Transform {
         if self.setup.control.stop.is_drained() {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
         }
-        // A process that ended while it was idle is not the fault of a reply.
+        // If a process has ended while it was idle, no reply is the reason.
         self.process.take_if(TransformProcess::has_ended);
         if self.process.is_none() && self.start()? == TransformProgress::Stopped {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
@@ -326,7 +326,7 @@ impl Transform {
         let facts = Facts {
             url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },
             kept: kept.as_deref().or(facts.kept),
-            // The head belongs to other bytes. WARC stores a resource instead.
+            // The head belongs to the original bytes. WARC stores a resource instead.
             head: None,
             content_encoding: facts.content_encoding.filter(|_| self.body == block.body(entry)),
             ..facts
@@ -392,7 +392,7 @@ impl TransformSetup {
         }
     }
 
-    /// Returns what is wrong with the function's values, if one does not fit the type of its column.
+    /// If a value of the function does not fit the type of its column, returns a description of the problem.
     fn wrong_value(&self, columns: &[u8]) -> Option<String> {
         let told = self.columns.iter().zip(&self.types).zip(frame::values(columns));
         told.filter_map(|((name, kind), value)| Some((name, kind, value?)))
@@ -402,8 +402,8 @@ impl TransformSetup {
             })
     }
 
-    /// Returns the values of all columns: those of the list, then those of the function. `None` if the function has no
-    /// columns.
+    /// Returns the values of all columns: first the columns of the list, then the columns of the function. `None` if
+    /// the function has no columns.
     fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
         if self.columns.is_empty() {
             return None;

@@ -1,6 +1,6 @@
 //! A transform process, which is started and ended with its writer.
 //!
-//! Every wait has an end. Each tick checks whether the job still waits and whether the process still exists, since a
+//! Every wait has an end. Each tick checks whether the job still waits and whether the process still exists, because a
 //! child of the process may hold the socket open.
 
 use std::io::{self, BufReader, Read, Write as _};
@@ -26,13 +26,13 @@ pub(super) enum NoTransformReply {
     Died,
 }
 
-/// An answer, or why there is none.
+/// An answer, or the reason why there is no answer.
 pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 
 /// See the module.
 pub(super) struct TransformProcess {
     reader: BufReader<TransformSocket>,
-    /// Answers that the process still owes. Only without any it ends by itself.
+    /// Answers that the process still owes. The process ends by itself only if it owes none.
     owed: usize,
 }
 
@@ -57,7 +57,7 @@ impl TransformProcess {
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // Keep Ctrl-C in a terminal for the job, which decides about the process.
+            // Ctrl-C in a terminal must reach only the job, which decides about the process.
             .process_group(0)
             .spawn()
             .map_err(fail)?;
@@ -118,7 +118,7 @@ impl TransformProcess {
         self.reader.get_mut().look()
     }
 
-    /// Ends the process if necessary, and describes its end for people.
+    /// Ends the process if necessary, and describes its end for the user.
     pub(super) fn how_it_ended(mut self) -> String {
         // A process that has closed its end is about to exit.
         let ended = self.reader.get_mut().wait();
@@ -131,7 +131,7 @@ impl TransformProcess {
 }
 
 impl Drop for TransformProcess {
-    /// Ends the process. An idle one exits when the socket closes; any other is killed.
+    /// Ends the process. An idle process exits when the socket closes. A busy one is killed.
     fn drop(&mut self) {
         let owes = self.owed > 0;
         let own = self.reader.get_mut();
@@ -164,8 +164,8 @@ impl TransformSocket {
         self.ended
     }
 
-    /// Decides after a tick without a byte whether to wait for another. Output from before the process's end is still
-    /// read.
+    /// After a tick without a byte, decides whether to wait for another tick. Output from before the process's end is
+    /// still read.
     fn go_on(&mut self) -> io::Result<()> {
         let had_ended = self.ended.is_some();
         if self.stop.is_drained() {

@@ -1,6 +1,6 @@
 //! Small objects in a bucket, for a program that keeps records there: the job directory of a shared job. Each call uses
-//! its own connection, and repeats its request until it is answered or its time is over. All names are below the
-//! prefix.
+//! its own connection, and repeats its request until it is answered or its time is over. All names are below the prefix
+//! of the destination.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub struct Bucket {
 /// An object, or a part of it.
 #[derive(Debug)]
 pub struct BucketObject {
-    /// Its bytes.
+    /// Bytes of the object.
     pub body: Vec<u8>,
-    /// When it was written, by the store's clock: seconds since 1970.
+    /// When the object was written, by the store's clock: seconds since 1970.
     pub modified: u64,
 }
 
@@ -48,18 +48,18 @@ pub struct StoredKey {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Changes if the object is replaced.
+    /// ETag, which changes if the object is replaced.
     pub etag: String,
-    /// When it was written, by the store's clock: seconds since 1970.
+    /// When the object was written, by the store's clock: seconds since 1970.
     pub modified: u64,
 }
 
 /// A page of names.
 #[derive(Debug)]
 pub struct BucketPage {
-    /// In the store's order.
+    /// Keys in the store's order.
     pub keys: Vec<StoredKey>,
-    /// Token of the next page; `None` = this is the last one.
+    /// Token of the next page. `None` means that this is the last one.
     pub token: Option<String>,
     /// The store's time in seconds since 1970.
     pub sent: u64,
@@ -88,7 +88,8 @@ impl Bucket {
         self.place.text()
     }
 
-    /// Gets bytes of an object from an offset, at most one upload part; `None` = the object does not exist.
+    /// Gets the bytes of an object from an offset, at most one upload part. `None` means that the object does not
+    /// exist.
     pub fn get(&self, name: &str, start: u64, patience: Duration) -> Result<Option<BucketObject>> {
         let key = self.key(name);
         let range = format!("bytes={start}-{}", start.saturating_add(limits::UPLOAD_PART_BYTES as u64 - 1));
@@ -104,7 +105,7 @@ impl Bucket {
                 ))
                 .into()),
                 200 | 206 => Ok(Some(BucketObject { body: reply.body, modified })),
-                // The start is after the last byte.
+                // The offset is after the last byte.
                 416 => Ok(Some(BucketObject { body: Vec::new(), modified })),
                 404 if meaning(&reply) != StoreError::NoBucket => Ok(None),
                 _ => Err(self.refused(client, "read", &key, &reply)),
@@ -125,8 +126,8 @@ impl Bucket {
         })
     }
 
-    /// Tries once to create an object, unless its name exists. `None` = the outcome is unknown: read the object to
-    /// learn it.
+    /// Tries once to create an object that must not exist yet. `None` means that the result is unknown, and the caller
+    /// must read the object to find it out.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);
         let fields = [("If-None-Match".to_owned(), "*".to_owned())];

@@ -1,12 +1,12 @@
-//! The thread that uploads sealed shards if the destination is a bucket: one shard after another, first its data, then
-//! its manifest. The journal records the start of an upload before the first request, and the end before the file is
-//! removed. The next run rechecks uploads that have begun and not ended. An object that exists there must have the same
-//! bytes; otherwise it does not belong to the job.
+//! The thread that uploads sealed shards if the destination is a bucket. It uploads one shard after another, first the
+//! data and then the manifest. The journal records the start of an upload before the first request, and the end before
+//! the file is removed. The next run rechecks uploads that have begun and not ended. If an object already exists, it
+//! must have the same bytes. Otherwise it does not belong to the job.
 //!
-//! The failures file follows when the thread has ended, as the last object of a job. It is the only object that is ever
-//! removed again: before a retry run, and only if the job has made it.
+//! The failures file is the last object of a job, and is uploaded when the thread has ended. It is the only object that
+//! is ever removed again: before a retry run, and only if the job has made it.
 //!
-//! Uploads never block a fetching thread. A writer waits for them before it begins a third shard
+//! Uploads never block a fetching thread. A writer waits for uploads before it begins a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).
 
 mod bucket;
@@ -50,7 +50,7 @@ pub(crate) struct Uploader {
     pub(crate) give_up_after: Duration,
 }
 
-/// Releases all waiting writers when the thread ends, however it ends.
+/// Releases all waiting writers when the thread ends, for whatever reason.
 struct CloseGuard(Arc<UploadQueue>);
 
 impl Drop for CloseGuard {
@@ -60,13 +60,13 @@ impl Drop for CloseGuard {
 }
 
 impl Uploader {
-    /// Checks that there is nothing below the prefix.
+    /// Checks that no object exists below the prefix.
     pub(crate) fn claim(&self, control: &Arc<Control>) -> Result<()> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.claim()) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The signal tells the caller.
+            // The caller finds the reason in the stop signal.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the destination was checked".into()))
             }
@@ -79,15 +79,15 @@ impl Uploader {
         match network_runtime()?.block_on(store.withdraw(&self.failures_key(), file)) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The signal tells the caller.
+            // The caller finds the reason in the stop signal.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the failures file was removed".into()))
             }
         }
     }
 
-    /// Uploads the failures file and removes it here. `was_begun`: an earlier run may have uploaded the same file.
-    /// Returns `false` if the upload was stopped.
+    /// Uploads the failures file and removes the local file. With `was_begun`, an earlier run may have uploaded the
+    /// same file. Returns `false` if the upload was stopped.
     pub(crate) fn put_failures(&self, control: &Arc<Control>, path: &Path, was_begun: bool) -> Result<bool> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.put_file(path, &self.failures_key(), was_begun)) {
@@ -104,7 +104,7 @@ impl Uploader {
         self.upload.shard_key(ShardFolder::FAILURES)
     }
 
-    /// Uploads until the job has ended.
+    /// Uploads shards until the job has ended.
     pub(crate) fn start(self, control: &Arc<Control>) -> Result<JoinHandle<Option<()>>> {
         let for_thread = Arc::clone(control);
         spawn("fetchmill-upload", &control.stop, move || {

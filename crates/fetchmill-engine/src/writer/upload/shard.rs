@@ -1,5 +1,5 @@
-//! Uploads one shard: its file and its manifest become objects, in one request or in parts. A visible object is always
-//! complete.
+//! Uploads one shard. Its file and its manifest become objects, in one request or in parts. An object becomes visible
+//! only when it is complete.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -46,7 +46,7 @@ impl<'a> FileUpload<'a> {
         self.length.div_ceil(UPLOAD_PART_BYTES as u64) as usize
     }
 
-    /// Returns a part by its index; empty after the last one.
+    /// Returns a part by its index. Returns no bytes after the last part.
     fn part(&self, index: usize) -> Result<Vec<u8>> {
         let start = index as u64 * UPLOAD_PART_BYTES as u64;
         let mut part = vec![0; self.length.saturating_sub(start).min(UPLOAD_PART_BYTES as u64) as usize];
@@ -84,7 +84,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes the upload of a file that no longer exists here: its parts, or the object.
+    /// Removes the upload of a file that no longer exists on disk: its parts, or the object.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
@@ -128,13 +128,14 @@ impl UploadClient {
         }
     }
 
-    /// Returns the condition for creating an object: that it does not exist.
+    /// Returns the fields that make the store create an object only if it does not exist.
     fn condition(&self) -> Vec<(String, String)> {
         let condition = || ("If-None-Match".to_owned(), "*".to_owned());
         self.is_conditional.get().then(condition).into_iter().collect()
     }
 
-    /// Sends a request that creates an object. A store that does not know the condition gets the request without it.
+    /// Sends a request that creates an object. If the store does not support the condition, sends the request without
+    /// it.
     async fn make(&self, ask: BucketRequest<'_>) -> UploadResult<BucketReply> {
         let connection = &mut RestedConnection::default();
         let answer = self.ask(connection, &BucketRequest { fields: &self.condition(), ..ask }).await?;
@@ -149,7 +150,7 @@ impl UploadClient {
         let answer = self.make(self.object("PUT", sending.key, "", Some(&body))).await?;
         match answer.status {
             200 => Ok(()),
-            // An earlier attempt may have created it, although its answer was lost.
+            // An earlier attempt may have created the object, although its answer was lost.
             412 => self.must_be_same(sending).await,
             _ => Err(self.refused("upload", sending.key, &answer)),
         }
@@ -179,7 +180,7 @@ impl UploadClient {
         self.complete(sending, id, &etags.into_inner()).await
     }
 
-    /// Sends parts until none is left.
+    /// Sends parts until no more parts are left.
     async fn send_some(
         &self,
         sending: &FileUpload<'_>,
@@ -211,13 +212,13 @@ impl UploadClient {
                 self.ask_once(&self.object("DELETE", sending.key, &query, None)).await;
                 self.must_be_same(sending).await
             }
-            // An earlier attempt has completed it.
+            // An earlier attempt has completed the upload.
             404 => self.must_be_same(sending).await,
             _ => Err(self.refused("complete", sending.key, &answer)),
         }
     }
 
-    /// Whether to repeat an upload that an earlier run has begun. The parts from that run are discarded.
+    /// Whether to repeat an upload that an earlier run has begun. Discards the parts from that run.
     async fn must_send(&self, sending: &FileUpload<'_>) -> UploadResult<bool> {
         if sending.length > UPLOAD_PART_BYTES as u64 {
             self.abort_uploads(sending.key).await?;
@@ -282,7 +283,7 @@ impl UploadClient {
     /// Compares the existing object byte by byte, because a store's ETag depends on its encryption.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
-        // Read one more part than there are: after the last byte there must be nothing.
+        // Read one more part than the file has, because the object must end after the last byte.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
             let answer = self.read(connection, sending.key, index).await?;
@@ -300,7 +301,7 @@ impl UploadClient {
         Ok(ExistingObject::Other)
     }
 
-    /// Compares the existing object by length and checksum, if nothing else is known.
+    /// Compares the existing object by length and checksum, because the file itself is not available.
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);

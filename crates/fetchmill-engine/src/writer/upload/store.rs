@@ -1,5 +1,5 @@
-//! Requests to the destination bucket, repeated by the rules of the planner. If a store reports overload, no request is
-//! sent until its rest is over.
+//! Requests to the destination bucket, which are repeated by the rules of the planner. If a store reports overload, no
+//! request is sent until its rest is over.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use fetchmill_net::{AddressPolicy, Millis, PoolSettings, Timeouts};
 pub(super) enum UploadEnd {
     /// The job was asked to stop.
     Stopped,
-    /// The job cannot go on.
+    /// The job cannot continue.
     Failed(Error),
 }
 
@@ -66,9 +66,9 @@ impl UploadClient {
         head_timeout: Duration,
     ) -> Result<Self> {
         let pool = PoolSettings {
-            // The head's timeout starts with the first sent byte of a part.
+            // The timeout for a head starts with the first byte of a part that is sent.
             timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
-            // The fields of the source's requests are not for this store.
+            // The fields for requests to the source must not go to this store.
             fields: OriginFields::new(None, Vec::new())?,
             paces: None,
             reach: AddressPolicy::Anywhere,
@@ -112,7 +112,7 @@ impl UploadClient {
         }
     }
 
-    /// Waits until the store's rest is over.
+    /// Waits until the rest of the store is over.
     async fn rest(&self) {
         while let left @ 1.. = self.resting_until.get().saturating_sub(self.now()) {
             tokio::time::sleep(Duration::from_millis(left)).await;
@@ -183,7 +183,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Makes one attempt at a request that must not be repeated blindly. Without a reply, returns why there is none.
+    /// Makes one attempt at a request that must not simply be repeated. Without a reply, returns the reason.
     pub(super) async fn try_once(
         &self,
         ask: &BucketRequest<'_>,
@@ -200,7 +200,7 @@ impl UploadClient {
         let _ = self.client.send(ask).await;
     }
 
-    /// Checks that there is nothing below the prefix.
+    /// Checks that no object exists below the prefix.
     pub(super) async fn claim(&self) -> std::result::Result<(), UploadEnd> {
         let query =
             ListQuery { prefix: self.upload.prefix.as_bytes(), max_keys: 1, ..ListQuery::default() }.text();

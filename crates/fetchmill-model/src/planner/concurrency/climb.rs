@@ -1,23 +1,24 @@
-//! It climbs: higher limits, one after the other.
+//! The climb: higher limits, one after the other.
 
 use super::limit_search::{CAREFUL, Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
 use super::round::Measured;
 
-/// A limit twice as high is worth it when it gives so much more, or while latency shows no queue; ...
+/// Growth of goodput that makes a doubled limit worth it. While latency shows no queue, no growth is needed.
 const GROWTH: f64 = 1.1;
-/// ... and so much more where it is high: what is chance in waves of replies looked like a tenth.
+/// Required growth above [`CAREFUL`]. Chance alone, in waves of replies, looked like a tenth.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// ... and so much more behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
-/// what it gives would bring 4 / 3, and they would want it back. A listing that reads ahead is such another.
+/// Required growth after a change for the worse, which other clients of the origin may have caused. A job with half of
+/// the origin would gain 4 / 3 by doubling, and the others would take it back. A listing that reads ahead counts as
+/// another client.
 const SHARED_GROWTH: f64 = 1.5;
-/// A limit that gives so much more than the one before it waits in no queue.
+/// If a limit gives this much more than the one before it, no requests wait in a queue.
 const PAID: f64 = 1.2;
-/// Limits one after the other that were not worth it, before it stops to climb.
+/// Number of consecutive limits without enough growth that ends a climb.
 const STRIKES: u32 = 2;
-/// Rounds of a climb in which a limit that was not worth it does not count, while the listing reads ahead for the first time:
-/// its pages may be what fills a narrow link.
+/// Number of rounds in which such a limit does not count while the listing reads ahead for the first time. Its pages
+/// may fill a narrow link.
 const READ_AHEAD_ROUNDS: u32 = 20;
-/// Where it begins to shrink: the lowest limit that gave this part of the most.
+/// Shrinking begins at the lowest limit that gave this part of the maximum.
 const NEARLY: f64 = 0.95;
 
 impl Climb {
@@ -25,12 +26,13 @@ impl Climb {
         self.levels.iter().map(|(_, goodput)| *goodput).fold(0.0, f64::max)
     }
 
-    /// What a limit gave at first. Goodput is behind by a latency, so that is what the limit before it gives.
+    /// Returns the first goodput measured at a limit. Goodput lags by a latency, so it still belongs to the limit
+    /// before.
     fn at_first(&self, limit: usize) -> f64 {
         self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)
     }
 
-    /// The lowest of them that gave this part of the most.
+    /// Returns the lowest limit that gave this part of the maximum.
     fn lowest_good(&self, part: f64) -> Option<usize> {
         let enough = self.best() * part;
         self.levels.iter().find(|(_, goodput)| *goodput >= enough).map(|(limit, _)| *limit)
@@ -38,16 +40,16 @@ impl Climb {
 }
 
 impl LimitSearch {
-    /// What a round at one limit of a climb means.
+    /// Decides the next step after a round of a climb.
     pub(super) fn climb(&mut self, mut climb: Climb, measured: Measured) -> Phase {
         let best = climb.best();
         let has_queue = measured.latency > self.floor * QUEUED;
-        // At the most it is known what that gives when two rounds brought no more.
+        // At the highest limit, two rounds without growth are enough.
         let is_at_most = self.limit >= self.most;
         let is_harm = measured.goodput < best * HARM;
         let may_grow = !has_queue && !is_at_most && !is_harm;
         let reads_ahead = self.listing == ListingState::ReadsAhead;
-        // Of a number that was not worth it, the one before it has given at least that part.
+        // If a limit has too little growth, the limit before it gave at least this part.
         let (growth, part) = if self.is_shared || reads_ahead {
             (SHARED_GROWTH, 1.0 / SHARED_GROWTH)
         } else if self.limit > CAREFUL {
@@ -73,7 +75,7 @@ impl LimitSearch {
             self.set(good);
             return Phase::Shrink(Shrink::from(good, best));
         }
-        // Goodput is behind by a latency: one that was not worth it is looked at again before a higher one is tried.
+        // Goodput lags by a latency, so measure a limit without enough growth again before a higher one is tried.
         if is_worth_it {
             self.set(self.limit * 2);
         }

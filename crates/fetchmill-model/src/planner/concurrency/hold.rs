@@ -1,4 +1,4 @@
-//! It holds a limit, tries others in turns with it, and sees changes.
+//! Holding a limit: tries other limits in turns with it, and detects changes.
 
 use super::limit_search::{
     CAREFUL, CROWDED, Climb, FREE, Hold, LimitSearch, ListingState, Phase, QUEUED, Replaced, STEP_GAIN,
@@ -7,28 +7,28 @@ use super::limit_search::{
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// A round that differs by more than this from what is held is odd; so many in a row, over so long, are a change: a page of the
-/// listing may fill a narrow link for less.
+/// A round that differs from the held values by more than this factor is odd. This number of odd rounds in a row, over
+/// this time, is a change. A page of the listing may fill a narrow link for a shorter time.
 const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 const CHANGED_FOR: Millis = 700;
-/// Weight of a round in what is held.
+/// Weight of a new round in the held values.
 const HELD_WEIGHT: f64 = 0.3;
-/// A higher limit is on probation for so many rounds, which are 2 s or more: a second behind new connections some of them
-/// rest, and others take their place. It is given up when it gives less than this part of what the lower one gave, and
-/// the next one is tried after so many calm rounds.
+/// A higher limit is on probation for this number of rounds, which take 2 s or more. The reason is that a second after
+/// new connections some of them rest, and others take their place. The limit is abandoned if it gives less than this
+/// part of the lower one's goodput. The next trial then comes after `PROBATION_CALM` calm rounds.
 const PROBATION_ROUNDS: u32 = 10;
 const PROBATION_KEEPS: f64 = 0.95;
 const PROBATION_CALM: u32 = 16;
-/// A trial's step is twice as large after one that was worth it, up to this.
+/// Upper bound for a trial's step, which grows after each successful trial.
 const STEP_MAX: f64 = 2.0;
-/// Calm rounds before a trial are twice as many after each that was not worth it, up to this.
+/// Upper bound for the calm rounds before a trial. They double after each failed trial.
 const CALM_MAX: u32 = 32;
-/// The same where others may ask the origin: what they give back, or take, is found sooner.
+/// The same bound if other clients may use the origin, so that changes of their share are found sooner.
 const SHARED_CALM_MAX: u32 = 8;
-/// The part of a step that goodput may fall by when a lower limit is kept.
+/// A lower limit is kept if goodput falls by at most this part of the step.
 const STEP_LOSS: f64 = 0.25;
-/// Whoever has three fifths of what an origin gives loses this part.
+/// The same part if other clients may use the origin: the loss of a job that has three fifths of the goodput.
 const SHARED_LOSS: f64 = 0.4;
 
 fn differs(now: f64, then: f64) -> bool {
@@ -36,13 +36,13 @@ fn differs(now: f64, then: f64) -> bool {
 }
 
 impl Hold {
-    /// A limit that has replaced a lower one, which gave so much.
+    /// Holds a limit that has replaced the lower limit `limit`, which gave `goodput`.
     pub(super) fn on_probation(limit: usize, goodput: f64) -> Self {
         let replaced = Some(Replaced { limit, goodput, rounds: PROBATION_ROUNDS });
         Hold { replaced, ..Hold::default() }
     }
 
-    /// A round has given this: the lower limit, when it was better.
+    /// Records the goodput of a round. Returns the lower limit if that was better.
     fn given_up(&mut self, goodput: f64) -> Option<usize> {
         let replaced = self.replaced.as_mut()?;
         if goodput < replaced.goodput * PROBATION_KEEPS {
@@ -71,7 +71,7 @@ impl LimitSearch {
         self.floor = self.floor.min(latency);
         if self.climbed_beside_pages && self.listing == ListingState::Ahead {
             self.climbed_beside_pages = false;
-            // Where there are thousands already, pages were not what ended it.
+            // If the limit is already in the thousands, pages have not ended the climb.
             if self.limit <= CAREFUL && latency <= self.floor * QUEUED {
                 return self.climb(Climb::default(), held);
             }
@@ -91,7 +91,7 @@ impl LimitSearch {
         }
     }
 
-    /// A round was odd: by chance, or something has changed.
+    /// Handles an odd round, which may be chance or a change.
     fn hold_while_odd(&mut self, mut hold: Hold, held: Measured, measured: Measured) -> Phase {
         (hold.odd, hold.odd_for, hold.calm) = (hold.odd + 1, hold.odd_for + measured.took, 0);
         if hold.odd < CHANGED_ROUNDS || hold.odd_for < CHANGED_FOR {
@@ -100,7 +100,8 @@ impl LimitSearch {
         self.climb_again(measured.latency * CHANGE < held.latency, measured)
     }
 
-    /// The origin, or the way to it, is another than before. Where replies come sooner, less may do: it begins anew.
+    /// Climbs again, because the origin or the network has changed. If replies are faster, the climb starts from the
+    /// beginning, since a lower limit may be enough.
     fn climb_again(&mut self, is_faster: bool, measured: Measured) -> Phase {
         self.floor = measured.latency;
         self.is_shared = !is_faster;
@@ -111,7 +112,7 @@ impl LimitSearch {
         self.climb(Climb::default(), measured)
     }
 
-    /// The limit that is tried next, if there is one that may be better.
+    /// Returns the next limit to try. `None` if no other limit can be better.
     fn next_trial(&mut self, latency: f64) -> Option<usize> {
         let is_free = latency <= self.floor * FREE;
         let is_crowded = latency > self.floor * CROWDED;
@@ -147,7 +148,7 @@ impl LimitSearch {
         let step = (trial.other as f64 / self.held as f64 - 1.0).abs();
         let loss = if self.is_shared { SHARED_LOSS } else { STEP_LOSS };
         let least = if trial.other > self.held { 1.0 + step * STEP_GAIN } else { 1.0 - step * loss };
-        // Chance seldom favours it twice.
+        // Both rounds must be better, to rule out chance.
         let is_better = first >= before * least && second >= after * least;
         if is_better {
             let lower = self.held;
@@ -165,7 +166,7 @@ impl LimitSearch {
         if trial.other < self.held
             && let Some(held) = hold.held
         {
-            // Less costs as much goodput: what replies take is no queue of ours.
+            // A lower limit costs as much goodput, so the latency does not come from a queue of ours.
             self.floor = held.latency;
         }
         let calm_max = if self.is_shared { SHARED_CALM_MAX } else { CALM_MAX };

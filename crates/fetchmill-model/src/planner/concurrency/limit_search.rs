@@ -1,54 +1,54 @@
-//! What is known while the limit is looked for, and what it does at the moment.
+//! The state of the search for the limit, and its current phase.
 
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// Below this much more than the least latency nothing waits in a queue.
+/// Multiple of the lowest latency below which no requests wait in a queue.
 pub(super) const FREE: f64 = 1.15;
-/// Below this much more a limit twice as high may be worth it.
+/// Multiple of the lowest latency below which a doubled limit may be worth it.
 pub(super) const QUEUED: f64 = 1.25;
-/// Above this much more no higher limit is tried.
+/// Multiple of the lowest latency above which no higher limit is tried.
 pub(super) const CROWDED: f64 = 1.5;
-/// A limit that gives so much less than a lower one is too high, whatever latency says.
+/// A limit that gives less than this part of a lower one's goodput is too high, regardless of latency.
 pub(super) const HARM: f64 = 0.8;
-/// Four times too many requests are no trouble to an origin where they are a hundred, but they are where they are thousands:
-/// above so many a climb is careful.
+/// A climb is careful above this limit. An origin can stand four times too many requests if they are a hundred, but not
+/// if they are thousands.
 pub(super) const CAREFUL: usize = 1024;
-/// The part of a step that goodput must grow by for a higher limit to be kept.
+/// A higher limit is kept if goodput grows by at least this part of the step.
 pub(super) const STEP_GAIN: f64 = 0.6;
 
-/// What it shrinks by.
+/// Factor by which a limit is lowered.
 const SHRINK: f64 = 1.4;
 /// A trial's first step, and calm rounds before it.
 const STEP: f64 = 1.06;
 const CALM_FIRST: u32 = 4;
-/// The step where others may ask the origin: what they give back, or take, is found sooner.
+/// First step if other clients may use the origin, so that changes of their share are found sooner.
 const SHARED_STEP: f64 = 1.2;
 
-/// How far the listing is.
+/// State of the listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ListingState {
-    /// On its way to be ahead for the first time.
+    /// It reads ahead for the first time.
     ReadsAhead,
-    /// There are targets, or there is no listing that asks the origin.
+    /// There are targets, or no listing uses the origin.
     #[default]
     Ahead,
-    /// It goes on, and all that it has given is handed out.
+    /// It continues, and all its targets are handed out.
     Behind,
 }
 
-/// Within what the limit is looked for.
+/// Bounds of the search.
 #[derive(Debug, Clone, Copy)]
 pub struct ConcurrencyBounds {
-    /// Where it begins.
+    /// First limit.
     pub first: usize,
-    /// At least: one for each worker.
+    /// Lowest limit: one for each worker.
     pub least: usize,
-    /// At most.
+    /// Highest limit.
     pub most: usize,
 }
 
-/// What it does.
+/// Phase of the search.
 #[derive(Debug, Clone)]
 pub(super) enum Phase {
     Climb(Climb),
@@ -58,54 +58,55 @@ pub(super) enum Phase {
     Trial(Hold, Trial),
 }
 
-/// Higher limits, one after the other.
+/// A climb: higher limits, one after the other.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Climb {
-    /// Each with its goodput.
+    /// Measured limits, each with its goodput.
     pub(super) levels: Vec<(usize, f64)>,
     pub(super) strikes: u32,
-    /// Rounds that did not count.
+    /// Rounds that did not count, because the listing was reading ahead.
     pub(super) read_ahead: u32,
 }
 
-/// A limit that is good, and lower ones that are tried.
+/// Shrinking: a good limit, and lower limits that are tried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shrink {
     pub(super) good: usize,
-    /// The most that was given; none before `good` itself is measured.
+    /// Highest goodput so far. `None` until `good` itself is measured.
     pub(super) goodput: Option<f64>,
-    /// What it gave before a higher one was tried; what it gives while it recovers from that, and how often that was seen.
+    /// Goodput before a higher limit was tried; goodput during the recovery from that limit, and the number of rounds
+    /// of the recovery.
     pub(super) before: f64,
     pub(super) recovered: f64,
     pub(super) recoveries: u32,
-    /// What a lower one gave that seemed worse.
+    /// Goodput of a lower limit that seemed worse.
     pub(super) doubted: Option<f64>,
 }
 
-/// A limit that is good with what it gives, and by how much more is tried.
+/// A raise: a good limit with its goodput, and the factor by which a higher one is tried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Raise {
     pub(super) good: usize,
     pub(super) goodput: f64,
     pub(super) by: f64,
-    /// Where it began, and what that gave.
+    /// First limit and its goodput.
     pub(super) from: (usize, f64),
 }
 
-/// What is held.
+/// A held limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hold {
-    /// Of earlier rounds.
+    /// Mean values of earlier rounds.
     pub(super) held: Option<Measured>,
-    /// Odd rounds in a row, and how long they took.
+    /// Consecutive odd rounds, and their total time.
     pub(super) odd: u32,
     pub(super) odd_for: Millis,
     pub(super) calm: u32,
-    /// The lower limit that it has replaced, for a while.
+    /// The lower limit that it replaced, during the probation.
     pub(super) replaced: Option<Replaced>,
 }
 
-/// A limit that a higher one has replaced, what it gave, and for how many rounds more that is remembered.
+/// A limit that a higher one has replaced, its goodput, and the remaining rounds of the probation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Replaced {
     pub(super) limit: usize,
@@ -113,7 +114,7 @@ pub(super) struct Replaced {
     pub(super) rounds: u32,
 }
 
-/// Another limit in turns with the one that is held: that one, twice the other, that one.
+/// A trial of another limit: the held limit, twice the other, the held limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub(super) other: usize,
@@ -121,7 +122,7 @@ pub(super) struct Trial {
     pub(super) done: usize,
 }
 
-/// What trials have shown so far.
+/// Plan of the next trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrialPlan {
     pub(super) is_up: bool,
@@ -129,22 +130,22 @@ pub(super) struct TrialPlan {
     pub(super) calm: u32,
 }
 
-/// What is known, whatever it does.
+/// State that all phases share.
 #[derive(Debug, Clone)]
 pub(super) struct LimitSearch {
     pub(super) bounds: ConcurrencyBounds,
-    /// At most, as there is memory for bodies that are as long as those of the last round.
+    /// Highest limit for which there is memory, with bodies as long as those of the last round.
     pub(super) most: usize,
-    /// What goes out now, and what is held beside a trial.
+    /// The current limit, and the limit that is held during a trial.
     pub(super) limit: usize,
     pub(super) held: usize,
     pub(super) listing: ListingState,
-    /// The listing has read ahead while it climbed: its pages may be what ended that.
+    /// The listing read ahead during the climb, so its pages may have ended the climb.
     pub(super) climbed_beside_pages: bool,
-    /// The least mean latency since the last change: microseconds.
+    /// Lowest mean latency since the last change, in microseconds.
     pub(super) floor: f64,
     pub(super) trials: TrialPlan,
-    /// Others may ask the origin: it has become slower, or gives less, and nothing here was the reason.
+    /// Other clients may use the origin: it has become slower, or gives less, and this job is not the reason.
     pub(super) is_shared: bool,
 }
 
@@ -183,13 +184,13 @@ impl LimitSearch {
         Phase::Hold(Hold::default())
     }
 
-    /// The next limit when it shrinks.
+    /// Returns the next lower limit.
     pub(super) fn below(&self, limit: usize) -> usize {
         let lower = (limit as f64 / SHRINK) as usize;
         if lower < self.bounds.least { limit } else { lower }
     }
 
-    /// A trial's first step.
+    /// Returns a trial's first step.
     pub(super) fn first_step(&self) -> f64 {
         if self.is_shared { SHARED_STEP } else { STEP }
     }

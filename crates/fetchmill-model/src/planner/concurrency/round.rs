@@ -1,53 +1,54 @@
-//! A round: what workers have seen at one limit.
+//! A round: measurements of the workers at one limit.
 
 use serde::{Deserialize, Serialize};
 
 use crate::planner::millis::Millis;
 
-/// Reports of a round in which the job was held back by something else; in flight on average at least this part.
+/// A round counts if at most this share of its reports was starved, and if at least this part of the limit was in
+/// flight on average.
 const STARVED: f64 = 0.25;
 const USED: f64 = 0.6;
-/// A reply counts as one, and as one more for each so many bytes of its body.
+/// A reply counts as one unit, and as one more for each of these bytes of its body.
 const UNIT_BYTES: f64 = 16.0 * 1024.0;
 
-/// What a worker saw since it last said so.
+/// Measurements of a worker since its last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Complete replies that are no sign of trouble.
+    /// Complete replies that are not a sign of trouble.
     pub replies: u32,
-    /// Of their bodies.
+    /// Total bytes of their bodies.
     pub bytes: u64,
-    /// From their requests to their ends, together.
+    /// Total time from their requests to their ends.
     pub latency_micros: u64,
-    /// Targets in flight now, ...
+    /// Targets in flight now.
     pub in_flight: u32,
-    /// ... and those of them whose request is out.
+    /// Targets in flight whose request has been sent.
     pub exchanging: u32,
-    /// Something else than the limit kept it from more.
+    /// Something other than the limit kept the worker from more requests.
     pub is_starved: bool,
 }
 
-/// What a round showed.
+/// Result of a round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Measured {
     /// Units a second.
     pub(super) goodput: f64,
     /// Microseconds.
     pub(super) latency: f64,
-    /// Its length.
+    /// Length of the round.
     pub(super) took: Millis,
 }
 
-/// Reports at one limit.
+/// Sums of the reports at one limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
-    /// When the limit was set, when everybody had heard of it and its connections were there, and what is counted from.
+    /// Three times: the limit was set; all workers knew it and its connections were open; counting began.
     pub(super) since: Millis,
     pub(super) ready: Option<Millis>,
     pub(super) begun: Option<Millis>,
     pub(super) reports: u32,
     pub(super) starved: u32,
-    /// Of those that were starved, when all that was listed had been handed out.
+    /// Starved reports while all listed targets were handed out.
     pub(super) behind: u32,
     pub(super) in_flight: f64,
     pub(super) replies: f64,
@@ -69,19 +70,19 @@ impl Round {
         self.latency_micros += load.latency_micros as f64;
     }
 
-    /// Whether the listing often was behind.
+    /// Returns whether the listing was behind often.
     pub(super) fn is_behind(&self) -> bool {
         f64::from(self.behind) > STARVED * f64::from(self.reports)
     }
 
-    /// Whether the limit, and nothing else, was what held the job back.
+    /// Returns whether only the limit held the job back.
     pub(super) fn is_telling(&self, limit: usize) -> bool {
         let reports = f64::from(self.reports.max(1));
         f64::from(self.starved) <= STARVED * reports && self.in_flight >= USED * reports * limit as f64
     }
 }
 
-/// What a worker has, as it last said, and what it has done in this round.
+/// A worker's last report, and its work in this round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WorkerState {
     pub(super) in_flight: usize,

@@ -1,34 +1,35 @@
-//! It shrinks from there, or goes up a little where nothing waits.
+//! Shrinking after a climb, or a small raise if no requests wait in a queue.
 
 use super::limit_search::{FREE, HARM, Hold, LimitSearch, Phase, Raise, STEP_GAIN, Shrink};
 use super::round::Measured;
 
-/// What must be left of the goodput when it shrinks.
+/// Part of the goodput that a lower limit must keep.
 const SHRINK_KEEPS: f64 = 0.97;
-/// A part of the goodput that is less even after a short round.
+/// Goodput below this part is clearly less, even after a short round.
 const CLEARLY_LESS: f64 = 0.85;
-/// Where nothing waits in a queue yet, a little more than that is tried: by this, then by its root.
+/// If no requests wait in a queue yet, the limit is raised by this factor, and then by its root.
 const RAISE: f64 = 1.4;
-/// What was sent before a limit was lowered, and connections that rest since then, are still in the way while goodput grows
-/// by this, and so often at most.
+/// While goodput grows by this factor a round, requests and idle connections of a higher limit still slow the origin
+/// down. The growth is awaited for at most this number of rounds.
 const RECOVERS: f64 = 1.1;
 const RECOVERIES: u32 = 5;
 
 impl Shrink {
-    /// Whether a lower limit gives so much less that it need not be measured for long: the one before it is measured again.
+    /// Returns whether a lower limit gives so much less that a short round is enough. The limit before it is then
+    /// measured again.
     pub(super) fn is_clearly_less(&self, goodput: f64) -> bool {
         self.doubted.is_none()
             && self.recoveries == 0
             && self.goodput.is_some_and(|most| goodput < most * CLEARLY_LESS)
     }
 
-    /// From a limit that was good; so much was given before a higher one was tried.
+    /// Starts from the limit `good`, which gave `before` until a higher one was tried.
     pub(super) fn from(good: usize, before: f64) -> Self {
         Shrink { good, goodput: None, before, recovered: 0.0, recoveries: 0, doubted: None }
     }
 
-    /// Whether a lower limit, which gives this where the one before it gave `before`, may give more in a moment: it gives
-    /// more in each round, or something else than that in its first one.
+    /// Returns whether a lower limit may soon give more: it gives more in each round, or its first round differs from
+    /// the goodput `before` of the limit before it.
     fn is_recovering(&self, before: f64, goodput: f64) -> bool {
         if self.recoveries == 0 {
             return !(before * SHRINK_KEEPS..before * RECOVERS).contains(&goodput);
@@ -54,7 +55,7 @@ impl LimitSearch {
                 return Phase::Shrink(shrink);
             }
             (Some(goodput), None) if measured.goodput < goodput * SHRINK_KEEPS => {
-                // It may have been chance: the other one again.
+                // It may be chance, so measure the higher limit again.
                 self.set(shrink.good);
                 return Phase::Shrink(Shrink { doubted: Some(measured.goodput), ..shrink });
             }
@@ -70,7 +71,7 @@ impl LimitSearch {
         self.try_less(Shrink { good: self.limit, goodput: Some(goodput), ..shrink })
     }
 
-    /// A lower limit gave less: whether the one before it still gives more is known now.
+    /// Decides after a lower limit gave less and the one before it was measured again.
     fn shrink_again(&mut self, shrink: Shrink, lower: f64, measured: Measured) -> Phase {
         let goodput = f64::midpoint(shrink.goodput.unwrap_or(measured.goodput), measured.goodput);
         if lower < goodput * SHRINK_KEEPS {

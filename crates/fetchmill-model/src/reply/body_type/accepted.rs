@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::limits::BODY_START_BYTES;
 use crate::options::OptionValue;
 
-/// Types that a set has room for.
+/// Maximum number of types in a set.
 pub(super) const TYPES_MAX: usize = u128::BITS as usize;
 const _: () = assert!(TYPES.len() <= TYPES_MAX);
 
-/// The types of `--accept`, a bit for each; none: all bodies are accepted.
+/// The types of `--accept`, one bit for each. No bit means that all bodies are accepted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct AcceptedTypes(u128);
@@ -40,7 +40,8 @@ impl AcceptedTypes {
         self.0 == 0
     }
 
-    /// Returns what came and what was wanted, if a body that begins so is not accepted. At most [`BODY_START_BYTES`] are read.
+    /// If a body with this beginning is not accepted, returns its type and the accepted types. Reads at most
+    /// [`BODY_START_BYTES`].
     pub fn refusal(&self, body: &[u8]) -> Option<String> {
         if self.is_all() {
             return None;
@@ -63,7 +64,7 @@ impl AcceptedTypes {
         self.0 & (1 << index | also) != 0
     }
 
-    /// The types with a name, or with any name of `image/*`.
+    /// Returns the types with a name, or with any name that matches a pattern such as `image/*`.
     fn named(name: &str) -> Self {
         let main = name.strip_suffix('*').filter(|main| main.ends_with('/'));
         let fits = |known: &&str| main.map_or(*known == name, |main| known.starts_with(main));
@@ -71,7 +72,7 @@ impl AcceptedTypes {
         AcceptedTypes(bits.fold(0, |types, (index, _)| types | 1 << index))
     }
 
-    /// The shortest names of all that are in it.
+    /// Returns the shortest names that cover all types in the set.
     fn names(&self) -> Vec<String> {
         let mut left = self.0;
         let mut names = Vec::new();
@@ -88,7 +89,7 @@ impl AcceptedTypes {
     }
 }
 
-/// `image/*` and the like.
+/// Returns the patterns of all main types, such as `image/*`.
 fn main_types() -> Vec<String> {
     let mut mains = Vec::new();
     for each in TYPES {

@@ -2,7 +2,7 @@
 
 use super::text::after_mark_and_blanks;
 
-/// Elements that begin a page of HTML without `html`; those of MIME Sniffing, 7.1, and others that servers send.
+/// Elements that may begin an HTML page. They are the ones of MIME Sniffing, 7.1, and others that servers send.
 const HTML_ELEMENTS: [&[u8]; 33] = [
     b"html",
     b"head",
@@ -39,7 +39,7 @@ const HTML_ELEMENTS: [&[u8]; 33] = [
     b"ul",
 ];
 
-/// What a page is.
+/// Format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Markup {
     Html,
@@ -49,7 +49,7 @@ pub(super) enum Markup {
 }
 
 impl Markup {
-    /// Of the start of a body; `None` if it is not a page.
+    /// Returns the format of a page from the start of its body. `None` if it is not a page.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         let mut rest = after_mark_and_blanks(start);
         let mut is_xml = false;
@@ -72,11 +72,11 @@ impl Markup {
             }
             rest = rest.trim_ascii_start();
         }
-        // What is looked at ends before the first element.
+        // The given bytes end before the first element.
         is_xml.then_some(Markup::Xml).or_else(|| is_page.then_some(Markup::Html))
     }
 
-    /// Of a tag that begins with `<`.
+    /// Returns the format from the first tag, which begins with `<`.
     fn of_root(rest: &[u8], is_xml: bool) -> Option<Self> {
         let after = rest.strip_prefix(b"<")?;
         let name = name_of(after);

@@ -3,18 +3,18 @@
 use super::accepted::AcceptedTypes;
 use crate::limits::BODY_START_BYTES;
 
-/// The bytes of a body that show its type. Memory: up to [`BODY_START_BYTES`] for each connection, and none unless types are
-/// asked for.
+/// The bytes of a body that show its type. It uses up to [`BODY_START_BYTES`] of memory per connection, and only with
+/// `--accept`.
 #[derive(Debug, Default)]
 pub struct BodyStart(Vec<u8>);
 
 impl BodyStart {
-    /// Another body comes.
+    /// Prepares for the next body.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Takes a piece of the body, decoded.
+    /// Adds a piece of the decoded body.
     pub fn piece(&mut self, bytes: &[u8]) {
         let room = BODY_START_BYTES - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);

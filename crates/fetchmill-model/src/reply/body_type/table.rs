@@ -13,13 +13,13 @@ use super::text::{is_json, is_plain_text};
 
 /// A type of body.
 pub(super) struct BodyType {
-    /// What `--accept` calls it; the first name is the one that is shown.
+    /// Names that `--accept` allows. Messages show the first one.
     pub(super) names: &'static [&'static str],
-    /// For people.
+    /// Description for people.
     pub(super) label: &'static str,
-    /// First names of types that a body of this type has as well.
+    /// First names of other types that a body of this type also has.
     pub(super) is_also: &'static [&'static str],
-    /// Whether a body that begins so has it.
+    /// Returns whether a body with this beginning has the type.
     pub(super) begins: fn(&[u8]) -> bool,
 }
 
@@ -39,7 +39,7 @@ fn is_riff(start: &[u8], form: &[u8]) -> bool {
     has(start, 0, b"RIFF") && has(start, 8, form)
 }
 
-/// At most [`super::accepted::TYPES_MAX`] of them.
+/// All types, at most [`super::accepted::TYPES_MAX`].
 pub(super) const TYPES: &[BodyType] = &[
     binary(&["image/jpeg", "image/jpg"], "a JPEG image", |start| has(start, 0, b"\xff\xd8\xff")),
     binary(&["image/png"], "a PNG image", |start| has(start, 0, b"\x89PNG\r\n\x1a\n")),

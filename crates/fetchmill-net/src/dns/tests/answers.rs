@@ -1,4 +1,4 @@
-//! What servers say, and what it means.
+//! Tests of the answers of DNS servers and of their meaning.
 
 use super::fake::{A, AAAA, Fake, NXDOMAIN, Query, REFUSED, SERVFAIL};
 use super::*;
@@ -16,7 +16,7 @@ fn each_answer_has_its_failure_kind() {
                 reply.bytes.truncate(reply.bytes.len() - 1);
                 reply.once()
             }
-            // It asks nobody for us, and has no such name itself.
+            // The server offers no recursion, and has no record of this name itself.
             "lame.test" => {
                 let mut reply = query.reply();
                 reply.bytes[3] &= 0x7f;
@@ -52,7 +52,7 @@ fn what_cannot_be_a_name_is_not_asked_for() {
         for name in ["", "a..test", &"a".repeat(64), &"a.".repeat(200), "b\u{fc}cher.test"] {
             assert_eq!(thread.resolve(name).await, Err(FailureKind::DnsNotFound), "{name}");
         }
-        // And costs no place.
+        // The invalid names have not taken a slot.
         assert_eq!(thread.dns.ask("a.test", 1, LookUpKind::Usual), LookUpStart::Started);
     });
 }
@@ -155,7 +155,7 @@ fn one_family_is_enough_when_the_other_one_fails_or_is_slow() {
         let (answer, waited) = thread.resolve_in_time("slow.test").await;
         assert_eq!(texts(answer), ["192.0.2.4"]);
         assert!((50..=250).contains(&waited), "{waited}");
-        // Without an address there is nothing to go on with.
+        // The look-up needs an address to continue.
         assert_eq!(thread.resolve_in_time("dead.test").await.0, Err(FailureKind::DnsTimeout));
     });
 }

@@ -1,5 +1,5 @@
-//! A server of names that answers as a test wants, on loopback. It writes its bytes itself, so that it does not share
-//! the resolver's mistakes.
+//! A DNS server on loopback that answers as a test wants. It writes its bytes itself, so that it does not share the
+//! mistakes of the resolver.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ pub(super) const FORMERR: u8 = 1;
 pub(super) const REFUSED: u8 = 5;
 const HEADER_BYTES: usize = 12;
 
-/// A query that has come.
+/// A query that the server has received.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     pub(super) bytes: Vec<u8>,
-    /// Without the dot at the end, as it was written.
+    /// The name as it was sent, without the final dot.
     pub(super) name: String,
     pub(super) rtype: u16,
     pub(super) source: SocketAddr,
     pub(super) is_tcp: bool,
-    /// How many came before it.
+    /// The number of queries before this one.
     pub(super) number: usize,
 }
 
@@ -51,22 +51,22 @@ impl Query {
         self.bytes[11] == 1
     }
 
-    /// The start of an answer that repeats the question.
+    /// Starts an answer that repeats the question.
     pub(super) fn reply(&self) -> Reply {
         let question_end = HEADER_BYTES + self.name.len() + 2 + 4;
         let mut bytes = self.bytes[..question_end].to_vec();
-        // An answer, recursion desired and available; one question and nothing else.
+        // An answer, with recursion desired and available, and with one question only.
         bytes[2..HEADER_BYTES].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
         Reply { bytes }
     }
 
-    /// One address, if that is what is asked for.
+    /// Answers with one address if the query asks for an IPv4 address. Otherwise the answer is empty.
     pub(super) fn found(&self, last: u8) -> Reply {
         if self.rtype == A { self.reply().a("", 60, last) } else { self.reply() }
     }
 }
 
-/// An answer that is being written.
+/// An answer under construction.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     pub(super) bytes: Vec<u8>,
@@ -83,12 +83,12 @@ impl Reply {
         self
     }
 
-    /// The address 192.0.2.`last`; an empty owner is the asked name.
+    /// Adds the address 192.0.2.`last`. An empty owner means the name of the question.
     pub(super) fn a(self, owner: &str, ttl: u32, last: u8) -> Self {
         self.record(owner, A, ttl, &[192, 0, 2, last])
     }
 
-    /// The address `2001:db8::last`.
+    /// Adds the address `2001:db8::last`.
     pub(super) fn aaaa(self, owner: &str, ttl: u32, last: u8) -> Self {
         self.record(owner, AAAA, ttl, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
     }
@@ -103,7 +103,7 @@ impl Reply {
         self
     }
 
-    /// The zone says how long it is believed that there is nothing.
+    /// Adds the record that says how long a negative answer may be used.
     pub(super) fn soa(mut self, ttl: u32, minimum: u32) -> Self {
         let mut data = [encode("ns.test"), encode("admin.test"), vec![0; 16]].concat();
         data.extend(minimum.to_be_bytes());
@@ -140,10 +140,10 @@ pub(super) fn encode(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What a server sends for a query.
+/// Returns the messages that a server sends for a query.
 type Script = dyn Fn(&Query) -> Vec<Vec<u8>>;
 
-/// A server that runs as tasks of the test's runtime.
+/// A server that runs in tasks of the test's runtime.
 #[derive(Clone)]
 pub(super) struct Fake {
     pub(super) address: SocketAddr,
@@ -151,12 +151,12 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// One that sends what `answer` gives for each query: nothing, one message, several.
+    /// Starts a server that sends the messages of `answer` for each query. There may be none, one or several.
     pub(super) async fn start(answer: impl Fn(&Query) -> Vec<Vec<u8>> + 'static) -> Self {
         let (tcp, udp, address) = loop {
             let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = tcp.local_addr().unwrap();
-            // The same port may be another's with UDP.
+            // Another process may use the same port with UDP.
             if let Ok(udp) = UdpSocket::bind(address).await {
                 break (tcp, udp, address);
             }
@@ -168,7 +168,7 @@ impl Fake {
         fake
     }
 
-    /// One that never answers.
+    /// Starts a server that never answers.
     pub(super) async fn silent() -> Self {
         Fake::start(|_| Vec::new()).await
     }
@@ -196,7 +196,7 @@ impl Fake {
         }
     }
 
-    /// An empty answer closes the connection.
+    /// Serves TCP connections, and closes each one after its messages.
     async fn serve_tcp(self, tcp: TcpListener, answer: Rc<Script>) {
         while let Ok((mut stream, source)) = tcp.accept().await {
             let mut bytes = vec![0; stream.read_u16().await.unwrap().into()];

@@ -1,4 +1,4 @@
-//! Answers that are not answers, and bytes that are nothing.
+//! Tests of forged answers and of invalid bytes.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::super::{DnsSetup, Families, candidates};
 use super::fake::Fake;
 use super::*;
 
-/// Long enough for a forger not to guess its capitals.
+/// A name so long that a forger cannot guess its capitals.
 const NAME: &str = "abcdefghijklmnopqrstuvwxyz.abcdefghijklmnopqrstuvwxyz.test";
 
 #[test]
@@ -60,7 +60,7 @@ fn an_answer_with_other_capitals_is_not_believed_when_the_right_one_comes() {
             assert_eq!(texts(thread.resolve(NAME).await), ["192.0.2.1"]);
             thread.pass(61_000).await;
         }
-        // The server was asked without them both times, but is still asked with them first.
+        // Both times the server was finally asked without random capitals. It is still asked with them first.
         let is_plain: Vec<_> = server.queries().iter().map(|query| query.name == NAME).collect();
         assert_eq!(is_plain, [false, true, false, true]);
     });
@@ -87,7 +87,7 @@ fn queries_cannot_be_guessed_from_those_before_them() {
     });
 }
 
-/// A query and its honest answer.
+/// Returns a query and an honest answer to it.
 fn exchange() -> (DnsQuery, candidates::WireName, Vec<u8>) {
     let name = candidates::candidates(&DnsSetup::of("", "", Families::V4), "a.example.test").remove(0);
     let query = DnsQuery::new(4711, Family::V4, QueryForm::FULL, &name, &mut QueryRandom::default());
@@ -106,7 +106,7 @@ proptest! {
 
         query.read(&bytes, &name);
 
-        // The same behind a question that is right, so that it is read.
+        // The same bytes after a correct question, so that the reader parses them.
         let start = 12 + name.len() + 4;
         let mut counted = answer[..start].to_vec();
         counted[6..12].copy_from_slice(&[0, 9, 0, 9, 0, 9]);

@@ -1,4 +1,4 @@
-//! Look-ups against servers of this process: what they answer, byte by byte, is the test's. So is the time.
+//! Tests of look-ups against servers in this process. The tests control each byte of the answers, and the time.
 
 mod answers;
 mod cached;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use super::*;
 use fake::Fake;
 
-/// How long a test waits for what must come.
+/// The maximum time to wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SLOTS: SlotLimits = SlotLimits { fast: 256, slow: 8192 };
 
-/// A thread's look-ups and its time.
+/// The look-ups of a thread, and its clock.
 #[derive(Clone)]
 struct Thread {
     dns: Dns,
@@ -34,17 +34,17 @@ impl Thread {
         Thread { dns: Dns::new(Arc::new(setup), slots, Rc::clone(&clock)), clock }
     }
 
-    /// One that asks these servers, the first one first.
+    /// Creates look-ups that ask these servers in this order.
     fn asking(servers: &[&Fake]) -> Self {
         Thread::new(setup(servers), SLOTS)
     }
 
-    /// The answer while no time passes.
+    /// Resolves a name while the clock stands still.
     async fn resolve(&self, name: &str) -> Resolution {
         tokio::time::timeout(PATIENCE, self.dns.resolve(name)).await.unwrap()
     }
 
-    /// The same while time passes, and how much did.
+    /// Resolves a name while the clock advances. Also returns the time that has passed.
     async fn resolve_in_time(&self, name: &str) -> (Resolution, Millis) {
         let started = self.clock.get();
         let answer = self.dns.resolve(name);
@@ -58,7 +58,7 @@ impl Thread {
         }
     }
 
-    /// Lets time pass, tick by tick; after each one what has come is taken.
+    /// Advances the clock tick by tick. After each tick, pauses so that answers can arrive.
     async fn pass(&self, millis: Millis) {
         for _ in 0..millis / 50 {
             self.clock.set(self.clock.get() + 50);
@@ -67,7 +67,7 @@ impl Thread {
         }
     }
 
-    /// Waits until so many were answered.
+    /// Waits for this number of answers.
     async fn take(&self, count: usize) -> Vec<(u64, LookUpEnd)> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -78,7 +78,7 @@ impl Thread {
     }
 }
 
-/// Names with IPv4 addresses, asked for as they are.
+/// Settings that look up the IPv4 addresses of exactly the given names.
 fn setup(servers: &[&Fake]) -> DnsSetup {
     let mut setup = DnsSetup::of("", "", Families::V4);
     setup.upstreams = servers.iter().map(|server| server.address).collect();
@@ -93,7 +93,7 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// An address where nobody listens.
+/// Returns an address where no socket listens.
 fn closed() -> SocketAddr {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -1,9 +1,9 @@
-//! Names that nobody answers for, and the others.
+//! Tests of the slots when some names get no answer.
 
 use super::fake::Fake;
 use super::*;
 
-/// Answers for all names that do not begin with `dead`.
+/// Starts a server that answers for all names that do not begin with `dead`.
 async fn half_dead() -> Fake {
     Fake::start(|query| if query.lower().starts_with("dead") { Vec::new() } else { query.found(1).once() })
         .await
@@ -24,7 +24,8 @@ fn full_fast_slots_take_no_more_until_one_is_free() {
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Full);
         assert_eq!(thread.dns.ask("dead1.test", 4, LookUpKind::Usual), LookUpStart::Joined);
 
-        // They are slow after a while: who was told that it is full is woken, though nothing was answered.
+        // After some time both look-ups count as slow. A task that found no free slot is woken, although no answer has
+        // come.
         let ((), ()) = tokio::join!(thread.pass(400), thread.dns.answered());
         assert_eq!(thread.dns.take_answered(), []);
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Started);
@@ -48,7 +49,7 @@ fn a_slow_name_is_given_back_when_the_slow_slots_are_full() {
         assert_eq!(taken.len(), 4);
         assert!(taken.iter().all(|(_, looked)| *looked == LookUpEnd::Deferred));
         assert_eq!(thread.dns.counts().deferred, 3);
-        // The fast slots are free, and nothing is known of the names.
+        // The fast slots are free, and the resolver knows nothing about the names.
         assert_eq!(thread.dns.ask("dead3.test", 3, LookUpKind::Usual), LookUpStart::Started);
         assert!(thread.resolve("a.test").await.is_ok());
     });
@@ -63,7 +64,7 @@ fn names_that_wait_for_a_place_all_get_their_answer() {
         let mut waiting = tokio::task::JoinSet::new();
         for number in 0..200 {
             let thread = thread.clone();
-            // Every tenth name is another's, and every twentieth one is dead.
+            // Of twenty names, one is dead and one is a name that others ask for, too.
             let name = match number % 20 {
                 0 => format!("dead{number}.test"),
                 10 => "same.test".to_owned(),
@@ -100,7 +101,7 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
             is_done.set(true);
             answer
         };
-        // Whoever asks right after the tick would always be the first.
+        // A task that asks right after each tick would always get the free slot.
         let asking = async {
             let mut is_started = Vec::new();
             for token in 0..30 {
@@ -126,10 +127,10 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
     });
 }
 
-/// How many names are found in ten seconds with four of them and so many dead ones each tick.
+/// Returns how many names are found in ten seconds, with four good names and `dead` dead ones each tick.
 async fn found_beside(dead: usize) -> usize {
     let server = half_dead().await;
-    // What four dead names a tick need: 4 x (300 + 50) / 50 = 28 places, and the found ones of a tick.
+    // Four dead names a tick need 4 x (300 + 50) / 50 = 28 slots. The rest are for the names found in a tick.
     let thread = Thread::new(setup(&[&server]), SlotLimits { fast: 32, slow: 8192 });
     let mut found = 0;
     for tick in 0..200 {

@@ -1,4 +1,4 @@
-//! Servers that do not answer, refuse, or answer in their own way.
+//! Tests of servers that do not answer, that refuse, or that answer unusually.
 
 use super::fake::{FORMERR, Fake, SERVFAIL};
 use super::*;
@@ -130,7 +130,7 @@ fn a_server_that_changes_the_case_is_asked_without_capitals() {
         assert_eq!(queries.len(), 2);
         assert!(queries[0].name != long && queries[1].name == long);
 
-        // That is remembered.
+        // The resolver remembers this.
         assert_eq!(texts(thread.resolve("b.test").await), ["192.0.2.1"]);
         assert_eq!(server.queries()[2].name, "b.test");
         assert_eq!(server.count(), 3);
@@ -146,7 +146,7 @@ fn a_server_that_knows_no_edns_is_asked_without_it() {
             }
             let mut reply = query.reply().rcode(FORMERR);
             if query.lower() == "a.test" {
-                // Without the question.
+                // Omit the question.
                 reply.bytes.truncate(12);
                 reply.bytes[5] = 0;
             }

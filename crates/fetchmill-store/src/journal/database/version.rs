@@ -32,7 +32,7 @@ pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Res
     )))
 }
 
-/// Writes the version number into a new database. The first transaction must be small; see [`super::wal_index`].
+/// Writes the version number into a new database. The first transaction must be small. See [`super::wal_index`].
 pub(in crate::journal) fn begin(db: &Connection, number: i64) -> rusqlite::Result<()> {
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 { db.pragma_update(None, "user_version", number) } else { Ok(()) }

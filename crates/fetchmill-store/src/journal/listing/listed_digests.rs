@@ -15,7 +15,7 @@ const NAME: u64 = 2;
 type Digest = [u8; 16];
 
 impl Journal {
-    /// Returns those of `names` that no page of the walk has returned.
+    /// Returns the names from `names` that no page of the walk has returned.
     pub fn keep_unlisted(&self, names: &Names) -> Result<Names> {
         let mut kept = Names::default();
         for name in names.iter() {

@@ -24,7 +24,7 @@ impl Journal {
         self.begin()?;
         self.keep_cursor(&page.cursor, &page.names)?;
         self.keep_total(page.total)?;
-        // A folder's entries have none of it; those of a sitemap have.
+        // Entries from the listing of a folder have no traits, but entries from a sitemap have them.
         if matches!(
             page.cursor,
             PageCursor::List { .. } | PageCursor::Folder { .. } | PageCursor::Json { .. }

@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// How long a killed process may take to end.
+/// The maximum time that a killed process takes to end.
 const ENDING: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
-/// Size limit for reading a mark; every mark is shorter.
+/// Size limit for reading a mark. Every mark is shorter.
 const MARK_BYTES_MAX: u64 = 4096;
 
 /// The lock on a job's folder. Dropping it releases the lock.

@@ -42,13 +42,13 @@ pub struct Status {
     pub listed_at: Option<String>,
     /// Time when the job finished.
     pub finished_at: Option<String>,
-    /// Targets whose replies may belong to others; see [`Doubtful`].
+    /// Targets whose replies may belong to others. See [`Doubtful`].
     pub doubtful: Doubtful,
     /// Number of targets in the journal's table that wait for another attempt.
     pub waiting: u64,
     /// Whether a process works on the job.
     pub is_running: bool,
-    /// What a running job waits for now.
+    /// The waits of a running job at this moment.
     pub waits: Vec<Wait>,
     /// Speed of a running job and what limits it, as JSON.
     pub progress: Option<String>,

@@ -1,4 +1,4 @@
-//! Lines as other readers see them, and back.
+//! Tests that other readers understand the lines, and that the decoder restores the objects.
 
 use proptest::prelude::*;
 

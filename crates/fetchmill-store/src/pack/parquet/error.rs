@@ -3,13 +3,13 @@
 use ::parquet::errors::ParquetError;
 use std::io;
 
-/// Why a shard, or a row of it, cannot be read.
+/// Reasons why a shard, or a row of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// An error of the operating system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The contents are not what was written.
+    /// The contents differ from the written contents.
     #[error("damaged Parquet file: {0}")]
     Damage(String),
     /// A Parquet file that fetchmill did not write.

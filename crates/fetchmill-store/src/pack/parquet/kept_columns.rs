@@ -31,7 +31,7 @@ impl KeptBuilder {
         }
     }
 
-    /// Appends a value. A value that is not of the type becomes null; only a target that failed because of it has such
+    /// Appends a value. A value that is not of the type becomes null. Only a target that failed because of it has such
     /// a value.
     pub fn push(&mut self, text: Option<&[u8]>) {
         match self {

@@ -1,7 +1,8 @@
 //! Writes a large body as a column of its row group: one page with one value. The library would hold it in memory four
 //! times.
 //!
-//! A page begins with its compressed length. So the body is first compressed into a file, and none of it is in memory.
+//! A page begins with its compressed length. The body is therefore first compressed into a file, and is never in
+//! memory.
 
 use super::schema::{ZSTD_LEVEL, zstd};
 use super::source::{ShardBytes, ShardCursor};

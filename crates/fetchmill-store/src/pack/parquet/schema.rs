@@ -167,7 +167,7 @@ pub(super) fn url_place(schema: &Schema) -> usize {
     outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
-/// Returns the columns after those that every shard has, if a list can have such columns.
+/// Returns the columns after the columns of every shard, if a list can have such columns.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     if let Some(columns) = item_columns(schema) {
         return Ok(columns);
@@ -214,7 +214,7 @@ pub(super) fn zstd() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-/// Size limit of a dictionary. Kept columns and outcomes are often categories; a larger dictionary is not used.
+/// Size limit of a dictionary. Kept columns and outcomes are often categories. A larger dictionary is not used.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
 /// Returns the properties that all shards share, with those of the kept columns.

@@ -1,4 +1,4 @@
-//! Round trips, other people's files and damage: what every row of a shard must survive.
+//! Tests of round trips, of files from other programs, and of damaged files.
 
 use super::*;
 use ::parquet::arrow::ArrowWriter;
@@ -371,7 +371,7 @@ fn another_schema_is_foreign() {
     assert!(matches!(object_at(&batch, 0), Err(ShardError::Foreign(_))));
 }
 
-/// A device that is full after so many bytes.
+/// A device that is full after this number of bytes.
 #[derive(Debug)]
 struct Full(usize);
 
@@ -475,7 +475,7 @@ fn any_object() -> impl Strategy<Value = StoredObject> {
     )
 }
 
-/// Reads all there is, in both ways; an error is an answer.
+/// Reads all rows in both ways, and accepts errors.
 fn read_all(bytes: &[u8]) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -483,7 +483,7 @@ fn read_all(bytes: &[u8]) {
     for row in [0, 1, shard.rows() / 2, shard.rows().saturating_sub(1)] {
         let _ = shard.row(row);
     }
-    // A damaged footer may tell of more rows than anybody can read.
+    // A damaged footer may claim more rows than anyone can read.
     let _ = read(&shard, 0..shard.rows().min(100_000));
 }
 
@@ -525,7 +525,7 @@ proptest! {
     ) {
         let mut bytes = small_file();
         for (place, value) in damage {
-            // Half of the time in the footer and the indexes, which decide most.
+            // Half of the damage is in the footer and the indexes, which matter most.
             let start = if from_the_end { bytes.len() - 4096 } else { 0 };
             let place = start + place.index(bytes.len() - start);
             bytes[place] = value;
@@ -550,7 +550,8 @@ proptest! {
     }
 }
 
-/// A shard with a commit behind every `each` objects and some rows behind the last; where its commits end.
+/// Writes a shard with a commit after every `each` objects, and some rows after the last commit. Also returns the ends
+/// of the commits.
 fn committed(objects: &[StoredObject], each: usize, row_group_bytes: usize) -> (File, Vec<u64>) {
     let file = tempfile::tempfile().unwrap();
     let written = file.try_clone().unwrap();
@@ -569,7 +570,7 @@ fn committed(objects: &[StoredObject], each: usize, row_group_bytes: usize) -> (
     (written, ends)
 }
 
-/// The same cut back to there, with its footer.
+/// Returns the shard truncated to `end`, with its footer.
 fn completed(file: &File, end: u64) -> Result<ParquetShard, ShardError> {
     let (footer, rows) = footer_of(file, end)?;
     let mut whole = tempfile::tempfile().unwrap();
@@ -585,7 +586,7 @@ fn completed(file: &File, end: u64) -> Result<ParquetShard, ShardError> {
 #[test]
 fn a_shard_that_is_cut_back_to_a_commit_is_whole_with_its_footer() {
     let objects: Vec<_> = (0..1050).map(|number| object(number, number % 300)).collect();
-    // With one row group a commit, and with several.
+    // Test one row group for each commit, and several.
     for row_group_bytes in [1 << 20, 1000] {
         let (file, ends) = committed(&objects, 100, row_group_bytes);
         assert_eq!(ends.len(), 10);

@@ -1,4 +1,4 @@
-//! Records against the crate `tar`, and back.
+//! Tests of records with the crate `tar`, and of decoding.
 
 use std::io::Read as _;
 
@@ -19,7 +19,7 @@ fn record(object: &Object<'_>) -> Vec<u8> {
     out
 }
 
-/// What another reader sees: path, body, time, kind.
+/// Returns path, body, time and kind of each member as another reader sees them.
 fn foreign(shard: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, u64, tar::EntryType)> {
     let mut archive = tar::Archive::new(shard);
     let mut seen = Vec::new();
@@ -46,7 +46,7 @@ fn a_shard_is_a_tar_archive() {
     let mut encoder = TarEncoder::new();
     let mut shard = Vec::new();
     let long = "d/".repeat(200) + "x";
-    // A body that looks like a member is none.
+    // A body that looks like a member is not read as one.
     let nested = record(&object(b"inner", b"forged"));
     let names: [&[u8]; 6] = [b"a", b"../x", b"", b"caf\xc3\xa9", b"\xff\n", long.as_bytes()];
     encoder.start(&mut shard);

@@ -76,7 +76,7 @@ mod tests {
         out.split_off(6)
     }
 
-    /// What two libraries read, which must agree on content, checksum, size and end.
+    /// Reads the member with two libraries, which must agree on content, checksum, size and end.
     fn assert_comes_back(record: &[u8]) {
         let packed = member(record);
         let mut content = vec![0; record.len()];
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(reader.into_inner(), b"next");
     }
 
-    /// Bytes that do not repeat, the same in each run.
+    /// Returns bytes without repetitions. They are the same in each run.
     fn noise(length: usize) -> Vec<u8> {
         let block = |number: u64| xxhash_rust::xxh3::xxh3_128_with_seed(b"noise", number).to_le_bytes();
         (0..).flat_map(block).take(length).collect()
@@ -146,7 +146,7 @@ mod tests {
 
         #[test]
         fn any_text_comes_back(words in prop::collection::vec("[ -~\r\n\t]{1,300}", 0..8), order: [prop::sample::Index; 12]) {
-            // The same words again and again: matches of all lengths and distances.
+            // The words repeat many times, so there are matches of all lengths and distances.
             let text: String = order.iter().filter(|_| !words.is_empty()).map(|at| at.get(&words).as_str()).collect();
             assert_comes_back(text.as_bytes());
             let end = text.len().min(WARC_SMALL_RECORD_BYTES_MAX);

@@ -1,11 +1,11 @@
 //! WARC 1.1: for each object the request and the response, as sent over the wire, each in a gzip member.
 //!
 //! # Rules
-//! - The two members of an object are one record of a pack, so neither exists without the other. With `--keep-failed` the
-//!   members of the redirects before the object follow in the same record.
-//! - Every byte of a reply's head is kept. The client has removed the chunking. So if the head announces chunks, the
-//!   body is written as one chunk, and the message still matches its head. Digests are computed over that message, as
-//!   `warcio check` expects.
+//! - The two members of an object are one record of a pack, so neither exists without the other. With `--keep-failed`
+//!   the members of the redirects before the object follow in the same record.
+//! - Every byte of a reply's head is kept. The client has removed the chunking. If the head announces chunks, the body
+//!   is therefore written as one chunk, and the message still matches its head. Digests are computed over that message,
+//!   as `warcio check` expects.
 //! - A reply that came in place of an object is not a record of a pack. It is in separate files ([`crate::results`]).
 //!   If its body is cut, the record has `WARC-Truncated`. A 304 is a `revisit`.
 //! - An object whose head is unknown is a `resource` record, and no head is invented.

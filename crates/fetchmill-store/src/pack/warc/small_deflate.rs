@@ -246,8 +246,7 @@ fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>
     writer.put(u32::from(code.bits) | rest << code.count, u32::from(code.count) + open);
 }
 
-/// Returns for how many bytes the record repeats at `position` what it has at `earlier`. Compares eight bytes at a
-/// time.
+/// Returns how many bytes at `position` of the record repeat the bytes at `earlier`. Compares eight bytes at a time.
 #[inline]
 fn common(record: &[u8], earlier: usize, position: usize) -> usize {
     let most = (record.len() - position).min(MATCH_MAX);
@@ -332,12 +331,12 @@ impl<'o> BitWriter<'o> {
 mod tests {
     use super::*;
 
-    /// What shares of all sequences of bits the codes take.
+    /// Returns which share of all bit sequences the codes use.
     fn share(codes: &[Code]) -> f64 {
         codes.iter().filter(|code| code.count > 0).map(|code| 0.5_f64.powi(code.count.into())).sum()
     }
 
-    /// Inflate refuses a code that leaves sequences of bits without a meaning.
+    /// Inflate refuses a code in which some bit sequences have no meaning.
     #[test]
     fn the_codes_are_complete() {
         let codes = Codes::new();
@@ -376,7 +375,7 @@ mod tests {
                 let mut out = b"before".to_vec();
                 assert!(small.write(record, &mut out));
                 assert_eq!(unpacked(&out[6..], record.len()), record);
-                // The beginning may end within a match, and no more is lost than that.
+                // The beginning may end within a match. This costs at most four bytes.
                 let mut whole = Vec::new();
                 assert!(plain.write(record, &mut whole));
                 assert!(out.len() - 6 <= whole.len() + 4, "{} {}", out.len() - 6, whole.len());

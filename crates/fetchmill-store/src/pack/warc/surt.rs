@@ -1,7 +1,7 @@
 //! The key of a URL in an archive's index: its SURT. It contains the labels of the host from last to first, then port,
 //! path and query, all in canonical form. So different spellings of a URL have the same key.
 //!
-//! The rules are those of the Python package `surt`, which `cdxj-indexer` and similar tools use; a test compares both.
+//! The rules are those of the Python package `surt`, which `cdxj-indexer` and similar tools use. A test compares both.
 //! One rule differs: a host that is not ASCII after unescaping stays escaped here, while `surt` converts it to
 //! Punycode.
 
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Keys that the Python package `surt` gives.
+    /// Keys that the Python package `surt` returns.
     #[test]
     fn keys_are_those_of_the_field() {
         for (url, expected) in [
@@ -299,7 +299,7 @@ mod tests {
             ("http://x.com/(a(0123456789abcdef01234567))/p.aspx", "com,x)/p.aspx"),
             ("http://x.com/(0123456789abcdef01234567)/p.aspx/", "com,x)/p.aspx"),
             ("http://x.com/?cfid=1&cftoken=2&z", "com,x)/?z"),
-            // The `&` before one that stands last is left.
+            // The `&` before a removed last parameter stays.
             ("http://x.com/?x=1&sid=0123456789abcdef0123456789ABCDEF", "com,x)/?&x=1"),
             ("urn:x:y", "urn:x:y"),
         ] {

@@ -1,4 +1,4 @@
-//! Records as other readers see them, and back.
+//! Tests that other readers understand the records, and that the decoder restores the objects.
 
 use std::io::Write as _;
 
@@ -32,14 +32,14 @@ fn record(object: &Object<'_>) -> Vec<u8> {
     out
 }
 
-/// The members' contents.
+/// Returns the contents of the members.
 fn members(mut packed: &[u8]) -> Vec<Vec<u8>> {
     let mut members = Vec::new();
     while !packed.is_empty() {
         let mut content = vec![0; 100_000];
         let length = libdeflater::Decompressor::new().gzip_decompress(packed, &mut content).unwrap();
         content.truncate(length);
-        // Each member but the first starts behind the footer of the one before.
+        // Each member after the first starts after the footer of the previous one.
         let footer = [libdeflater::crc32(&content).to_le_bytes(), (length as u32).to_le_bytes()].concat();
         packed = &packed[memchr::memmem::find(packed, &footer).unwrap() + 8..];
         members.push(content);
@@ -51,7 +51,7 @@ fn texts(packed: &[u8]) -> Vec<String> {
     members(packed).iter().map(|member| String::from_utf8_lossy(member).into_owned()).collect()
 }
 
-/// A field of a record.
+/// Returns a field of a record.
 fn field<'a>(record: &'a str, name: &str) -> Option<&'a str> {
     let head = record.split("\r\n\r\n").next()?;
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -76,7 +76,7 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&request, "WARC-Type"), Some("request"));
     assert_eq!(field(&response, "WARC-Type"), Some("response"));
     assert_eq!(field(&request, "WARC-Concurrent-To"), Some(id));
-    // Nothing but the last digit is another.
+    // Only the last digit differs.
     let of_request = field(&request, "WARC-Record-ID").unwrap();
     assert_ne!(of_request, id);
     assert_eq!(of_request[..of_request.len() - 2], id[..id.len() - 2]);
@@ -92,12 +92,12 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&response, "Fetchmill-Name"), Some("a%20b/%2E%2E"));
     let message = [HEAD, b"hello\r\n\r\n"].concat();
     assert!(members(&packed)[1].ends_with(&[b"\r\n\r\n", &message[..]].concat()));
-    // Of `hello`, by another tool.
+    // The digest of `hello`, computed by another tool.
     let payload = "sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N";
     assert_eq!(field(&response, "WARC-Payload-Digest"), Some(payload));
 }
 
-/// If they did not, nothing but the time that packing takes would tell.
+/// If records began differently, only slower packing would show it.
 #[test]
 fn records_begin_as_they_are_expected_to() {
     let listed = WarcOrigin::of_list(&[]).unwrap();
@@ -122,7 +122,7 @@ fn a_secret_is_in_no_record() {
     assert!(request.contains("\r\nAccept: plain\r\n"));
 }
 
-/// Name, URL, the target's URI, and how the request starts.
+/// Name, URL, target URI, and start of the request.
 type Case<'c> = (&'c [u8], Option<&'c [u8]>, &'c str, &'c str);
 
 #[test]
@@ -302,7 +302,7 @@ fn a_member_that_claims_to_be_huge_is_damage() {
     assert!(WarcDecoder.decode(&pack_text(&vec![0; 10_000_000])).is_err());
 }
 
-/// A head of any length.
+/// Heads of any length, or no head.
 fn heads() -> impl Strategy<Value = Option<Vec<u8>>> {
     let field = ("[A-Za-z-]{1,20}", "[!-~\u{e9}]{0,40}");
     let head = (200_u16..600, prop::collection::vec(field, 0..10), any::<bool>());
@@ -431,7 +431,7 @@ fn redirects_stand_behind_the_object_that_they_led_to() {
         assert_eq!(field(&records[3], "WARC-Truncated"), Some("length"));
         assert!(records[3].contains("\r\n\r\n5\r\nmoved\r\n0\r\n\r\n"));
         assert_eq!(cdxj_lines(&packed, 0, "x").unwrap().len(), 3);
-        // What is cut off between two of its members, or damaged, is told.
+        // A record that is cut off between two members, or damaged, is an error.
         for end in [alone.len() + 1, packed.len() - 1] {
             assert!(WarcDecoder.decode(packed.get(..end).unwrap()).is_err());
         }

@@ -1,11 +1,11 @@
-//! Look-ups that keep what they decoded, beside those that keep nothing.
+//! Compares look-ups that cache decoded data with look-ups that cache nothing.
 
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::*;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 
-/// Caches of these sizes: what keeps nothing, what keeps little, what keeps all.
+/// Sizes of caches that hold nothing, a part of the data, and all of it.
 const SIZES: [usize; 3] = [0, 256 * 1024, LOOKUP_CACHE_BYTES];
 
 fn numbered(numbers: std::ops::Range<usize>) -> Vec<StoredObject> {
@@ -14,7 +14,7 @@ fn numbered(numbers: std::ops::Range<usize>) -> Vec<StoredObject> {
         .collect()
 }
 
-/// A destination with these shards.
+/// Writes a destination with these shards.
 fn destination(folder: &Path, format: Format, shards: &[(u64, Vec<StoredObject>)]) -> Arc<Destination> {
     let written: Vec<_> = (0..)
         .zip(shards)
@@ -25,7 +25,7 @@ fn destination(folder: &Path, format: Format, shards: &[(u64, Vec<StoredObject>)
     Arc::new(Destination { format, columns: ExtraColumns::default(), stored })
 }
 
-/// Names as 64 connections ask for them: in order, but for those that are in flight together.
+/// Returns names in the order in which 64 connections ask for them. Only names in flight together change places.
 fn nearly_in_order(names: &[Vec<u8>], rng: &mut TestRng) -> Vec<Vec<u8>> {
     let mut names = names.to_vec();
     for at in 0..names.len() {
@@ -104,7 +104,7 @@ fn in_any_order_no_more_is_decoded_than_one_row_each() {
     let mut lookups = CachedLookups::with_bytes(Arc::clone(&destination), 64 * 1024);
 
     for number in 0..500 {
-        // Each is far from the one before.
+        // Each name is far from the previous one.
         let name = format!("object-{}", number * 7919 % 39_900 + rng.next_u32() as usize % 100);
         assert_eq!(lookups.find(name.as_bytes()).unwrap().unwrap().object.name, name.as_bytes());
     }

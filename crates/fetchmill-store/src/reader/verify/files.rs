@@ -1,8 +1,8 @@
 //! Verifies `files`: each object against its manifest row, and every file against all rows.
 //!
-//! A run writes a row when it stages an object. Not every row has a file: a failed target (its place was taken) or a
-//! pending one (its window was never renamed) has none. Of several rows of a target the latest counts, because the
-//! target was fetched again. Names of manifests contain the time of their creation.
+//! A run writes a row when it stages an object. Not every row has a file: a failed target (its name was taken) and a
+//! pending target (its window was never renamed) have none. If a target has several rows, the latest counts, because
+//! the target was fetched again. The names of manifests contain the time of their creation.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,11 +27,11 @@ use fetchmill_model::name::{STATE_FOLDER, to_path};
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Rows that go to a thread at once: 1,024 names of some dozen bytes.
+/// Number of rows that go to a thread together: 1,024 names of a few dozen bytes.
 const BATCH_ROWS: usize = 1024;
 /// Number of paths whose hashes are in memory together: 64 MiB. If there are more, the destination is walked again.
 const HASHES_MAX: u64 = 8 << 20;
-/// Folders in folders that can be ours.
+/// Maximum depth of folders that can belong to the job.
 const DEPTH_MAX: usize = fetchmill_model::limits::NAME_SEGMENTS_MAX;
 
 /// Rows on their way to a thread that reads the files.
@@ -41,7 +41,8 @@ struct FileBatch {
     rows: Vec<(Sequence, u64, u32)>,
 }
 
-/// Reads all manifests, and with some threads the files that they name. `lost` takes the targets to be fetched again.
+/// Reads all manifests, and with several threads the files that they name. `lost` collects the targets to be fetched
+/// again.
 pub(super) fn check(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -80,7 +81,7 @@ fn send_rows(
             watch.find(Finding::file(FindingKind::Damaged, &shown(manifest), why).beyond_repair());
         }
         let send = |batch: FileBatch| {
-            // They end only with an error, which is told when they are joined.
+            // The threads end early only with an error. It is reported when they are joined.
             let _ = to_readers.send(batch);
         };
         frames::for_each_frame(&path, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
@@ -133,7 +134,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
             };
             bytes = bytes.saturating_add(length);
             let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
-            // Of a destination that is only looked at, nothing is noted.
+            // Nothing is noted if the destination is only read.
             lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).set(sequence);
             watch.find(Finding::object(what, row.name, sequence, why));
         }
@@ -141,7 +142,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
     }
 }
 
-/// What is wrong with the file of a row, if anything is.
+/// Returns the problem of a row's file, if there is one.
 fn check_file(
     root: &OwnedFd,
     row: &ManifestRow<'_>,
@@ -157,7 +158,7 @@ fn check_file(
         Err(error) => return Some((FindingKind::Damaged, error.to_string())),
     };
     let (mut length, mut crc32c) = (0_u64, 0);
-    // One byte more than there should be is enough to know.
+    // Reading one byte more than expected is enough to see that the file is too long.
     while length <= row.length {
         match file.read(buffer) {
             Ok(0) => break,
@@ -228,7 +229,7 @@ fn known_hashes(
     Ok(known)
 }
 
-/// Calls `each` with the paths of everything below a folder that is no folder, but the job's own.
+/// Calls `each` with the paths of everything below a folder, except folders and the job's own files.
 fn walk(
     folder: &Path,
     relative: &mut Vec<u8>,

@@ -8,7 +8,7 @@ use fetchmill_model::target::Sequence;
 pub enum FindingKind {
     /// Missing, although it should exist.
     Missing,
-    /// Different from what was written.
+    /// Different from the written contents.
     Damaged,
     /// Stored more than once.
     Doubled,
@@ -17,11 +17,11 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [FindingKind; 4] =
         [FindingKind::Missing, FindingKind::Damaged, FindingKind::Doubled, FindingKind::Unknown];
 
-    /// As it stands in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             FindingKind::Missing => "missing",
@@ -32,16 +32,16 @@ impl FindingKind {
     }
 }
 
-/// One of them.
+/// A single problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
+    /// Kind of the problem.
     pub what: FindingKind,
-    /// Name of the object. For a file of the job its path below the destination. Empty if unknown.
+    /// Name of the object. For a file of the job, its path below the destination. Empty if unknown.
     pub name: Box<[u8]>,
-    /// The target, or the first of them.
+    /// Sequence number of the target, or of the first one if several are affected.
     pub sequence: Option<Sequence>,
-    /// The shard that has it.
+    /// Shard with the problem.
     pub shard: Option<ShardNumber>,
     /// Number of affected objects. 0 if a file of the job is affected.
     pub objects: u64,
@@ -52,7 +52,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// About an object.
+    /// Makes a finding about an object.
     pub(super) fn object(
         what: FindingKind,
         name: &[u8],
@@ -70,7 +70,7 @@ impl Finding {
         }
     }
 
-    /// About a file of the job, or about the journal.
+    /// Makes a finding about a file of the job, or about the journal.
     pub(super) fn file(what: FindingKind, path: &str, detail: impl Into<String>) -> Self {
         let name = path.as_bytes().into();
         Finding {
@@ -84,13 +84,13 @@ impl Finding {
         }
     }
 
-    /// Nothing tells how to mend it.
+    /// Marks the finding as not repairable.
     pub(super) fn beyond_repair(mut self) -> Self {
         self.is_repairable = false;
         self
     }
 
-    /// In a shard.
+    /// Sets the shard with the problem.
     pub(super) fn in_shard(mut self, number: ShardNumber) -> Self {
         self.shard = Some(number);
         self

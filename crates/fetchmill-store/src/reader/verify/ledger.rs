@@ -1,8 +1,8 @@
 //! Verifies the equation: every assigned sequence number is in exactly one of the manifests, the failures shards and
 //! the pending targets, and the counters agree.
 //!
-//! It reads all manifests once, in the order of their shards. Of two copies, the one in the shard with the lower number
-//! counts.
+//! All manifests are read once, in the order of their shards. If a target has two copies, the one in the shard with the
+//! lower number counts.
 
 use crc32c::crc32c_append;
 use std::io::Read as _;
@@ -21,18 +21,18 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::MIB;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// What was counted, besides the tally.
+/// Counts of the verification, for a comparison with the tally.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerCounts {
-    /// Targets of which an object is stored.
+    /// Targets with a stored object.
     pub fetched: u64,
-    /// Bytes of these.
+    /// Bytes of these objects.
     pub bytes: u64,
-    /// Targets that are in the failures shards.
+    /// Absent targets in the failures shards.
     pub absent: u64,
-    /// See `absent`.
+    /// Failed targets in the failures shards.
     pub failed: u64,
-    /// See `absent`: those that a transform has dropped. What a filter leaves out has no number.
+    /// Targets in the failures shards that a transform has dropped. Targets that a filter has excluded have no number.
     pub skipped: u64,
     /// Targets without an outcome.
     pub pending: u64,
@@ -56,7 +56,7 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// A stored object claims its target; whether it is the first.
+    /// Claims the target of a stored object. Returns whether this is the target's first object.
     pub(super) fn claim_row(&mut self, row: &ManifestRow<'_>) -> SequenceClaim {
         match self.seen.set(row.sequence) {
             Some(true) => {
@@ -69,7 +69,7 @@ impl<'l> Ledger<'l> {
         }
     }
 
-    /// Sealed shards by number, then those that are open.
+    /// Reads the sealed shards in the order of their numbers, and then the open ones.
     pub(super) fn read_shards(
         &mut self,
         shard_folder: &ShardFolder,
@@ -114,12 +114,12 @@ impl<'l> Ledger<'l> {
         };
         let mut finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
         finding.shard = shard;
-        // An open shard counts as a whole.
+        // An open shard counts only as a whole, so this object alone cannot be repaired.
         finding.is_repairable = shard.is_some();
         self.watch.find(finding);
     }
 
-    /// Targets that failed, were absent or were dropped.
+    /// Reads the targets that failed, were absent or were dropped.
     pub(super) fn read_failures(&mut self, place: &JobLocation) {
         let folder = place.failures_path();
         for shard in &self.snapshot.failures {
@@ -138,7 +138,7 @@ impl<'l> Ledger<'l> {
             };
             for row in rows {
                 let Ok(row) = row else {
-                    // It was told with the checksum; what is behind the damage is told as missing.
+                    // The damage was reported with the checksum. The rows after the damage are reported as missing.
                     break;
                 };
                 if self.seen.set(row.sequence) == Some(true) {
@@ -158,7 +158,7 @@ impl<'l> Ledger<'l> {
         }
     }
 
-    /// Targets without an outcome.
+    /// Reads the targets without an outcome.
     pub(super) fn read_pending(&mut self, place: &JobLocation) -> Result<()> {
         for_each_pending(place, |sequence| {
             if self.seen.set(sequence) == Some(true) {
@@ -171,14 +171,14 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Counts the remaining targets as fetched, for a format that stores nothing. There is nothing to verify them with.
+    /// Counts the remaining targets as fetched, for a format that stores nothing. Nothing exists to verify them with.
     pub(super) fn believe_rest(&mut self) {
         self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
         self.counted.bytes = self.snapshot.tally.bytes;
         self.compare_tally();
     }
 
-    /// Reports targets that are nowhere, and wrong counters.
+    /// Reports targets that are in none of these places, and wrong counters.
     pub(super) fn conclude(&mut self) {
         if !self.snapshot.is_synced {
             self.tell_missing();
@@ -209,7 +209,7 @@ impl<'l> Ledger<'l> {
         let JournalSnapshot { tally, next_sequence, failed_folders, is_synced, .. } = self.snapshot;
         let counted = &self.counted;
         let without_number = tally.skipped.saturating_sub(counted.skipped);
-        // A sync gives the numbers of what it has removed to nothing else.
+        // After a sync has removed an object, its number is not used again.
         let given = if *is_synced { counted.fetched } else { *next_sequence };
         let listed = given.saturating_add(without_number).saturating_add(*failed_folders);
         let rows = [
@@ -230,18 +230,18 @@ impl<'l> Ledger<'l> {
     }
 }
 
-/// What came of a claim.
+/// Result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SequenceClaim {
-    /// It is the target's.
+    /// The object is the first one of its target.
     First,
-    /// Another one has it.
+    /// Another object of the target was claimed before.
     Another,
-    /// There is no such target.
+    /// The target does not exist.
     NoTarget,
 }
 
-/// Compares what counts of a file with its checksum.
+/// Compares the valid part of a file with its checksum.
 pub fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Result<(), String> {
     let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?.take(end.end);
     let mut buffer = vec![0; MIB / 4];

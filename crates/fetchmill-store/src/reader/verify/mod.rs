@@ -1,6 +1,7 @@
-//! Verifies a destination on all processors: the ledger (listed = fetched + absent + failed + skipped, each target
-//! exactly once) and every checksum. It reports what is missing, damaged, doubled or unknown. It changes nothing, and
-//! keeps jobs out while it reads. With a repair, damaged objects are planned again.
+//! Verifies a destination on all processors. Checks the ledger (listed = fetched + absent + failed + skipped, each
+//! target exactly once) and every checksum. Reports objects and files that are missing, damaged, doubled or unknown.
+//! The verification changes nothing, and keeps jobs out while it reads. With a repair, damaged objects are planned
+//! again.
 //!
 //! The ledger takes one bit for each target (125 MB for a billion), and a damaged shard two bits for each of its
 //! objects. Findings are handed over one by one, so no list of them grows.
@@ -64,9 +65,9 @@ pub struct VerifyOptions {
 pub struct VerifyReport {
     /// The parts of the job's identity.
     pub identity: std::collections::BTreeMap<String, String>,
-    /// What the journal says.
+    /// Counts from the journal.
     pub tally: Tally,
-    /// What was counted.
+    /// Counts of the verification.
     pub counted: LedgerCounts,
     /// Objects and files of the job that are missing, damaged, doubled and unknown.
     pub found: [u64; FindingKind::ALL.len()],
@@ -76,17 +77,17 @@ pub struct VerifyReport {
     pub is_interrupted: bool,
     /// Whether a repair has fixed everything that was found.
     pub is_mended: bool,
-    /// What a repair did.
+    /// Work of the repair, if there was one.
     pub repaired: Option<RepairReport>,
-    /// Objects that were drawn.
+    /// Sampled objects.
     pub sample: Vec<SampledObject>,
-    /// Where to request the sampled objects.
+    /// Place from which the sampled objects can be requested.
     pub asked: Option<ObjectOrigin>,
-    /// How long it took.
+    /// Duration of the verification.
     pub elapsed: Duration,
 }
 
-/// A verification that runs.
+/// A running verification.
 #[derive(Debug)]
 pub struct Verify {
     watch: Arc<VerifyMonitor>,
@@ -95,7 +96,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Keeps jobs out of the destination, and starts.
+    /// Locks jobs out of the destination, and starts.
     pub fn start(options: VerifyOptions) -> Result<Self> {
         let state = options.state.as_deref();
         let place = if options.repair {
@@ -113,7 +114,7 @@ impl Verify {
     }
 
     /// Waits up to `timeout` for the verification to end. Returns whether it has ended. The caller must keep taking
-    /// findings meanwhile.
+    /// findings while it runs.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.running.wait(timeout)
     }
@@ -123,7 +124,7 @@ impl Verify {
         self.findings.try_iter().take(max).collect()
     }
 
-    /// How far it is. Cheap.
+    /// Returns the progress. Cheap.
     pub fn progress(&self) -> VerifyProgress {
         self.watch.progress()
     }
@@ -140,7 +141,7 @@ impl Verify {
 }
 
 impl Drop for Verify {
-    /// No thread outlives it.
+    /// Ends the verification's threads.
     fn drop(&mut self) {
         self.abort();
         self.running.join();
@@ -158,7 +159,7 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
     let snapshot = JournalSnapshot::read(place)?;
     let format = Format::from_name(snapshot.part("format"))
         .ok_or_else(|| Error::Journal(format!("the journal of {} names no format", place.dest.display())))?;
-    // Before everything is read for nothing.
+    // Check this first, before everything is read in vain.
     let asked =
         (options.sample > 0).then(|| ObjectOrigin::of(&snapshot, options.against.as_deref())).transpose()?;
     let job = VerifyRun { place, snapshot: &snapshot, format, threads: threads(options), watch };

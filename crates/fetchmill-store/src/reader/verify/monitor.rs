@@ -7,9 +7,9 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 
 use super::finding::{Finding, FindingKind};
 
-/// Maximum number of findings that wait to be taken. Threads that find more wait until the caller takes some.
+/// Maximum number of findings that wait to be taken. Threads that find more wait until the caller takes some of them.
 pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
-/// How soon a thread that waits notices that it is to end.
+/// Interval at which a waiting thread checks whether it must end.
 const STEP: Duration = Duration::from_millis(50);
 
 /// See the module.
@@ -39,21 +39,21 @@ impl VerifyMonitor {
         }
     }
 
-    /// Bytes that are to be read.
+    /// Adds bytes that will be read.
     pub(super) fn expect(&self, bytes: u64) {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was read; once a batch.
+    /// Adds read bytes and objects. Called once a batch.
     pub(super) fn advance(&self, bytes: u64, objects: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.objects.fetch_add(objects, Ordering::Relaxed);
     }
 
-    /// Tells of a finding; waits while too many wait.
+    /// Reports a finding. Waits while the maximum number of findings waits.
     pub(super) fn find(&self, finding: Finding) {
         if let Some(count) = self.found.get(finding.what as usize) {
-            // What is about a file of the job counts as one.
+            // A finding about a file of the job counts as one.
             count.fetch_add(finding.objects.max(1), Ordering::Relaxed);
         }
         self.findings.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl VerifyMonitor {
         while !self.is_stopped() {
             match self.to_reader.send_timeout(waiting, STEP) {
                 Err(SendTimeoutError::Timeout(back)) => waiting = back,
-                // Nobody reads them any more: the counts are enough.
+                // Nobody takes the findings any more, so the counts are enough.
                 Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
             }
         }
@@ -76,17 +76,17 @@ impl VerifyMonitor {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Objects or files found to be so.
+    /// Returns the number of objects or files with this kind of problem.
     pub(super) fn found(&self, what: FindingKind) -> u64 {
         self.found.get(what as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// Whether a repair can mend all that was found.
+    /// Returns whether a repair can fix all findings.
     pub(super) fn is_repairable(&self) -> bool {
         self.beyond_repair.load(Ordering::Relaxed) == 0
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub(super) fn progress(&self) -> VerifyProgress {
         VerifyProgress {
             bytes: self.bytes.load(Ordering::Relaxed),
@@ -97,12 +97,12 @@ impl VerifyMonitor {
     }
 }
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyProgress {
-    /// Bytes that were read,
+    /// Bytes that were read.
     pub bytes: u64,
-    /// of so many.
+    /// Bytes that will be read in total.
     pub bytes_total: u64,
     /// Objects that were read and compared.
     pub objects: u64,

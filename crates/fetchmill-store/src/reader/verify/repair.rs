@@ -1,11 +1,11 @@
-//! Repairs a destination: lost objects wait to be fetched again, and the others are kept.
+//! Repairs a destination. Lost objects wait to be fetched again, and all other objects are kept.
 //!
 //! A damaged shard is rewritten without the lost objects. One transaction seals the new shard in its place and makes
-//! the lost targets wait. Only then are files renamed and removed. So a crash leaves the old state or the new one, and
-//! the next run of the job or another repair finishes the rest.
+//! the lost targets wait. Only after that are files renamed and removed. A crash leaves either the old state or the new
+//! one, and the next run of the job or another repair finishes the work.
 //!
-//! Damaged files of `files` are removed before the transaction, because an existing file is never replaced. After a
-//! crash in between they are missing, and another repair makes their targets wait.
+//! Damaged files of `files` are removed before the transaction, because an existing file is never replaced. If a crash
+//! happens between these steps, the files are missing, and another repair makes their targets wait.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -56,7 +56,7 @@ pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
         let is_there = open.join(&sealed.data.path).exists() || shard_folder.shard_path(*number).exists();
         let is_named =
             open.join(&sealed.manifest.path).exists() || shard_folder.manifest_path(*number).exists();
-        // What is nowhere is told later.
+        // A shard that is at neither path is reported later.
         if is_there && is_named {
             shard_folder.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
         }
@@ -81,7 +81,7 @@ fn remove_replaced(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<
     journal.commit()
 }
 
-/// Mends what was found.
+/// Repairs the problems that were found.
 pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> Result<RepairReport> {
     let journal = Journal::open_any(job.place, true)?;
     let mut repair =
@@ -97,7 +97,7 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
             remove_replaced(&shard_folder, &mut repair.journal)?;
             let has_other_shards = repair.done.shards > 0 && !job.snapshot.cdxj_files.is_empty();
             if faults.lacks_files.load(Ordering::Relaxed) || has_other_shards {
-                // What stands beside shards is written at the end of a job.
+                // The files next to the shards are written at the end of a job, so the job must end again.
                 repair.journal.reopen()?;
                 repair.journal.commit()?;
             }
@@ -111,7 +111,7 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
 struct Repair<'r> {
     job: &'r VerifyRun<'r>,
     journal: Journal,
-    /// Without it nothing can be planned.
+    /// Rule for deriving entries. Without it, no target can be planned.
     entries: Option<EntryOfName>,
     done: RepairReport,
 }
@@ -164,7 +164,8 @@ impl Repair<'_> {
                 }
             }
         }
-        // Whatever went wrong above: no object leaves the journal without being kept, planned again or there twice.
+        // Whatever went wrong above, an object may leave the journal only if it was kept, planned again, or stored
+        // twice.
         if kept.as_ref().map_or(0, |kept| kept.objects) + dropped + planned != manifest.rows() {
             self.journal.roll_back()?;
             let path = reader.path().display();
@@ -182,21 +183,22 @@ impl Repair<'_> {
         shard_folder.remove(&[shard.number])
     }
 
-    /// Puts a lost object back; 0 when nothing tells what its target was.
+    /// Plans a lost object again. Returns 0 if its target cannot be derived.
     fn plan_again(&mut self, row: &ManifestRow<'_>) -> Result<u64> {
         let Some(entries) = self.entries else { return Ok(0) };
         self.journal.plan_again(row.sequence, &entries.entry(row.name), row.length)?;
         Ok(1)
     }
 
-    /// Writes what is left of a shard; none when nothing is. What cannot be read any more is noted as lost.
+    /// Writes the remaining objects of a shard. Returns `None` if there are none. Objects that can no longer be read
+    /// are noted as lost.
     fn rewrite(
         &self,
         shard_folder: &ShardFolder,
         reader: &ShardReader,
         faults: &mut ShardFaults,
     ) -> Result<Option<SealedShard>> {
-        // A file that is no shard any more has lost all its rows: that is noted.
+        // A file that is no longer a shard has lost all its rows, and they are noted.
         if faults.lost.set_count() == reader.manifest().rows() {
             return Ok(None);
         }
@@ -205,7 +207,7 @@ impl Repair<'_> {
         copy.map(|copy| copy.seal(Vec::new())).transpose()
     }
 
-    /// A shard that was left open counts as a whole or not at all: its objects are fetched again.
+    /// Forgets an open shard. It counts only as a whole, so all its objects are fetched again.
     fn forget_open(&mut self, shard_folder: &ShardFolder, path: &FileName) -> Result<()> {
         let Some(open) = self.job.snapshot.open_shards.iter().find(|open| open.data.path == *path) else {
             return Ok(());
@@ -260,7 +262,7 @@ impl Repair<'_> {
             if to_path(row.name, &mut path).is_err() {
                 return Ok(());
             }
-            // What has its name and is no file was not made by the job.
+            // If something with this name is not a file, the job has not made it.
             let fail = |error| {
                 Error::storage(
                     "remove",
@@ -287,14 +289,15 @@ impl Repair<'_> {
     }
 }
 
-/// Calls `each` once with every target that is lost, and the row that counts.
+/// Calls `each` once for every lost target, with the row that counts.
 fn for_each_lost_file(
     job: &VerifyRun<'_>,
     lost: &Bits,
     mut each: impl FnMut(&ManifestRow<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut seen = Bits::new(job.snapshot.next_sequence)?;
-    // Once it has begun it is finished, whoever asks for the end: files without a journal's word are the worst.
+    // Once begun, this is finished even if a stop is requested, because files that the journal does not know are the
+    // worst result.
     for manifest in latest_first(&job.snapshot.manifests) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {

@@ -13,7 +13,7 @@ use crate::reader::bits::Bits;
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// What is proved, and with what.
+/// The job that is verified, and the means for it.
 pub(super) struct VerifyRun<'j> {
     pub(super) place: &'j JobLocation,
     pub(super) snapshot: &'j JournalSnapshot,
@@ -56,7 +56,7 @@ impl VerifyRun<'_> {
         Ok(ledger.counted)
     }
 
-    /// Shards one by one on all threads, and the ledger beside them.
+    /// Verifies shards one by one on all threads, and the ledger at the same time.
     fn verify_shards(
         &self,
         shard_folder: &ShardFolder,

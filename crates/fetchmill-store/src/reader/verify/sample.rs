@@ -1,5 +1,5 @@
-//! A random sample of stored objects, for a comparison with their origin. Every object has the same chance, and the
-//! same seed draws the same sample from the same destination (reservoir sampling, Vitter 1985).
+//! A random sample of stored objects, for a comparison with their origin. Every object has the same chance. The same
+//! seed draws the same sample from the same destination (reservoir sampling, Vitter 1985).
 
 use crate::manifest::ManifestRow;
 use fetchmill_model::outcome::ShardNumber;
@@ -9,10 +9,10 @@ use fetchmill_model::target::Sequence;
 /// Maximum size of a sample, because the names are in memory.
 pub(super) const SAMPLE_MAX: usize = 100_000;
 
-/// An object that was drawn.
+/// A sampled object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampledObject {
-    /// Which target.
+    /// Sequence number of the target.
     pub sequence: Sequence,
     /// Its name.
     pub name: Box<[u8]>,
@@ -21,7 +21,7 @@ pub struct SampledObject {
     /// CRC-32C of its body.
     pub crc32c: u32,
     pub(crate) place: u64,
-    /// Its shard, and its row in the manifest; none for `files`.
+    /// Shard and row in the manifest. `None` for `files`.
     pub(crate) shard: Option<(ShardNumber, u64)>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ObjectSample {
 }
 
 impl ObjectSample {
-    /// Draws so many.
+    /// Creates a sample of up to `wanted` objects.
     pub(super) fn new(wanted: usize, seed: u64) -> Self {
         ObjectSample {
             drawn: Vec::new(),
@@ -45,7 +45,7 @@ impl ObjectSample {
         }
     }
 
-    /// An object that may be drawn.
+    /// Offers an object, which may be drawn.
     pub(super) fn offer(&mut self, row: &ManifestRow<'_>, shard: Option<(ShardNumber, u64)>) {
         if self.wanted == 0 {
             return;
@@ -66,7 +66,7 @@ impl ObjectSample {
         }
     }
 
-    /// Those that were drawn, in the order of their numbers.
+    /// Returns the drawn objects in the order of their numbers.
     pub(super) fn take(mut self) -> Vec<SampledObject> {
         self.drawn.sort_by_key(|sampled| sampled.sequence);
         self.drawn

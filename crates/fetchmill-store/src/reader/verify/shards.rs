@@ -21,49 +21,49 @@ use fetchmill_model::outcome::{OpenShard, ShardEnd, ShardNumber};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// Rows after which progress is told.
+/// Number of rows after which progress is reported.
 const ADVANCE_ROWS: u64 = 1024;
 
-/// What is wrong with a sealed shard: a bit for each of its objects, twice.
+/// Problems of a sealed shard: two bits for each of its objects.
 #[derive(Debug)]
 pub(super) struct ShardFaults {
-    /// Rows of the manifest whose records are not what was written.
+    /// Rows of the manifest whose records differ from the written ones.
     pub(super) lost: Bits,
-    /// Rows whose target a shard before this has as well.
+    /// Rows whose target also has an object in an earlier shard.
     pub(super) doubled: Bits,
-    /// The file is not there.
+    /// Whether the file is missing.
     pub(super) is_missing: bool,
-    /// Rows of the manifest that cannot be read.
+    /// Number of rows of the manifest that cannot be read.
     pub(super) unreadable: u64,
 }
 
-/// Everything that a repair must know, by shard; nothing of shards that are whole.
+/// All facts that a repair needs, by shard. Intact shards have no entry.
 #[derive(Debug, Default)]
 pub(super) struct FoundFaults {
-    /// Sealed ones.
+    /// Faults of sealed shards.
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
-    /// Open ones, by the names of their files.
+    /// Damaged open shards, by the names of their files.
     pub(super) open: Mutex<Vec<FileName>>,
-    /// Whether a file that a job's end writes beside the shards is to be written again.
+    /// Whether a file next to the shards, which a job writes at its end, must be written again.
     pub(super) lacks_files: AtomicBool,
 }
 
 impl FoundFaults {
-    /// A row's record is not what was written.
+    /// Notes that a row's record differs from the written one.
     fn report_lost(&self, shard: &Shard, row: u64) -> Result<()> {
         self.note(shard, |faults| {
             faults.lost.set(row);
         })
     }
 
-    /// A row's target has another object.
+    /// Notes that the target of a row has another object.
     pub(super) fn double(&self, shard: &Shard, row: u64) -> Result<()> {
         self.note(shard, |faults| {
             faults.doubled.set(row);
         })
     }
 
-    /// Notes something about a shard.
+    /// Notes a fault of a shard.
     fn note(&self, shard: &Shard, note: impl FnOnce(&mut ShardFaults)) -> Result<()> {
         let mut sealed = self.sealed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let faults = match sealed.entry(shard.number) {
@@ -80,7 +80,7 @@ impl FoundFaults {
     }
 }
 
-/// Where a sealed shard and its manifest are: a run may have ended before they got their names.
+/// Returns the paths of a sealed shard and its manifest. A run may have ended before it renamed them.
 pub(super) fn locate(shard_folder: &ShardFolder, shard: &Shard) -> (PathBuf, PathBuf) {
     let choose = |placed: PathBuf, open: &str| {
         let unplaced = shard_folder.open_path().join(open);
@@ -92,19 +92,19 @@ pub(super) fn locate(shard_folder: &ShardFolder, shard: &Shard) -> (PathBuf, Pat
     )
 }
 
-/// How a file is called in findings.
+/// Returns the name of a file in findings.
 pub(super) fn shown(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What a whole file is.
+/// Result of checking a whole file.
 enum WholeFile {
     Good,
     Missing,
     Damaged(String),
 }
 
-/// Compares a file, up to where it ends, with its checksum.
+/// Compares a file, up to its recorded end, with its checksum.
 fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonitor) -> Result<WholeFile> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -129,7 +129,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
                 watch.advance(count as u64, 0);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // What the disk cannot give back is damage, not a reason to stop looking.
+            // If the disk cannot read a part, this is damage, and the verification continues.
             Err(error) => return Ok(WholeFile::Damaged(error.to_string())),
         }
     }
@@ -140,7 +140,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
     }
 }
 
-/// Bytes that are read of a sealed shard.
+/// Returns the number of bytes that the verification of a sealed shard reads.
 pub(super) fn bytes_of(shard: &Shard) -> u64 {
     shard.sealed.data.end.saturating_mul(2).saturating_add(shard.sealed.manifest.end)
 }
@@ -177,13 +177,13 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether a byte of a record can change without its checksums changing. Damage that no record explains may
-/// then be in the facts of any record. Records of `tar` and `warc` have checksums over everything.
+/// Returns whether a byte of a record can change without a change of its checksums. In this case, damage that no record
+/// explains may be in the facts of any record. Records of `tar` and `warc` have checksums over everything.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
 
-/// A shard whose records are looked at.
+/// A shard whose records are checked.
 struct ShardCheck<'c> {
     shard: &'c Shard,
     file: String,
@@ -193,7 +193,7 @@ struct ShardCheck<'c> {
 }
 
 impl ShardCheck<'_> {
-    /// Each record by itself; how many are lost.
+    /// Checks each record separately. Returns the number of lost records.
     fn scan(&self, scan: Scan) -> Result<u64> {
         let (mut named, mut lost_count) = (0, 0);
         let mut cause = None;
@@ -230,7 +230,7 @@ impl ShardCheck<'_> {
         Ok(lost_count)
     }
 
-    /// Some rows are done: their share of the shard's bytes.
+    /// Reports the progress over some rows, as their share of the shard's bytes.
     fn advance(&self, from: u64, to: u64) {
         let (end, objects) =
             (u128::from(self.shard.sealed.data.end), u128::from(self.shard.sealed.objects.max(1)));
@@ -238,7 +238,7 @@ impl ShardCheck<'_> {
         self.watch.advance(share(to).saturating_sub(share(from)), to - from);
     }
 
-    /// All that the manifest names is gone.
+    /// Reports all objects of the manifest as lost.
     fn report_all_lost(&self, reader: &ShardReader, what: FindingKind, why: &str) -> Result<()> {
         let manifest = reader.manifest();
         let mut unnamed = None;
@@ -271,8 +271,7 @@ impl ShardCheck<'_> {
         Ok(())
     }
 
-    /// Rows that the manifest does not give any more. What they name may be there, but nobody knows which targets it
-    /// is.
+    /// Reports rows of the manifest that cannot be read. Their objects may exist, but their targets are unknown.
     fn report_names_lost(&self, unreadable: u64, cause: &str) -> Result<()> {
         self.faults.note(self.shard, |faults| faults.unreadable = unreadable.max(1))?;
         let detail = format!(
@@ -285,7 +284,7 @@ impl ShardCheck<'_> {
     }
 }
 
-/// Checks a whole file and tells of it; none when it is good.
+/// Checks a whole file and reports it. Returns `None` if it is intact.
 fn check_whole(
     path: &Path,
     end: &ShardEnd,
@@ -303,7 +302,7 @@ fn check_whole(
     Ok(Some(what))
 }
 
-/// Verifies a shard that the last run left open: up to its committed end, and as a whole.
+/// Verifies a shard that the last run left open: as a whole, up to its committed end.
 pub(super) fn check_open(
     shard_folder: &ShardFolder,
     open: &OpenShard,
@@ -347,14 +346,14 @@ fn unfetched_files(snapshot: &JournalSnapshot) -> UnfetchedFiles {
     UnfetchedFiles::of(&ExtraColumns::of_identity(&snapshot.identity))
 }
 
-/// What the files of targets without an object are called.
+/// Returns the names of the files about targets without an object.
 fn unfetched_names(snapshot: &JournalSnapshot, shard_folder: &ShardFolder) -> Vec<OsString> {
     let files = unfetched_files(snapshot);
     let name = |(number, file)| files.path(shard_folder, file, number).file_name().map(OsStr::to_owned);
     snapshot.unfetched.iter().enumerate().filter_map(name).collect()
 }
 
-/// Checks the indexes of shards, which a finished job with `--cdxj` has in their place.
+/// Checks the indexes of shards, which a finished job with `--cdxj` has at their final paths.
 pub(super) fn check_cdxj(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -374,7 +373,7 @@ pub(super) fn check_cdxj(
     Ok(())
 }
 
-/// Tells of a file that a job's end writes and that is not what it was.
+/// Reports a file that differs from the one that was written at the end of a job.
 fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &VerifyMonitor) {
     let (what, why) = match found {
         WholeFile::Good => return,
@@ -386,7 +385,7 @@ fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &Veri
     faults.lacks_files.store(true, Ordering::Relaxed);
 }
 
-/// Tells of files that are named like the job's and are none of them.
+/// Reports files that are named like files of the job but do not belong to it.
 pub(super) fn find_unknown(
     dest: &Path,
     format: Format,

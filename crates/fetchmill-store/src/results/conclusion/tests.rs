@@ -1,4 +1,4 @@
-//! Tests of the end of a check, at the moments where a run may be killed.
+//! Tests of the end of a check when the run is killed at different moments.
 
 use super::*;
 use crate::journal::Identity;
@@ -11,7 +11,7 @@ use fetchmill_model::text::file_name::FileName;
 
 const ROWS: u64 = 3;
 
-/// A check of which every target has its row.
+/// A check in which every target has its row.
 struct Settled {
     folder: tempfile::TempDir,
     place: JobLocation,
@@ -61,7 +61,7 @@ impl Settled {
         conclude(&self.place, &mut self.journal, RowKind::Answers, Some(target), &|| goes_on)
     }
 
-    /// What is beside the state.
+    /// Returns the files in the folder other than the state.
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<_> =
@@ -86,7 +86,7 @@ fn results_are_whole_and_the_shards_are_forgotten_with_the_jobs_end() {
     assert_eq!(summary.rows, ROWS);
     assert_eq!(read_summary(&check.journal).unwrap(), Some(summary));
     assert_eq!(check.journal.failures_shards().unwrap(), []);
-    // Until the transaction is committed the next run does all of it again.
+    // Until the transaction is committed, the next run repeats all of it.
     check.journal.roll_back().unwrap();
     assert_eq!(read_summary(&check.journal).unwrap(), None);
     assert_eq!(check.journal.failures_shards().unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Who is asked for credentials, in which order, and what is said when one who should have some has none.
+//! Tests of the sources of credentials: their order, and the error when a configured source has no credentials.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const KEYS: &str = "aws_access_key_id = FILE\naws_secret_access_key = secret\n";
 #[test]
 fn without_any_credentials_requests_are_not_signed() {
     assert_eq!(World::new().found(), "none");
-    // Profiles may be about other things.
+    // Profiles can contain other settings only.
     assert_eq!(World::new().config("[default]\nregion = x\n").found(), "none");
 }
 
@@ -138,7 +138,7 @@ fn a_command_ends_with_the_job_and_so_does_what_it_has_started() {
     }
 }
 
-/// Whether a process is there and no corpse.
+/// Returns whether a process exists and is not a zombie.
 fn is_alive(number: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
@@ -204,7 +204,7 @@ fn a_token_file_that_is_missing_is_an_error() {
     );
 }
 
-/// A machine with a role, as version 2 of the metadata service has it.
+/// Answers like version 2 of the metadata service on a machine with a role.
 fn machine(request: &str) -> (u16, String) {
     let has_token = request.to_ascii_lowercase().contains("\r\nx-aws-ec2-metadata-token: tok\r\n");
     match request.split(" HTTP").next().unwrap_or_default() {
@@ -238,7 +238,7 @@ fn a_machine_gives_the_credentials_of_its_role() {
 #[test]
 fn a_machine_without_metadata_or_without_a_role_has_none_soon() {
     let start = Instant::now();
-    // A listener whose queue nobody empties: it is silent.
+    // A listener that accepts no connections, so it stays silent.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     assert_eq!(on_machine(&format!("http://{}", mute.local_addr().unwrap())).found(), "none");
     assert_eq!(on_machine("http://127.0.0.1:1").found(), "none");

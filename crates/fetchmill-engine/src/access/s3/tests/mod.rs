@@ -1,5 +1,5 @@
-//! Who gives credentials out in these tests is a server on loopback, and the environment is a map: nothing outside of
-//! this machine is asked, and no variable of this process is read.
+//! In these tests a server on loopback gives out credentials, and the environment is a map. No test sends requests to
+//! other machines or reads a variable of this process.
 
 mod chain;
 mod endpoints;
@@ -21,7 +21,7 @@ use fetchmill_model::origin::OriginFields;
 use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};
 
-/// As a job with few connections has it.
+/// Settings like those of a job with few connections.
 fn pool() -> PoolSettings {
     PoolSettings {
         timeouts: Timeouts::default(),
@@ -41,7 +41,7 @@ fn pool() -> PoolSettings {
     }
 }
 
-/// A home of its own, and variables.
+/// A separate home directory, and variables.
 struct World {
     home: tempfile::TempDir,
     variables: Vec<(String, String)>,
@@ -49,7 +49,7 @@ struct World {
 }
 
 impl World {
-    /// Nobody has credentials, and the machine's metadata are not asked for.
+    /// Creates a world without credentials, in which the metadata service of the machine is not asked.
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".aws")).unwrap();
@@ -58,7 +58,7 @@ impl World {
         world.set("HOME", &path).set("AWS_EC2_METADATA_DISABLED", "true")
     }
 
-    /// The last value of a variable holds.
+    /// Sets a variable. The last value of a variable counts.
     fn set(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
@@ -101,7 +101,7 @@ impl World {
         CredentialChain::within(self.environment(), &S3Settings::without_environment(&self.options), pool())
     }
 
-    /// The access key that is found and from whom, as `KEY of FROM`.
+    /// Returns the access key that is found and its source, as `KEY of FROM`.
     fn found(&self) -> String {
         match self.chain().load(&|| false) {
             Ok(Some(loaded)) => format!("{} of {}", loaded.credentials.access_key, loaded.from),

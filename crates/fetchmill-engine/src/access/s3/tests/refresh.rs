@@ -1,4 +1,4 @@
-//! Credentials are replaced ahead of their expiry, or once somebody says that they have expired.
+//! Tests of the renewal of credentials, before they expire or after a reply says that they have expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::utc;
 
 const FAR: u64 = 1_893_456_000;
-/// For things that happen in a second.
+/// The time limit for events that take a second.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn await_that(what: &str, is_so: impl Fn() -> bool) {
@@ -29,7 +29,7 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// A job's credentials, from a container that gives others each time: `KEY0`, `KEY1`, ...
+/// The credentials of a job. They come from a container that returns new ones each time: `KEY0`, `KEY1`, ...
 struct Job {
     access: Arc<Access>,
     refresher: Refresher<Access>,
@@ -38,7 +38,7 @@ struct Job {
     is_over: Arc<AtomicBool>,
 }
 
-/// `life`: seconds until the first ones expire; the others never do.
+/// `life` is the number of seconds until the first credentials expire. The others never expire.
 fn job(life: u64) -> Job {
     let (count, is_down, is_over) =
         (AtomicU64::new(0), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -69,7 +69,7 @@ fn credentials_are_replaced_before_they_expire() {
 
     assert_eq!(job.server.asked().len(), 2);
     assert!(now() >= start + 2, "they are replaced at once");
-    // The new ones do not expire.
+    // The new credentials do not expire.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(job.server.asked().len(), 2);
 }

@@ -1,11 +1,11 @@
-//! A server for one answer after the other, which keeps what it was asked.
+//! A server that sends one answer on each connection, and keeps the requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What is answered to a request, head and body as text: a status and a body.
+/// Returns the status and the body of the answer to a request. The request is its head and body as text.
 type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
 
 pub(super) struct Server {
@@ -29,7 +29,7 @@ impl Server {
         Server { url, asked }
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -40,7 +40,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &Mutex<Vec<String>>) {
     asked.lock().unwrap().push(request.clone());
     let (status, body) = answer(&request);
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // A client that did not want to wait is gone.
+    // A client that did not want to wait has closed the connection.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 
@@ -64,7 +64,7 @@ fn read(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Credentials as containers and machines give them.
+/// Returns credentials in the form that containers and machines use.
 pub(super) fn document(access_key: &str, expiration: &str) -> String {
     format!(
         r#"{{"Code": "Success", "AccessKeyId": "{access_key}", "SecretAccessKey": "secret", "Token": "token",
@@ -72,7 +72,7 @@ pub(super) fn document(access_key: &str, expiration: &str) -> String {
     )
 }
 
-/// Credentials as STS gives them.
+/// Returns credentials in the form that STS uses.
 pub(super) fn assumed(action: &str, access_key: &str) -> String {
     format!(
         "<{action}Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><{action}Result><Credentials>\

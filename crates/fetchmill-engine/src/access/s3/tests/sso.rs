@@ -1,4 +1,4 @@
-//! SSO: credentials of a role for the token that the AWS command line has stored.
+//! Tests of SSO, which returns credentials of a role for the token that the AWS command line has stored.
 
 use super::World;
 use super::server::Server;
@@ -6,7 +6,7 @@ use crate::access::renewal::CredentialSource as _;
 
 const PROFILE: &str = "[profile p]\nsso_session = mine\nsso_account_id = 1\nsso_role_name = read only\n\
                        [sso-session mine]\nsso_region = eu-west-1\nsso_start_url = https://start.test/start\n";
-// Names of files: the SHA-1 of `mine`, and of the URL where it starts.
+// Names of token files: the SHA-1 of `mine`, and of the start URL.
 const OF_SESSION: &str = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
 const OF_START_URL: &str = "8f5f88472d93311799e4d7c40100ad6d95a1f793";
 
@@ -18,7 +18,7 @@ fn portal() -> Server {
     })
 }
 
-/// A world with a profile and a token that was stored in this file.
+/// Creates a world with a profile, and with a token in this file.
 fn signed_in(config: &str, file: &str, expires_at: &str) -> World {
     let world = World::new().config(config).profile("p");
     std::fs::create_dir_all(world.path().join(".aws/sso/cache")).unwrap();
@@ -128,7 +128,7 @@ fn the_token_is_not_sent_to_the_endpoint_of_a_store() {
     let config = config.replace("[profile p]\n", "[profile p]\nendpoint_url = http://store.test\n");
     let world = signed_in(&config, OF_SESSION, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL", &store.url);
 
-    // The region counts only where no endpoint is taken.
+    // The region counts only if no endpoint is set.
     assert!(world.found().contains("sso_region of profile p is not a region"), "{}", world.found());
     assert!(store.asked().is_empty());
 }

@@ -1,8 +1,8 @@
-//! What was measured, and what is said of it.
+//! Tests of the bottleneck that is reported for measured facts.
 
 use super::*;
 
-/// All requests are out, on an idle machine; replies take as long as with few.
+/// All requests are in flight on an idle machine. Replies take no longer than with few requests.
 fn facts() -> LimitFacts {
     LimitFacts {
         shares: Shares::only(CapacityUse::Exchanging),
