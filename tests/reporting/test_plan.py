@@ -366,7 +366,7 @@ def test_python_has_it_as_a_call(server: Serve, tmp_path: Path) -> None:
     assert json.loads(json.dumps(plan.to_dict()))["seconds"] == plan.seconds.to_dict()
     with pytest.raises(KeyError):
         plan.of_format("zip")
-    with pytest.raises(fetchmill.UsageError, match="engine native, not with engine threads"):
+    with pytest.raises(fetchmill.UsageError, match="engine must be native, not threads"):
         fetchmill.plan(served.url, engine="threads")
 
 
