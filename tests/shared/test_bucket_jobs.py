@@ -361,3 +361,63 @@ class StoreFaults:
         if self._rng.random() >= self.share:
             return None
         return self._rng.choice((503, 500) if moment == "before" else (500, S3Gate.LOST))
+
+
+def test_a_server_and_a_bucket_are_listed_into_a_bucket(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start
+) -> None:
+    """Of three that start at once one lists; the others copy its list, which is in the job directory."""
+    served = server(synthetic=3_000)
+    workers = [start("get", served.url, JOB, *OPTIONS, "parquet", env=own) for _ in range(3)]
+
+    assert [worker.wait(60) for worker in workers] == [0] * 3
+
+    names = [f"file-{number:012}" for number in range(3_000)]
+    assert final_rows_of_bucket(store) == Counter(names)
+    assert len([key for key in store.objects() if key.startswith("some/run/list/")]) == 1
+    assert_only_final(store)
+    assert run("verify", JOB, env=own).code == 0
+    again = run("get", served.url, JOB, *OPTIONS, "parquet", env=own)
+    assert (again.code, again.err.count("lists ")) == (0, 0), again.err
+
+    copy = run("get", "s3://bucket/some/run/list/", "s3://bucket/copy", "--shared", "--format", "tar", env=own)
+    assert copy.code == 0, copy.err
+    with fetchmill.open("s3://bucket/copy") as objects:
+        (name,) = objects
+        assert objects[name] == store.objects()[f"some/run/list/{name.rpartition('/')[2]}"]
+
+
+def test_a_process_that_dies_while_it_lists_into_a_bucket_is_replaced(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], start: Start
+) -> None:
+    """One that waits makes the list."""
+    served = server(synthetic=2_000, page_size=100, list_delay=(0.1, 0.1))
+    command = ("get", served.url, JOB, *OPTIONS, "parquet")
+    first = start(*command, env=own)
+    while not any("/claims/listing." in key for key in store.objects()):
+        time.sleep(0.02)
+    second = start(*command, env=own)
+    time.sleep(0.5)
+    first.kill()
+
+    assert second.wait(60) == 0
+    assert final_rows_of_bucket(store) == Counter(f"file-{number:012}" for number in range(2_000))
+
+
+def test_a_job_names_lists_in_its_own_directory_only(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run
+) -> None:
+    """Whoever writes `job.json` must not make workers read another object with their credentials."""
+    assert run("get", server(synthetic=10).url, JOB, *OPTIONS, "parquet", env=own).code == 0
+    key = "some/run/job.json"
+    job = json.loads(store.objects()[key])
+    with closing(client(store)) as boto:
+        for name in ("s3://bucket/secret.parquet", f"{JOB}/list/../../secret.parquet"):
+            job["files"][0]["path"] = name
+            boto.put_object(Bucket="bucket", Key=key, Body=json.dumps(job).encode())
+            for commit in [key for key in store.objects() if "/commits/" in key]:
+                boto.delete_object(Bucket="bucket", Key=commit)
+
+            ended = run("join", JOB, env=own)
+
+            assert (ended.code, "is not in the job directory" in ended.err) == (6, True), ended.err

@@ -67,6 +67,23 @@ def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
     assert other.read("a") is None
 
 
+@pytest.mark.parametrize("size", [0, 20 << 20])
+def test_a_large_file_is_added_and_copied(make_store: MakeStore, tmp_path: Path, size: int) -> None:
+    """Its size is known where it is read: a file that has another size is damaged."""
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    (tmp_path / "copies").mkdir()
+
+    make_store().add_file("list/a.parquet", tmp_path / "file")
+
+    copy = make_store().local_copy("list/a.parquet", size, tmp_path / "copies")
+    assert copy.read_bytes() == content
+    assert make_store().names("list") == ["a.parquet"]
+    (tmp_path / "others").mkdir()
+    with pytest.raises(StorageError, match=f"has {size:,} bytes instead of {size + 1:,}"):
+        make_store().local_copy("list/a.parquet", size + 1, tmp_path / "others")
+
+
 def test_the_first_content_stays(make_store: MakeStore) -> None:
     """A second creation fails, and the file has the content of the first one."""
     store = make_store()

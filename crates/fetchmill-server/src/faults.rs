@@ -1,8 +1,8 @@
 //! Scripted faults: decides which action hits which request.
 //!
 //! A hash of the seed, the rule's position and the name decides whether a rule hits a name. So two runs with the same
-//! seed have the same faults, whatever the order of their requests. Only `above` uses the clock. `scripted` carries out
-//! the faults; this module does no I/O.
+//! seed have the same faults, whatever the order of their requests. Only `above` uses the clock. `scripted_reply`
+//! carries out the faults; this module does no I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -14,13 +14,14 @@
 //! for this machine (421). A client that sends no request, or takes no bytes, for `client_timeout` is disconnected.
 //!
 //! # Layout, from the bottom up
-//! - `hash`, `json`, `error`, `hosts`, `options`
+//! - `hash`, `json`, `error`, `hosts`, `options`, `token_bucket`, `tls`
 //! - `request` reads heads, `reply` writes them; `rules` checks the faults, `faults` decides which request
-//!   goes wrong; `stats` counts
+//!   goes wrong; `stray` sends replies that nobody asked for; `stats` counts
 //! - `content` is the trait, `synthetic` and `folder` implement it
-//! - `shared` is the state of all threads, `call` a parsed request; `worker` turns it into a reply
-//! - `connection` moves bytes; `scripted` is the slow path of a reply, `source` its body in pieces
-//! - `threads` accept connections and serve them; `server` combines everything
+//! - `server_state` is the state of all threads, `call` a parsed request; `worker` turns it into a reply
+//! - `connection` moves bytes of a `client_stream`; `scripted_reply` is the slow path of a reply, `source` its body in
+//!   pieces
+//! - `threads` accept connections, `serving` serves them; `server` combines everything
 //! - [`world`] is separate: a thousand hosts with their name server, for jobs over many hosts; [`s3`] is an S3 store
 //!
 //! # Example

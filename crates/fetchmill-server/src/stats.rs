@@ -78,7 +78,7 @@ counters! {
     head,
     /// Replies with 404.
     not_found,
-    /// Replies with 400, 405 and 431.
+    /// Replies with 4xx other than 403 and 404.
     bad_requests,
     /// Replies with 403 and 500, and bodies that could not be read to the end.
     errors,

@@ -17,7 +17,7 @@ from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
 from fetchmill._shared.feeding import make_feed
 from fetchmill._shared.job_directory import Claim, JobDirectory
-from fetchmill._shared.ranges import Range, divide
+from fetchmill._shared.ranges import ListFile, Range, divide
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord
 from fetchmill._shared.shares import Shares
 from fetchmill._shared.store import STORE_ERRORS
@@ -36,6 +36,7 @@ class Attempt:
         job: the job.
         worker: the name of this worker.
         claim: the range, which this worker has claimed.
+        file: the file of the range, on this machine.
         options: the options of the job, with the secrets of this worker.
         shares: this worker's part of the job's limits.
         local: the folder of this worker, on its machine.
@@ -47,6 +48,7 @@ class Attempt:
         job: JobRecord,
         worker: str,
         claim: Claim,
+        file: ListFile,
         options: Mapping[str, Any],
         shares: Shares,
         local: Path,
@@ -64,7 +66,7 @@ class Attempt:
         self._state = local / self.id
         # Whether a commit record that names this attempt may still appear.
         self._is_in_doubt = False
-        self._file = job.files[claim.range.file]
+        self._file = file
         self._feed = make_feed(self._file, claim.range, job.list_format)
         dest = directory.store.destination(self._name)
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}

@@ -124,6 +124,16 @@ class BucketStore:
         """See `Store`."""
         self._bucket.delete(name, self._patience)
 
+    def add_file(self, name: str, path: Path) -> None:
+        """See `Store`."""
+        self._bucket.put_file(name, path, self._patience)
+
+    def local_copy(self, name: str, size: int, folder: Path) -> Path:
+        """See `Store`."""
+        path = folder / name.rpartition("/")[2]
+        self._download(name, size, path)
+        return path
+
     def append(self, name: str, line: str) -> None:
         """See `Store`. Each line rewrites the object, so only the end of a long log is kept."""
         with self._lock:
@@ -164,7 +174,8 @@ class BucketStore:
 
     def abort_uploads(self) -> None:
         """See `Store`."""
-        self._bucket.abort_uploads("data/", self._patience)
+        for begin in ("data/", "list/"):
+            self._bucket.abort_uploads(begin, self._patience)
 
     def objects(self, attempt: str) -> dict[str, int]:
         """Returns the size in bytes of each object of an attempt, by the object's name in the attempt's folder."""
@@ -183,7 +194,9 @@ class BucketStore:
         Raises:
             StorageError: the file cannot be written, the object is gone, or it has another size.
         """
-        key = f"data/{attempt}/{name}"
+        self._download(f"data/{attempt}/{name}", size, path)
+
+    def _download(self, key: str, size: int, path: Path) -> None:
         length = 0
         try:
             with path.open("xb") as file:

@@ -66,10 +66,26 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
     source = hide_secrets(str(options.source))
-    if options.source_kind != "list":
-        options = SourceList(directory, options, lease, say).ranged_options()
+    if options.source_kind == "list":
+        return _create_or_join(directory, options, source, lease, say)
+    listed = SourceList(directory, options, lease, say)
+    try:
+        return _create_or_join(directory, listed.ranged_options(), source, lease, say, listed)
+    finally:
+        listed.close()
+
+
+def _create_or_join(
+    directory: JobDirectory,
+    options: GetOptions,
+    source: str,
+    lease: float,
+    say: Callable[[str], None],
+    listed: SourceList | None = None,
+) -> RangeWorker:
+    """`source` is what the user has named. `listed` is the list of its objects, if the source itself is not a list."""
     mine = shared_options(options)
-    job = directory.job() if directory.exists() else directory.create(_plan(options, source, mine, lease))
+    job = directory.job() if directory.exists() else directory.create(_plan(options, source, mine, lease, listed))
     _check_same(job, options, source, mine)
     return _worker(directory, job, own_values(options), options.state, say)
 
@@ -162,11 +178,6 @@ def _check(options: GetOptions, lease: float) -> None:
         raise UsageError(f"lease must be from {_LEASE_MIN:g} to {_LEASE_MAX:g} seconds, not {lease:g}")
     if options.source == "-":
         raise UsageError("standard input is read by one process only: store the list in a file that all workers see")
-    if options.source_kind != "list" and is_bucket(options.dest):
-        raise UsageError(
-            f"{options.source} cannot be listed into a bucket: make a list first with fetchmill list, at the same path "
-            "on every machine"
-        )
     formats = _BUCKET_FORMATS if is_bucket(options.dest) else _STORED_FORMATS
     if options.format not in formats:
         raise UsageError("a shared job stores shards: choose format parquet, tar, warc or jsonl")
@@ -210,15 +221,17 @@ def _secrets(options: GetOptions) -> tuple[str, ...]:
     return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in OPEN_FIELDS))
 
 
-def _plan(options: GetOptions, source: str, shared: Mapping[str, Any], lease: float) -> JobRecord:
-    """Divides the list into ranges, and returns the record of the job. `source` is the source that the user gave."""
+def _plan(
+    options: GetOptions, source: str, shared: Mapping[str, Any], lease: float, listed: SourceList | None
+) -> JobRecord:
+    """Divides the list into ranges, and returns the record of the job. For the arguments, see `_create_or_join`."""
     list_format, files = files_of(options)
     return JobRecord(
         id=secrets.token_hex(8),
         options=shared,
         secrets=_secrets(options),
         source=source,
-        files=tuple(files),
+        files=tuple(files if listed is None else map(listed.in_job, files)),
         list_format=list_format,
         ranges=tuple(first_ranges(files)),
         lease=lease,

@@ -10,9 +10,10 @@ claims/listing.N      the process that makes the list
 import json
 import secrets
 import shutil
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,9 +25,12 @@ from fetchmill._options.sources import names_not_for
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
+from fetchmill._shared.local_lists import in_job_directory
 from fetchmill._shared.local_state import default_folder, process_name
+from fetchmill._shared.ranges import ListFile
 from fetchmill._shared.records import empty_ledger
-from fetchmill.errors import JournalError, UsageError
+from fetchmill._shared.store import STORE_ERRORS, is_bucket
+from fetchmill.errors import JournalError, StorageError, UsageError
 
 _LIST = "list.json"
 _FOLDER = "list"
@@ -46,6 +50,7 @@ class SourceListRecord:
 
     Args:
         file: the name of the manifest in the folder `list`.
+        size: its size in bytes.
         source: the listed source, without secrets.
         options: the options that the list depends on.
         skipped: number of skipped objects by reason.
@@ -53,6 +58,7 @@ class SourceListRecord:
     """
 
     file: str
+    size: int
     source: str
     options: Mapping[str, Any]
     skipped: Mapping[str, int]
@@ -72,6 +78,7 @@ class SourceListRecord:
                 raise ValueError(f"{values['file']!r} is no manifest")  # noqa: TRY301 - reported like other damage
             return cls(
                 file=str(values["file"]),
+                size=int(values["size"]),
                 source=str(values["source"]),
                 options=dict(values["options"]),
                 skipped={str(reason): int(count) for reason, count in values["skipped"].items()},
@@ -82,7 +89,7 @@ class SourceListRecord:
 
     def to_bytes(self) -> bytes:
         """Returns the content of the file."""
-        names = ("file", "source", "options", "skipped", "failed_folders")
+        names = ("file", "size", "source", "options", "skipped", "failed_folders")
         return json.dumps({name: getattr(self, name) for name in names}, default=list).encode() + b"\n"
 
 
@@ -114,6 +121,10 @@ class SourceList:
         self._name = process_name()
         self._heartbeats = Heartbeats(directory, self._name)
         self._source = hide_secrets(str(options.source))
+        self._is_in_bucket = is_bucket(directory.text)
+        # The folder of this process for the list, if the job directory is in a bucket.
+        self._folder = default_folder(f"list-{secrets.token_hex(8)}")
+        self._name_of_list = ""
 
     def ranged_options(self) -> GetOptions:
         """Returns the options of the job with the list as its source. Makes the list first if it does not exist.
@@ -122,16 +133,37 @@ class SourceList:
             UsageError: the directory has another source's list, or the source has no objects.
             FetchmillError: the source cannot be listed.
         """
-        path = self._directory.store.place(f"{_FOLDER}/{self._find_or_make().file}")
+        record = self._find_or_make()
+        self._name_of_list = f"{_FOLDER}/{record.file}"
         values = {option.name: option.default for option in fields(self._options)}
         reset = {name: values[name] for name in (*names_not_for("list"), *_FILTERS)}
-        own: dict[str, Any] = {"source": path}
+        own: dict[str, Any] = {"source": self._local_path(record)}
         if self._options.source_kind == "server" and self._options.listing != "json":
             # All URLs have the origin of the source, which the user named.
             own["allow_private"] = True
             if any(getattr(self._options, name) for name in _SECRET) or self._options.headers:
                 own["credentials_for"] = self._options.credentials_for or _origin(str(self._options.source))
         return replace(self._options, **reset, **own)
+
+    def in_job(self, file: ListFile) -> ListFile:
+        """Returns the list as the job names it."""
+        if not self._is_in_bucket:
+            return file
+        return in_job_directory(file, self._directory.store.place(self._name_of_list))
+
+    def close(self) -> None:
+        """Removes the copy of the list that this process has made."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _local_path(self, record: SourceListRecord) -> str:
+        """Returns the path of the list on this machine. Copies it from a bucket if there is no job yet."""
+        if not self._is_in_bucket:
+            return self._directory.store.place(self._name_of_list)
+        path = self._folder / record.file
+        if not path.exists() and not self._directory.exists():
+            self._place_for(self._name_of_list)
+            self._directory.store.local_copy(self._name_of_list, record.size, self._folder)
+        return str(path)
 
     def _find_or_make(self) -> SourceListRecord:
         is_waiting = False
@@ -163,14 +195,18 @@ class SourceList:
 
     def _make(self) -> None:
         token = secrets.token_hex(8)
-        place = Path(self._directory.store.place(f"{_FOLDER}/{token}.parquet"))
+        name = f"{_FOLDER}/{token}.parquet"
         state = default_folder(token)
         self._say(f"lists {self._source}")
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            report = self._list(place, state)
+            manifest = self._place_for(name)
+            with self._beating():
+                report = self._list(manifest, state)
+                if self._is_in_bucket:
+                    self._directory.store.add_file(name, manifest)
             record = SourceListRecord(
-                file=place.name,
+                file=manifest.name,
+                size=manifest.stat().st_size,
                 source=self._source,
                 options=self._listing_values(),
                 skipped=dict(report["skipped_by"]),
@@ -179,26 +215,41 @@ class SourceList:
             self._say(f"listed {report['fetched']:,} objects in {report['seconds']:.1f} s")
             if self._directory.store.create(_LIST, record.to_bytes()):
                 return
-            place.unlink(missing_ok=True)
+            self._remove(name)
         except BaseException:
-            place.unlink(missing_ok=True)
-            with suppress(OSError):
-                place.parent.rmdir()
+            self._remove(name)
             raise
         finally:
             self._beat("ended")
             shutil.rmtree(state, ignore_errors=True)
 
-    def _list(self, place: Path, state: Path) -> dict[str, Any]:
-        """Lists the source into a manifest and writes heartbeats meanwhile. Returns the report of the listing."""
+    def _place_for(self, name: str) -> Path:
+        """Returns the path for a new manifest: in the job directory, or in the folder of this process."""
+        place = (
+            self._folder / name.rpartition("/")[2] if self._is_in_bucket else Path(self._directory.store.place(name))
+        )
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot make the folder {place.parent}: {error.strerror}") from error
+        return place
+
+    def _remove(self, name: str) -> None:
+        """Removes a manifest that no job uses."""
+        with suppress(*STORE_ERRORS):
+            self._directory.store.remove(name)
+        if not self._is_in_bucket:
+            with suppress(OSError):
+                Path(self._directory.store.place(_FOLDER)).rmdir()
+
+    def _list(self, manifest: Path, state: Path) -> dict[str, Any]:
+        """Lists the source into a manifest. Returns the report of the listing."""
         values = self._listing_values(with_secrets=True)
-        job = Job(ListOptions(source=self._options.source, manifest=str(place), state=str(state), **values).to_json())
-        beaten = 0.0
+        options = ListOptions(source=self._options.source, manifest=str(manifest), state=str(state), **values)
+        job = Job(options.to_json())
         try:
             while not job.wait(_STEP_SECONDS):
-                if time.monotonic() - beaten > self._lease / BEATS_IN_A_LEASE:
-                    self._beat("listing")
-                    beaten = time.monotonic()
+                pass
         except BaseException:
             job.abort()
             raise
@@ -209,6 +260,25 @@ class SourceList:
                 "prefix and what is included"
             )
         return report
+
+    @contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Writes heartbeats in another thread, while this one lists or uploads."""
+        is_over = threading.Event()
+
+        def beat() -> None:
+            while not is_over.wait(self._lease / BEATS_IN_A_LEASE):
+                # Others take over if heartbeats fail for a lease. Then one of both lists counts.
+                with suppress(*STORE_ERRORS):
+                    self._beat("listing")
+
+        thread = threading.Thread(target=beat, name="fetchmill-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def _beat(self, state: str) -> None:
         self._heartbeats.write(

@@ -12,6 +12,7 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
+from fetchmill._shared.local_lists import LocalLists
 from fetchmill._shared.local_state import make_folder, process_name, remove_folder
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
@@ -76,6 +77,7 @@ class RangeWorker:
         self._job = job
         self._options = options
         self._local = local
+        self._lists = LocalLists(directory.store, local)
         self._say = say
         # The heartbeat thread must not wait longer: a later heartbeat would not count.
         self._beating = directory.with_patience(job.lease / BEATS_IN_A_LEASE)
@@ -124,6 +126,7 @@ class RangeWorker:
             FetchmillError: an attempt failed for a reason that affects other workers, too. Its range is released.
         """
         self._local = make_folder(self._local, self.name)
+        self._lists = LocalLists(self.store, self._local)
         beating = threading.Thread(target=self._beat, name="fetchmill-heartbeat", daemon=True)
         # If this fails, the heartbeat thread tries again. No range is claimed before a heartbeat has succeeded.
         with suppress(*STORE_ERRORS):
@@ -221,7 +224,8 @@ class RangeWorker:
         """Feeds a range. A separate thread waits for the end of the attempt."""
         options = {**self._options, "rate": self._shares.rate_of_one(len(self._current()) + 1)}
         try:
-            attempt = Attempt(self._directory, self._job, self.name, claim, options, self._shares, self._local)
+            file = self._lists.local(self._job.files[claim.range.file])
+            attempt = Attempt(self._directory, self._job, self.name, claim, file, options, self._shares, self._local)
         except BaseException:
             self._directory.release(claim)
             raise

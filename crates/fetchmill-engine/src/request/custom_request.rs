@@ -200,7 +200,7 @@ impl RedirectEffects {
 /// The requests of a job's targets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobRequests {
-    /// The request if a target's entry has no own one. `None` means a plain `GET`.
+    /// The request of targets whose entries add nothing to it. `None` means a plain `GET`.
     common: Option<Arc<CustomRequest>>,
     /// Whether each target requests a part of an object.
     has_range: bool,

@@ -117,8 +117,8 @@ fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that are never bare in a normalised URL: control characters, and bytes outside of ASCII. NUL is excluded,
-/// because no name has it.
+/// Bytes that are never bare in a normalised URL: control characters, space, `"`, `<`, `>`, and bytes outside of
+/// ASCII. NUL is excluded, because no name has it.
 const ALWAYS_ENCODED: [bool; 256] = never_bare([false; 256]);
 /// [`ALWAYS_ENCODED`], and the bytes that may be bare in a path but that `encodeURIComponent` encodes.
 const ENCODED_IN_COMPONENTS: [bool; 256] = never_bare(without_alphanumeric(byte_set(b":;@&=+$,[]{}|^`")));

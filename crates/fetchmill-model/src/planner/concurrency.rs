@@ -3,7 +3,7 @@
 //! Clock-free: time is an argument. Decisions are based on rounds at one limit, which measure goodput and mean latency.
 //! - Climb: the limit doubles each round while goodput grows with it or latency does not. (TCP's slow start and BBR's
 //!   startup work like this.)
-//! - Shrink: the limit falls by a third at a time while that costs no goodput. Requests that only wait in a queue are
+//! - Shrink: the limit falls by 29 % at a time while that costs no goodput. Requests that only wait in a queue are
 //!   given up.
 //! - Hold: now and then a slightly higher or lower limit is tried in turns with the held one, and the better one is
 //!   kept. If the held limit no longer gives the same goodput, the search climbs again from there. Other clients may be

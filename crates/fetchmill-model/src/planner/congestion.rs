@@ -1,4 +1,4 @@
-//! The pace of an origin that throttles: additive increase, multiplicative decrease.
+//! The pace of an origin that throttles: cubic increase, multiplicative decrease.
 //!
 //! Clock-free: time is an argument. There is no pace until a request is refused. The first refusals set the pace to the
 //! rate at which the origin succeeded meanwhile, because an origin that refuses requests above a rate delivers that

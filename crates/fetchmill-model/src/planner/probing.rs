@@ -32,7 +32,7 @@ pub enum HealthStatus {
 /// The current probe.
 #[derive(Debug, Default)]
 pub(super) enum ProbeState {
-    /// Nobody.
+    /// No probe.
     #[default]
     Idle,
     /// A target.

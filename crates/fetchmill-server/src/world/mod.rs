@@ -8,7 +8,7 @@
 //! - `behaviour` and `addresses` define what a host does and where it is; `options`; `stats` counts
 //! - `names` makes answers to queries, `head` reads requests, `certificates` makes certificates
 //! - `http`, `http2` answer requests; `connection` handles connections before that; `dns` moves datagrams
-//! - `silence` makes hosts that do not answer, `places` binds all addresses
+//! - `silence` makes hosts that do not answer, `bound_sockets` binds all addresses; `state` is shared by all threads
 //!
 //! # Example
 //! ```

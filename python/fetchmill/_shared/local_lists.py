@@ -1,0 +1,51 @@
+"""The files of a list on this machine. Lists in the job directory of a bucket are copied when they are first needed."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from fetchmill._shared.ranges import ListFile
+from fetchmill._shared.store import Store, is_bucket
+from fetchmill.errors import SecurityError
+
+# Names of lists in a job directory: see `source_list`.
+_NAME = re.compile(r"list/[0-9a-z]+\.parquet")
+
+
+class LocalLists:
+    """See the module. Not for use by several threads at once.
+
+    Args:
+        store: the files of the job directory.
+        folder: the folder for copies, on this machine. It must exist when the first copy is made.
+    """
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._copies: dict[str, Path] = {}
+
+    def local(self, file: ListFile) -> ListFile:
+        """Returns a file of the list with its path on this machine.
+
+        Raises:
+            SecurityError: the file is in a bucket, but not in the job directory.
+            StorageError, TemporaryError: it cannot be copied.
+        """
+        if not is_bucket(file.path):
+            return file
+        name = file.path.removeprefix(self._store.text)
+        if not _NAME.fullmatch(name):
+            raise SecurityError(f"{file.path} is not in the job directory {self._store.text}; do not use this job")
+        if file.path not in self._copies:
+            self._copies[file.path] = self._store.local_copy(name, file.size, self._folder)
+        copy = self._copies[file.path]
+        return replace(file, path=str(copy), modified=copy.stat().st_mtime_ns)
+
+
+def in_job_directory(file: ListFile, place: str) -> ListFile:
+    """Returns a file of the list as the job names it, after a copy was added to the job directory at `place`.
+
+    The file has no modification time: each copy has its own.
+    """
+    return replace(file, path=place, modified=0)
