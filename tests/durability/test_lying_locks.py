@@ -121,9 +121,11 @@ def test_sync_that_lost_its_destination_stops(
     await_file(".fetchmill/sync/fetched/.fetchmill/job.sqlite", dest, first)
     move_away(dest)
 
-    (first_code, said), (second_code, _) = endings(first, lying(*command))
+    (first_code, said), (second_code, also_said) = endings(first, lying(*command))
 
-    assert (first_code, second_code) == (BUSY, 0), said
+    assert first_code == BUSY, said
+    # Until the first run sees that it has lost, both may stage the same file: then the second one fails as well.
+    assert second_code in {0, STORAGE}, also_said
     assert "another run has taken over this job" in said
     assert run(*command).code == 0
     if format == "files":
