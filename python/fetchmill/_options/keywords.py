@@ -25,7 +25,7 @@ from fetchmill._transform.reply import Function
 
 
 class OfFormat(TypedDict, total=False):
-    """What `get` and `sync` have: how objects are stored."""
+    """Options of `get` and `sync`: the format of stored objects."""
 
     format: Format
     """Store one file per object, or many in shards; null stores nothing."""
@@ -37,7 +37,7 @@ class OfFormat(TypedDict, total=False):
 
 
 class Storing(TypedDict, total=False):
-    """What `get` alone has: more of how objects are stored, and who fetches them."""
+    """Options of `get`: names of objects, the engine, transforms, and failed targets."""
 
     seal_after: float
     """Complete a Parquet shard at this age, so that readers see it."""
@@ -80,14 +80,14 @@ class Storing(TypedDict, total=False):
 
 
 class OfFirst(TypedDict, total=False):
-    """What `get` has: how far a run goes."""
+    """Options of `get`: how many targets a run fetches."""
 
     first: int | None
     """Fetch only the first N targets. A larger N, or none, goes on with the same job."""
 
 
 class OfImages(TypedDict, total=False):
-    """What `get` has: how images are checked and shrunk before they are stored."""
+    """Options of `get`: how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
     """Shrink larger images to this width and height in pixels, at most; needs fetchmill[images]."""
@@ -100,21 +100,21 @@ class OfImages(TypedDict, total=False):
 
 
 class OfFiles(TypedDict, total=False):
-    """What `get` and `sync` have: whether there is room for files."""
+    """Options of `get` and `sync`: the check for free space."""
 
     preflight: bool
     """Stop as soon as the files cannot fit on the disk (inodes or bytes)."""
 
 
 class Rows(TypedDict, total=False):
-    """What `check` and `list` have: how rows are written."""
+    """Options of `check` and `list`: the rows that they write."""
 
     format: RowsFormat | None
     """Format of the rows. Default: from the file's extension, also with .gz or .zst for csv and jsonl."""
 
 
 class OfServer(TypedDict, total=False):
-    """What `get` and `list` have: how a server lists its objects, and for how long it may be silent."""
+    """Options of `get` and `list`: how a server lists its objects, and how long it may be silent."""
 
     listing: Listing
     """How the server lists its objects; auto finds out. api is GET /list in pages; autoindex (nginx JSON) and html
@@ -137,7 +137,7 @@ class OfServer(TypedDict, total=False):
 
 
 class OfJsonPages(TypedDict, total=False):
-    """What `get`, `list` and `sync` have: how pages of JSON are read."""
+    """Options of `get`, `list` and `sync`: how JSON pages are read."""
 
     items_field: str
     """Field of a JSON page with the array of items; may be dotted. `.` is the page itself."""
@@ -163,7 +163,7 @@ class OfJsonPages(TypedDict, total=False):
 
 
 class OfList(TypedDict, total=False):
-    """What `get`, `check`, `list` and `sync` have: how a list is read."""
+    """Options of `get`, `check`, `list` and `sync`: how a list is read."""
 
     list_format: ListFormat | None
     """Format of the list. Default: from its extension, else txt."""
@@ -182,7 +182,7 @@ class OfList(TypedDict, total=False):
 
 
 class OfRows(TypedDict, total=False):
-    """What `get`, `check` and `list` have: what is taken of a list."""
+    """Options of `get`, `check` and `list`: a sample of the list, and columns that are kept."""
 
     keep_columns: Sequence[str] | None
     """Columns of the list to store in the rows; separate with commas."""
@@ -194,7 +194,7 @@ class OfRows(TypedDict, total=False):
 
 
 class OfFilters(TypedDict, total=False):
-    """What `get`, `check`, `list` and `sync` have: what is left out."""
+    """Options of `get`, `check`, `list` and `sync`: filters for names."""
 
     include: Sequence[str] | None
     """Take only matching names: a glob or re:REGEX; repeatable."""
@@ -203,7 +203,7 @@ class OfFilters(TypedDict, total=False):
 
 
 class OfTargetRequests(TypedDict, total=False):
-    """What `get` alone has: what the targets of a list are asked with."""
+    """Options of `get`: the requests for the targets of a list."""
 
     method: str | None
     """Method of the requests of a list. Default: POST with a body, else GET."""
@@ -226,7 +226,7 @@ class OfTargetRequests(TypedDict, total=False):
 
 
 class OfRequests(TypedDict, total=False):
-    """What all have: what requests carry, and whom to believe."""
+    """Options of all functions: header fields, certificates, proxies and name servers."""
 
     headers: Mapping[str, str] | None
     """Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's origin
@@ -255,7 +255,7 @@ class OfRequests(TypedDict, total=False):
 
 
 class OfRates(TypedDict, total=False):
-    """What all have that make requests: how many a second."""
+    """Options of all functions that make requests: request rates."""
 
     rate: float | None
     """Requests per second at most, to all hosts together; pages of a listing and retries count."""
@@ -264,7 +264,7 @@ class OfRates(TypedDict, total=False):
 
 
 class OfFetching(TypedDict, total=False):
-    """What `get`, `check` and streams have: how many requests there are, and where they may lead."""
+    """Options of `get`, `check` and streams: requests in flight, attempts, redirects and HTTP/2."""
 
     concurrency: Concurrency | None
     """Requests in flight at most."""
@@ -281,14 +281,14 @@ class OfFetching(TypedDict, total=False):
 
 
 class OfTrying(TypedDict, total=False):
-    """What `get` and streams have: how far `concurrency="auto"` goes."""
+    """Options of `get` and streams: the maximum for `concurrency="auto"`."""
 
     concurrency_max: int | None
     """Upper bound of --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, else 16384."""
 
 
 class OfHosts(TypedDict, total=False):
-    """What `get` and `check` have: what the hosts of a list are spared, and who asks them."""
+    """Options of `get` and `check`: requests in flight to each host, private addresses, and threads."""
 
     limit_per_host: int | None
     """Maximum requests in flight to each host; 0 means no limit. Default: 4 for a list of many hosts."""
@@ -299,7 +299,7 @@ class OfHosts(TypedDict, total=False):
 
 
 class OfRuns(TypedDict, total=False):
-    """What `get` and `check` have: what a run may take. Once ended, the same command goes on."""
+    """Options of `get` and `check`: limits that end a run. The same command resumes it."""
 
     max_duration: float | None
     """Stop this run after this time, at a checkpoint (exit code 8)."""
@@ -308,14 +308,14 @@ class OfRuns(TypedDict, total=False):
 
 
 class OfBandwidth(TypedDict, total=False):
-    """What `get`, `check` and `sync` have: what is taken of the network."""
+    """Options of `get`, `check` and `sync`: the bandwidth limit."""
 
     bwlimit: float | None
     """Body bytes per second at most, of all requests together."""
 
 
 class OfCommits(TypedDict, total=False):
-    """What `get`, `check`, `list` and `sync` have: what is made durable, and when."""
+    """Options of `get`, `check`, `list` and `sync`: when outcomes are made durable."""
 
     commit_window: float
     """Time between commits; a crash repeats this much work and 1 s more."""
@@ -324,14 +324,14 @@ class OfCommits(TypedDict, total=False):
 
 
 class OfState(TypedDict, total=False):
-    """What `get`, `check` and `list` have: where it is made durable."""
+    """Options of `get`, `check` and `list`: the folder of the journal."""
 
     state: PathText | None
     """Folder of the journal, on a local disk. Default: DEST/.fetchmill; for a bucket ./NAME.fetchmill."""
 
 
 class OfDashboards(TypedDict, total=False):
-    """What `get`, `check` and `list` have: a page and metrics while the job runs. It only shows."""
+    """Options of `get`, `check` and `list`: the dashboard, a web page and metrics of the running job."""
 
     dashboard: bool | str
     """Serve a page with charts during the job; it also has Prometheus metrics, see `fetchmill help dashboard`."""
@@ -344,14 +344,14 @@ class OfDashboards(TypedDict, total=False):
 
 
 class OfTokens(TypedDict, total=False):
-    """What `get`, `list` and `sync` have: a token that does not last."""
+    """Options of `get`, `list` and `sync`: a bearer token that expires."""
 
     bearer_command: str | None
     """Shell command that prints a bearer token; run again after a 401."""
 
 
 class OfOrigins(TypedDict, total=False):
-    """What `get`, `list` and streams have: who asks, how long for each step, and how buckets are reached."""
+    """Options of `get`, `list` and streams: credentials, timeouts, and access to buckets."""
 
     auth: str | tuple[str, str] | None
     """Basic authentication, USER:PASSWORD."""
@@ -389,14 +389,14 @@ class OfOrigins(TypedDict, total=False):
 
 
 class OfEncodings(TypedDict, total=False):
-    """What `get` and streams have: how replies may be encoded."""
+    """Options of `get` and streams: encodings of replies."""
 
     compressed: bool
     """Ask for gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`."""
 
 
 class OfRobots(TypedDict, total=False):
-    """What everything has that walks index pages or asks for the URLs of a list: whether robots.txt counts."""
+    """Options of all functions that read index pages or fetch URLs of a list: whether robots.txt is obeyed."""
 
     robots: bool | None
     """Obey robots.txt of each host of a list. Default: only where index pages are walked; see `fetchmill help
@@ -404,14 +404,14 @@ class OfRobots(TypedDict, total=False):
 
 
 class OfOptOuts(TypedDict, total=False):
-    """What `get`, `check` and streams have: whether replies that reserve their content count."""
+    """Options of `get`, `check` and streams: whether replies that opt out of text and data mining are skipped."""
 
     opt_out: bool
     """Skip objects that are reserved by X-Robots-Tag, TDM-Reservation or HTML meta; see `fetchmill help opt-out`."""
 
 
 class OfBodies(TypedDict, total=False):
-    """What `get` and streams have: how much of a body is taken, for how long, and what it is compared with."""
+    """Options of `get` and streams: limits for a body, and its checksums."""
 
     total_timeout: float
     """Time for an attempt, plus 1 s per 64 KiB of its body."""
@@ -426,7 +426,7 @@ class OfBodies(TypedDict, total=False):
 
 
 class OfTypes(TypedDict, total=False):
-    """What everything has that fetches bodies: which types they may have."""
+    """Options of all functions that fetch bodies: the accepted types."""
 
     accept: Sequence[str] | None
     """Type that bodies must have, by their first bytes, such as image/* or application/pdf; repeatable. Others fail
@@ -434,7 +434,7 @@ class OfTypes(TypedDict, total=False):
 
 
 class OfKeys(TypedDict, total=False):
-    """What `get` and `list` have: which objects of a bucket are meant."""
+    """Options of `get` and `list`: which objects of a bucket are listed."""
 
     size_from: int | None
     """Take only objects of at least this size."""
@@ -449,7 +449,7 @@ class OfKeys(TypedDict, total=False):
 
 
 class Planning(TypedDict, total=False):
-    """What `plan` alone has: how long it looks, for how many objects it plans, and what requests cost."""
+    """Options of `plan`: the duration of the probe, the number of objects, and the price of requests."""
 
     probe_seconds: float
     """Duration of the probe; a longer one is more precise."""
@@ -464,7 +464,7 @@ class Planning(TypedDict, total=False):
 
 
 class Checking(TypedDict, total=False):
-    """What `check` alone has."""
+    """Options of `check`."""
 
     timeout: float
     """Time for an attempt, from connecting to the last byte."""
@@ -473,7 +473,7 @@ class Checking(TypedDict, total=False):
 
 
 class Syncing(TypedDict, total=False):
-    """What `sync` alone has: what is compared, and what may be removed."""
+    """Options of `sync`: what is compared, and what may be removed."""
 
     delete: bool
     """Remove objects from DEST that SOURCE no longer lists."""
