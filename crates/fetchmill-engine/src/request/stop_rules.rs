@@ -161,7 +161,7 @@ impl StopRules {
             Some(StopReason::MaxBytes)
         } else if self.max_duration.is_some_and(|most| now.elapsed >= most) {
             Some(StopReason::MaxDuration)
-        } else if self.first.is_some() && now.is_at_end {
+        } else if now.is_at_end {
             Some(StopReason::First)
         } else {
             None

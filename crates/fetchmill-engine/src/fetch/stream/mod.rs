@@ -13,6 +13,7 @@ mod channel;
 mod concurrency;
 mod exchange;
 mod fetcher;
+mod held_replies;
 mod progress;
 mod queue;
 mod reply_buffer;
@@ -21,7 +22,6 @@ mod requester;
 mod rests;
 mod rows;
 mod throttling;
-mod uncertain;
 mod verdict;
 
 pub use batch::{NoReply, ReplyBatch, ReplyBody, ReplyRecord, RequestBatch, RequestTimes};

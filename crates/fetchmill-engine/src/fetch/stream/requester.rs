@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::fetcher::{FetchThread, TaskState};
+use super::held_replies::{HeldReply, StreamConnection, UncertainReplies};
 use super::queue::{AttemptTimes, TaskRequest};
 use super::reply_buffer::{ReplyBuffer, StreamBody};
-use super::uncertain::{HeldReply, StreamConnection, UncertainReplies};
 use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester, fulfil};
 use crate::control::rate_wait::keep_pace;
 use fetchmill_model::limits;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fetcher::{FetchThread, TaskState};
+use super::held_replies::{GivenReply, HeldReply, StreamConnection, UncertainReplies};
 use super::queue::TaskRequest;
-use super::uncertain::{GivenReply, HeldReply, StreamConnection, UncertainReplies};
 use crate::attempt::{AttemptEnd, Failure};
 use crate::fetch::load_counter::Counted;
 use fetchmill_model::limits;

@@ -3,7 +3,7 @@
 
 use rusqlite::OptionalExtension as _;
 
-use super::transactions::Journal;
+use super::open_journal::Journal;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;

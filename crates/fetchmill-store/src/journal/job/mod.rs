@@ -4,6 +4,6 @@
 pub(super) mod command;
 pub(super) mod identity;
 pub(super) mod live;
+pub(super) mod open_journal;
 pub(super) mod opening;
 pub(super) mod rules;
-pub(super) mod transactions;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::identity::{CHECK, Identity, LIST, REPLIES_PART, REQUEST_PART};
+use super::open_journal::{Journal, now_text};
 use super::rules::{JobRules, RULES};
-use super::transactions::{Journal, now_text};
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;

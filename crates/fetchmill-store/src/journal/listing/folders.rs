@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::listed_digests;
 use crate::journal::job::identity::Identity;
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{FailureKind, KindCounts};

@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::Names;
 use xxhash_rust::xxh3::xxh3_128_with_seed;

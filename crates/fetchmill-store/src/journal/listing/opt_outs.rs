@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use crate::journal::database::schema;
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::OPT_OUT_HOSTS_MAX;
 use fetchmill_model::outcome::opt_out_rule::{OptOutCounts, OptOutRule};

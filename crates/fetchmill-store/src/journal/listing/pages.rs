@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::{MARKER, folders, listed_digests, ranges};
 use crate::journal::database::schema;
 use crate::journal::job::live::LivePage;
-use crate::journal::job::transactions::{Journal, LISTED_AT, now_text};
+use crate::journal::job::open_journal::{Journal, LISTED_AT, now_text};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::for_display;
 use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::MARKER;
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::{BucketCursor, KeyRange};
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 

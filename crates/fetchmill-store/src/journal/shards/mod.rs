@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params};
 use super::database::file_name::read_file_name;
 use super::database::schema;
 use super::database::sqlite_error::error_of;
-use super::job::transactions::Journal;
+use super::job::open_journal::Journal;
 use super::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardNumber};

@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::UnfetchedFile;
 

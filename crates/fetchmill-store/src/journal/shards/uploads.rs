@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, params};
 
 use super::Shard;
-use crate::journal::job::transactions::{Journal, now_text};
+use crate::journal::job::open_journal::{Journal, now_text};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardNumber;
 

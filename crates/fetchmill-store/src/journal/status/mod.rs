@@ -13,7 +13,7 @@ use self::samples::PROGRESS;
 use super::database::schema;
 use super::database::sqlite_error::error_of;
 use super::job::identity::Identity;
-use super::job::transactions::{Journal, LISTED_AT, now_text};
+use super::job::open_journal::{Journal, LISTED_AT, now_text};
 use super::listing::{opt_outs, skips};
 use super::location::JobLocation;
 use super::shards;

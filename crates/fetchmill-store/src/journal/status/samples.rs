@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 

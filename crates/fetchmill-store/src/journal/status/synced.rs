@@ -5,8 +5,8 @@
 
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;
+use crate::journal::job::open_journal::Journal;
 use crate::journal::job::opening::{FORGET_TARGETS, PASS, is_synced};
-use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
 use crate::journal::shards;
 use fetchmill_model::error::Result;

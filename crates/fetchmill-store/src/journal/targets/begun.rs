@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::Runs;
 use fetchmill_model::target::Sequence;

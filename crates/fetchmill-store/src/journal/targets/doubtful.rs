@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::journal::JobLocation;
 use crate::journal::database::schema::open_to_read;
 use crate::journal::database::sqlite_error::error_of;
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::DOUBTFUL_NAMES_MAX;
 use fetchmill_model::outcome::Sequence;

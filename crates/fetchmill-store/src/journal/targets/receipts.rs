@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use crate::journal::database::schema;
 use crate::journal::job::live;
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use crate::journal::shards;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, Runs, ShardEnd, ShardNumber};

@@ -3,7 +3,7 @@
 
 use rusqlite::params;
 
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{FailureKind, SealedShard, ShardNumber};
 use fetchmill_model::target::{Sequence, WaitingTarget};

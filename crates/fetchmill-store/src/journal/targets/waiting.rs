@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use crate::journal::job::transactions::Journal;
+use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{FailureKind, Runs};
 use fetchmill_model::planner::origin::Millis;
