@@ -27,7 +27,8 @@ LOOKS = 60
 # Requests in flight and the window beyond them: docs/guide/streaming.md.
 AHEAD_MAX = 64 + 256
 SKIPPED = 100_000_000
-SKIP_SECONDS_MAX = 60
+# A job parses the first 200,000 items again to find repeated ones. More than these must be skipped.
+SKIPPED_MIN = 400_000
 KILLED = -9
 
 
@@ -40,21 +41,23 @@ class Measurement:
         self._seconds: float = arguments.seconds
         self._settle: float = arguments.settle
         self._growth: float = arguments.growth
+        self._skip: float = arguments.skip
         self._cores = Cores.pick()
         self._url = ""
         self.problems: list[str] = []
 
     def run(self) -> None:
         """All of them."""
-        content = ("--synthetic", str(10 * self._count), "--port", "0")
+        skipped = max(5 * self._count, SKIPPED_MIN)
+        content = ("--synthetic", str(max(10 * self._count, skipped)), "--port", "0")
         with fetchmill_server(self._cores.server, *content) as (_, self._url):
             self._grows("a list", self._get_list)
             self._grows("a generator", self._get_generator)
             self._endless("stream", self._seconds)
             self._endless("astream", self._seconds / 3)
             self._pauses()
-            self._skips("get", 5 * self._count)
-            self._skips("stream", 5 * self._count)
+            self._skips("get", skipped)
+            self._skips("stream", skipped)
 
     def _grows(self, what: str, get: Callable[[Path, int], Usage]) -> None:
         """A job, and one of ten times as many targets."""
@@ -121,7 +124,7 @@ class Measurement:
         self._demand(found["again"] <= UNSAVED, f"{program} fetched {found['again']:,} items again")
         seconds = own * SKIPPED / 1e6
         print(f"    {found}: {own:.3f} us an item of our own, {seconds:.0f} s for {SKIPPED:,}", flush=True)
-        self._demand(seconds < SKIP_SECONDS_MAX, f"{program} takes {seconds:.0f} s to skip {SKIPPED:,} items")
+        self._demand(seconds < self._skip, f"{program} takes {seconds:.0f} s to skip {SKIPPED:,} items")
 
     def _start(self, program: str, folder: Path, count: int, seconds: float = 0) -> Process:
         arguments = (program, self._url, folder, str(count), str(seconds))
@@ -151,6 +154,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="how long the endless stream runs")
     parser.add_argument("--settle", type=float, default=10, help="seconds after which its memory is flat")
     parser.add_argument("--growth", type=float, default=10, help="MiB that ten times the targets may take more")
+    parser.add_argument("--skip", type=float, default=60, help="seconds in which 100,000,000 items must be skipped")
     with tempfile.TemporaryDirectory(prefix="fetchmill-") as folder:
         measurement = Measurement(Path(folder), parser.parse_args())
         measurement.run()
