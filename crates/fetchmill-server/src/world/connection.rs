@@ -17,7 +17,7 @@ use super::stats::CountedConnection;
 
 /// Pause after a failed accept. There are then no descriptors, so an immediate retry would only waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Size of the buffer for a ClientHello. It is on the heap, because otherwise the task of every connection would need
+/// Size of the buffer for a `ClientHello`. It is on the heap, because otherwise the task of every connection would need
 /// the memory.
 const GREETING: usize = 4096;
 
