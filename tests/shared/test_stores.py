@@ -68,20 +68,28 @@ def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 20 << 20])
-def test_a_large_file_is_added_and_copied(make_store: MakeStore, tmp_path: Path, size: int) -> None:
-    """Its size is known where it is read: a file that has another size is damaged."""
+def test_a_large_file_is_added(make_store: MakeStore, tmp_path: Path, size: int) -> None:
+    """Other processes see the whole file."""
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
-    (tmp_path / "copies").mkdir()
 
     make_store().add_file("list/a.parquet", tmp_path / "file")
 
-    copy = make_store().local_copy("list/a.parquet", size, tmp_path / "copies")
-    assert copy.read_bytes() == content
+    assert make_store().read("list/a.parquet") == content
     assert make_store().names("list") == ["a.parquet"]
-    (tmp_path / "others").mkdir()
-    with pytest.raises(StorageError, match=f"has {size:,} bytes instead of {size + 1:,}"):
-        make_store().local_copy("list/a.parquet", size + 1, tmp_path / "others")
+
+
+def test_a_copy_of_another_size_is_damaged(fake: S3Store, tmp_path: Path) -> None:
+    """The job directory says which size a file has."""
+    del fake
+    store = BucketStore.open("s3://bucket/some/job", {})
+    store.replace("list/a.parquet", b"1234")
+
+    store.local_copy("list/a.parquet", 4, tmp_path / "whole")
+
+    assert (tmp_path / "whole").read_bytes() == b"1234"
+    with pytest.raises(StorageError, match="has 4 bytes instead of 5"):
+        store.local_copy("list/a.parquet", 5, tmp_path / "other")
 
 
 def test_the_first_content_stays(make_store: MakeStore) -> None:

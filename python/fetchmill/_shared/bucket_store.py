@@ -128,12 +128,6 @@ class BucketStore:
         """See `Store`."""
         self._bucket.put_file(name, path, self._patience)
 
-    def local_copy(self, name: str, size: int, folder: Path) -> Path:
-        """See `Store`."""
-        path = folder / name.rpartition("/")[2]
-        self._download(name, size, path)
-        return path
-
     def append(self, name: str, line: str) -> None:
         """See `Store`. Each line rewrites the object, so only the end of a long log is kept."""
         with self._lock:
@@ -183,25 +177,32 @@ class BucketStore:
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
     def download(self, attempt: str, name: str, size: int, path: Path) -> None:
-        """Copies an object of an attempt into a new file.
+        """Copies an object of an attempt into a new file; see `local_copy`.
 
         Args:
             attempt: name of the attempt.
             name: name of the object in the attempt's folder.
             size: size of the object in bytes, from the listing.
             path: path of the new file.
+        """
+        self.local_copy(f"data/{attempt}/{name}", size, path)
+
+    def local_copy(self, name: str, size: int, path: Path) -> None:
+        """Copies an object of the job directory into a new file.
+
+        Args:
+            name: name of the object.
+            size: size of the object in bytes.
+            path: path of the new file.
 
         Raises:
             StorageError: the file cannot be written, the object is gone, or it has another size.
         """
-        self._download(f"data/{attempt}/{name}", size, path)
-
-    def _download(self, key: str, size: int, path: Path) -> None:
         length = 0
         try:
             with path.open("xb") as file:
                 while length < size:
-                    found = self._bucket.get(key, length, self._patience)
+                    found = self._bucket.get(name, length, self._patience)
                     if found is None or not found[0]:
                         break
                     file.write(found[0])
@@ -210,7 +211,7 @@ class BucketStore:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         if length != size:
             raise StorageError(
-                f"{self.place(key)} has {length:,} bytes instead of {size:,}: another process removes it, "
+                f"{self.place(name)} has {length:,} bytes instead of {size:,}: another process removes it, "
                 "or the job is damaged"
             )
 

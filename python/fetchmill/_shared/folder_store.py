@@ -165,16 +165,6 @@ class FolderStore:
             draft.replace(place)
             sync_folder(place.parent)
 
-    def local_copy(self, name: str, size: int, folder: Path) -> Path:
-        """See `Store`. The file is on this machine, or in a shared folder that this machine has."""
-        del folder
-        place = self.folder / name
-        with _failing("read", place):
-            found = place.stat().st_size
-        if found != size:
-            raise StorageError(f"{place} has {found:,} bytes instead of {size:,}: the job is damaged")
-        return place
-
     def append(self, name: str, line: str) -> None:
         """See `Store`."""
         place = self.folder / name

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.ranges import ListFile
 from fetchmill._shared.store import Store, is_bucket
 from fetchmill.errors import SecurityError
@@ -23,7 +24,7 @@ class LocalLists:
     def __init__(self, store: Store, folder: Path) -> None:
         self._store = store
         self._folder = folder
-        self._copies: dict[str, Path] = {}
+        self._copied: set[str] = set()
 
     def local(self, file: ListFile) -> ListFile:
         """Returns a file of the list with its path on this machine.
@@ -35,11 +36,12 @@ class LocalLists:
         if not is_bucket(file.path):
             return file
         name = file.path.removeprefix(self._store.text)
-        if not _NAME.fullmatch(name):
+        if not isinstance(self._store, BucketStore) or not _NAME.fullmatch(name):
             raise SecurityError(f"{file.path} is not in the job directory {self._store.text}; do not use this job")
-        if file.path not in self._copies:
-            self._copies[file.path] = self._store.local_copy(name, file.size, self._folder)
-        copy = self._copies[file.path]
+        copy = self._folder / name.rpartition("/")[2]
+        if file.path not in self._copied:
+            self._store.local_copy(name, file.size, copy)
+            self._copied.add(file.path)
         return replace(file, path=str(copy), modified=copy.stat().st_mtime_ns)
 
 

@@ -23,6 +23,7 @@ from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
 from fetchmill._options.sources import names_not_for
 from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
 from fetchmill._shared.local_lists import in_job_directory
@@ -121,10 +122,9 @@ class SourceList:
         self._name = process_name()
         self._heartbeats = Heartbeats(directory, self._name)
         self._source = hide_secrets(str(options.source))
-        self._is_in_bucket = is_bucket(directory.text)
-        # The folder of this process for the list, if the job directory is in a bucket.
-        self._folder = default_folder(f"list-{secrets.token_hex(8)}")
         self._name_of_list = ""
+        # The folder for the list on this machine, once it is needed.
+        self._folder: Path | None = None
 
     def ranged_options(self) -> GetOptions:
         """Returns the options of the job with the list as its source. Makes the list first if it does not exist.
@@ -147,22 +147,33 @@ class SourceList:
 
     def in_job(self, file: ListFile) -> ListFile:
         """Returns the list as the job names it."""
-        if not self._is_in_bucket:
+        if not is_bucket(self._directory.text):
             return file
         return in_job_directory(file, self._directory.store.place(self._name_of_list))
 
     def close(self) -> None:
-        """Removes the copy of the list that this process has made."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Removes the folder of this process."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _own_folder(self) -> Path:
+        if self._folder is None:
+            folder = default_folder(f"list-{secrets.token_hex(8)}")
+            try:
+                folder.mkdir(mode=0o700)
+            except OSError as error:
+                raise StorageError(f"cannot make the folder {folder}: {error.strerror}") from error
+            self._folder = folder
+        return self._folder
 
     def _local_path(self, record: SourceListRecord) -> str:
         """Returns the path of the list on this machine. Copies it from a bucket if there is no job yet."""
-        if not self._is_in_bucket:
-            return self._directory.store.place(self._name_of_list)
-        path = self._folder / record.file
+        store = self._directory.store
+        if not isinstance(store, BucketStore):
+            return store.place(self._name_of_list)
+        path = self._own_folder() / record.file
         if not path.exists() and not self._directory.exists():
-            self._place_for(self._name_of_list)
-            self._directory.store.local_copy(self._name_of_list, record.size, self._folder)
+            store.local_copy(self._name_of_list, record.size, path)
         return str(path)
 
     def _find_or_make(self) -> SourceListRecord:
@@ -196,14 +207,12 @@ class SourceList:
     def _make(self) -> None:
         token = secrets.token_hex(8)
         name = f"{_FOLDER}/{token}.parquet"
-        state = default_folder(token)
+        manifest = self._own_folder() / f"{token}.parquet"
         self._say(f"lists {self._source}")
         try:
-            manifest = self._place_for(name)
             with self._beating():
-                report = self._list(manifest, state)
-                if self._is_in_bucket:
-                    self._directory.store.add_file(name, manifest)
+                report = self._list(manifest, self._own_folder() / "state")
+                self._directory.store.add_file(name, manifest)
             record = SourceListRecord(
                 file=manifest.name,
                 size=manifest.stat().st_size,
@@ -221,24 +230,12 @@ class SourceList:
             raise
         finally:
             self._beat("ended")
-            shutil.rmtree(state, ignore_errors=True)
-
-    def _place_for(self, name: str) -> Path:
-        """Returns the path for a new manifest: in the job directory, or in the folder of this process."""
-        place = (
-            self._folder / name.rpartition("/")[2] if self._is_in_bucket else Path(self._directory.store.place(name))
-        )
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot make the folder {place.parent}: {error.strerror}") from error
-        return place
 
     def _remove(self, name: str) -> None:
         """Removes a manifest that no job uses."""
         with suppress(*STORE_ERRORS):
             self._directory.store.remove(name)
-        if not self._is_in_bucket:
+        if not is_bucket(self._directory.text):
             with suppress(OSError):
                 Path(self._directory.store.place(_FOLDER)).rmdir()
 

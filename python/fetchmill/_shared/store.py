@@ -88,18 +88,6 @@ class Store(Protocol):
     def add_file(self, name: str, path: Path) -> None:
         """Adds a file of this machine, which may be large, under an unused name."""
 
-    def local_copy(self, name: str, size: int, folder: Path) -> Path:
-        """Returns the path of a file on this machine.
-
-        Args:
-            name: the name of the file.
-            size: its size in bytes.
-            folder: the folder for the copy of a file that is not on this machine.
-
-        Raises:
-            StorageError: the file is gone, or has another size.
-        """
-
     def append(self, name: str, line: str) -> None:
         """Adds a line to a file that only this process writes."""
 

@@ -232,7 +232,7 @@ class RangeWorker:
         with self._lock:
             self._pace.note(self._attempts)
             self._attempts.append(attempt)
-        self._set_rates()
+            self._set_rates()
         failure = None
         try:
             attempt.feed(self._is_to_end, self._is_ended)
@@ -276,7 +276,7 @@ class RangeWorker:
                 self._pace.note(self._attempts)
                 self._attempts.remove(attempt)
                 self._failure = self._failure or failure
-            self._set_rates()
+                self._set_rates()
             try:
                 attempt.discard()
                 self._directory.release(attempt.claim)
