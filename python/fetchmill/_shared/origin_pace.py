@@ -11,7 +11,7 @@ from typing import Protocol
 from fetchmill._shared.heartbeats import Heartbeat
 
 
-class Paced(Protocol):
+class AttemptWithPace(Protocol):
     """An attempt with a pace."""
 
     def pace(self) -> float | None:
@@ -28,7 +28,7 @@ class OriginPace:
         # Of all attempts together, in requests per second. None if the origin does not throttle.
         self.per_second: float | None = None
 
-    def note(self, attempts: Sequence[Paced]) -> bool:
+    def note(self, attempts: Sequence[AttemptWithPace]) -> bool:
         """Notes what the attempts have found. Returns whether they must divide it: it is new, and only some have it."""
         found = [attempt.pace() for attempt in attempts]
         if len(found) == 1:
@@ -45,7 +45,7 @@ class OriginPace:
         if self.per_second is None and paces:
             self.per_second = sum(paces) / (len(paces) + 1)
 
-    def divide(self, attempts: Sequence[Paced]) -> None:
+    def divide(self, attempts: Sequence[AttemptWithPace]) -> None:
         """Divides the pace among the attempts of this worker."""
         if self.per_second is None:
             return

@@ -9,7 +9,6 @@ claims/listing.N      the process that makes the list
 
 import json
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +26,11 @@ from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
 from fetchmill._shared.local_lists import in_job_directory
-from fetchmill._shared.local_state import default_folder, process_name
+from fetchmill._shared.local_state import default_folder, make_folder, process_name, remove_folder
 from fetchmill._shared.ranges import ListFile
 from fetchmill._shared.records import empty_ledger
 from fetchmill._shared.store import STORE_ERRORS, is_bucket
-from fetchmill.errors import JournalError, StorageError, UsageError
+from fetchmill.errors import JournalError, UsageError
 
 _LIST = "list.json"
 _FOLDER = "list"
@@ -154,16 +153,11 @@ class SourceList:
     def close(self) -> None:
         """Removes the folder of this process."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
 
     def _own_folder(self) -> Path:
         if self._folder is None:
-            folder = default_folder(f"list-{secrets.token_hex(8)}")
-            try:
-                folder.mkdir(mode=0o700)
-            except OSError as error:
-                raise StorageError(f"cannot make the folder {folder}: {error.strerror}") from error
-            self._folder = folder
+            self._folder = make_folder(default_folder("lists"), self._name)
         return self._folder
 
     def _local_path(self, record: SourceListRecord) -> str:
