@@ -47,7 +47,7 @@ def test_a_docstring_is_written_again(root: Path, tmp_path: Path) -> None:
     true, stub = (root / STUB).read_text(), tmp_path / "_native.pyi"
     other = true.replace('"""Ends the job with this error, after a checkpoint."""', "...")
     other = other.replace('"""A target that was handed out."""', '"""A target\n\n    of another text.\n    """')
-    other = other.replace('    """Where the time of a request went, in seconds."""\n\n', "")
+    other = other.replace('    """Times of a request in seconds."""\n\n', "")
     assert other.count("\n") == true.count("\n") + 1
     stub.write_text(other)
 

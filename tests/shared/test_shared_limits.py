@@ -225,6 +225,33 @@ def test_a_worker_divides_the_pace_that_its_attempts_have_found(
     assert all(0 < pace < 10_000 for pace in given.values())
 
 
+def test_the_next_range_gets_the_whole_rate_in_the_end(
+    server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the last targets of one range are fetched, the next one has half of the rate."""
+    served = server(synthetic=1_200)
+    (tmp_path / "lists").mkdir()
+    for file in range(2):
+        numbers = range(file * 600, (file + 1) * 600)
+        (tmp_path / "lists" / f"{file}.txt").write_text("".join(f"{served.url}/get/file-{n:012}\n" for n in numbers))
+    given: list[tuple[str, float]] = []
+    set_rate = attempt.Attempt.set_rate
+
+    def note(self: attempt.Attempt, per_second: float) -> None:
+        given.append((self.id, per_second))
+        set_rate(self, per_second)
+
+    monkeypatch.setattr(attempt.Attempt, "set_rate", note)
+
+    fetchmill.shared_jobs.get(
+        tmp_path / "lists", tmp_path / "job", format="parquet", allow_private=True, lease=1.0, rate=400
+    )
+
+    first, second = list(dict.fromkeys(id for id, _ in given))
+    assert (first, 200) in given
+    assert [rate for id, rate in given if id == second][-1] == 400
+
+
 class PacedAttempt:
     """An attempt whose job has a pace."""
 
