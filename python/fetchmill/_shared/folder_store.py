@@ -157,11 +157,7 @@ class FolderStore:
             place.parent.mkdir(parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name}")
             shutil.copyfile(path, draft)
-            descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(draft)
             draft.replace(place)
             sync_folder(place.parent)
 
@@ -233,6 +229,15 @@ class FolderStore:
         return draft
 
 
+def sync_file(path: Path) -> None:
+    """Makes the content of a file durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -246,11 +251,7 @@ def sync_tree(folder: Path) -> None:
     """Makes all files and names below a folder durable."""
     for parent, _, names in os.walk(folder):
         for name in names:
-            descriptor = os.open(Path(parent, name), os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(Path(parent, name))
         sync_folder(Path(parent))
 
 

@@ -148,7 +148,7 @@ impl JournalLink {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);
     }
 
-    /// Whether the journal has so many waiting targets to write that no more are deferred.
+    /// Whether no more targets are deferred, because the journal has many waiting targets to write.
     pub(crate) fn is_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
     }

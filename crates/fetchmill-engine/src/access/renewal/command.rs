@@ -16,7 +16,7 @@ use fetchmill_model::panics;
 
 /// Poll interval for a running command.
 const POLL: Duration = Duration::from_millis(10);
-/// Time to wait for output after the command has ended. A child that the command has left behind may hold its output
+/// Time to wait for output after the command has ended. A child process of the command may still hold its output
 /// open.
 const REST: Duration = Duration::from_millis(500);
 /// Bytes of output that are read at a time.
@@ -56,7 +56,7 @@ pub(crate) fn run_command(
     Ok(read_rest(&output))
 }
 
-/// Returns the output so far, and the output that arrives soon. A child that the command has left behind may hold the
+/// Returns the output so far, and the output that arrives soon. A child process of the command may still hold the
 /// output open.
 fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     let end = Instant::now() + REST;

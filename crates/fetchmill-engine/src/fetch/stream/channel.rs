@@ -160,7 +160,7 @@ impl StreamState {
     fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
-                // The write can fail only if so many signals are unread that the descriptor is readable anyway.
+                // The write fails only if the buffer is full of unread signals. The descriptor is readable then.
                 Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
                 None => self.arrived.notify_one(),
             }

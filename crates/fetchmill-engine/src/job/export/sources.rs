@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::Object;
 use fetchmill_model::target::Sequence;
-use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::journal::{
     JobLocation, JournalSnapshot, must_be_here, must_have_objects, read_doubtful,
 };
@@ -15,9 +14,6 @@ use fetchmill_store::sink::Format;
 
 /// Names of doubtful objects that are copied in one step.
 const DOUBTFUL_AT_ONCE: usize = 1000;
-/// Parts of an identity that differ between the ranges of a shared job, or may.
-const OF_A_RANGE: [&str; 2] = ["source", "contents"];
-
 /// A destination that an export reads.
 #[derive(Debug, Clone)]
 pub struct ExportSource {
@@ -127,8 +123,9 @@ impl Sources {
     fn must_be_of_one_job(&self) -> Result<()> {
         let parts = |source: &OpenedSource| {
             let mut parts = source.snapshot.identity.clone();
-            parts.retain(|name, _| !OF_A_RANGE.contains(&name.as_str()));
-            (parts, ExtraColumns::of_identity(&source.snapshot.identity).to_text())
+            // Each range has a pipe of its own as the source.
+            parts.remove("source");
+            parts
         };
         let first = parts(&self.0[0]);
         match self.0.iter().find(|source| parts(source) != first) {
