@@ -21,14 +21,16 @@ _EXAMPLES = """
 fetchmill check urls.txt                        only a summary
 fetchmill check urls.txt results.parquet        a row for each target
 fetchmill check urls.txt --fail-on 'dns*,5xx'   for scripts: exit code 3
-fetchmill check urls.txt results.csv --second-look
+fetchmill check domains.txt results.csv --template 'https://{}'
 fetchmill check top-1m.csv results.parquet --column 2 \\
     --template 'https://www.{}' --timeout 3 --no-redirects
+fetchmill check urls.txt results.csv --second-look
 fetchmill check urls.txt --fail-on any --quiet
 fetchmill diff last-week.parquet results.parquet
 """
 
-_HELP = """Report what each target of LIST answers: its status or its failure, with times.
+_HELP = """Report what each target of LIST answers: its status or its failure, with times. It sends a GET request to
+each target, and stores no bodies.
 
 \b
 LIST is one of:

@@ -19,12 +19,13 @@ from fetchmill.errors import UsageError
 _EXAMPLES = """
 fetchmill get https://example.org/data/ out/       index pages of a web server
 fetchmill get urls.txt out/ --format parquet       a list of URLs
-fetchmill get s3://bucket/prefix/ out/ --strip-prefix prefix/
-fetchmill get images.csv out/ --format tar --names '{id}.{ext}' \\
-    --keep-columns caption --sidecar txt=caption   webdataset
+fetchmill get s3://bucket/a/ out/ --strip-prefix a/    a/b becomes out/b
+fetchmill get images.csv out/ --format tar --names '{index}.jpg' \\
+    --image-max-side 256 --image-format jpeg --sidecar txt=caption \\
+    --keep-columns caption                         webdataset
 fetchmill get https://HOST/items out/ --listing json --store items \\
     --items-field data --next-page marker --next-field next \\
-    --marker-param cursor --format parquet         pages of an API
+    --marker-param cursor --format parquet         an API with a cursor
 fetchmill get urls.txt out/ --dry-run              print the targets only
 fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
 fetchmill get top.csv out/ --column 2 --template 'https://www.{}' \\
@@ -45,7 +46,7 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
 """
 
 _HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST. The same command again resumes.
-To keep a folder up to date, use `fetchmill sync`.
+Objects are named by their path below SOURCE, their key or their URL. To keep a folder up to date, use `fetchmill sync`.
 
 \b
 SOURCE is one of:
@@ -55,8 +56,11 @@ SOURCE is one of:
                              also .gz and .zst
   -                          a list on standard input
 
-DEST must be missing, empty, or of the same job. A kill costs at most the last commit window. An object of a web server
-is named by its path below SOURCE, and an object of a bucket by its whole key; --strip-prefix shortens it.
+DEST must be new, empty, or the destination of the same job. A kill costs at most the last commit window.
+
+An object of a web server is named by its path below SOURCE, and an object of a bucket by its whole key. An object of a
+list is named by its URL, with --format files as HOST/PATH. --strip-prefix shortens these names, and --names changes
+those of a list.
 
 DEST may be s3://BUCKET/PREFIX/ for shards of parquet, tar, warc and jsonl. The journal is then in ./NAME.fetchmill,
 where NAME is the last part of PREFIX, or in --state DIR.
@@ -70,8 +74,8 @@ Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6
 """
 
 
-_SHARED_HELP = """Make DEST, a folder or a bucket, a shared job of many processes and machines. The first one creates
-it, the others join. See `fetchmill help shared-jobs`."""
+_SHARED_HELP = """Make DEST, a folder or a bucket, a shared job of many processes and machines. Run the same command
+on each: the first one creates the job, the others join it. See `fetchmill help shared-jobs`."""
 
 _LEASE_HELP = """Time after which others take the ranges of a silent worker; needs --shared. Default: 10 s."""
 

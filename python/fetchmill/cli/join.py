@@ -6,18 +6,20 @@ from fetchmill.cli.ray_jobs import ray_options, run_shared
 from fetchmill.cli.shared_jobs import given, worker_command
 
 _EXAMPLES = """
+fetchmill get SOURCE JOB --shared                  first: creates or joins JOB
 fetchmill join /nfs/run
 fetchmill join s3://bucket/run --endpoint-url http://10.0.0.7:9000
-fetchmill join /nfs/run --on ray --workers 64      in a Ray cluster
 for h in a b c; do ssh $h fetchmill join /nfs/run & done
 FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
+fetchmill join /nfs/run --on ray --workers 64      in a Ray cluster
 """
 
-_HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
+_HELP = """Work at the shared job of the directory JOB until it is finished or stopped. `fetchmill get SOURCE JOB
+--shared` creates JOB, and all machines may run that same command.
 
-`fetchmill get SOURCE JOB --shared` creates the job. Any number of processes, on any machines that share the folder or
-the bucket, may join it and leave it at any time. Each one takes ranges of the list that no other has. SIGTERM makes
-final what is fetched, within 20 s, and gives the rest back.
+Any number of processes, on any machines that share the folder or the bucket, may join the job and leave it at any time.
+Each worker takes ranges of the list that no other worker has. At SIGTERM, a worker finishes its current requests within
+25 s. It makes the results final, and leaves the rest to other workers.
 
 Options of the job come from JOB. Secrets are never stored there: give them to each worker.
 """

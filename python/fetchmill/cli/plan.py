@@ -30,10 +30,11 @@ fetchmill plan s3://bucket/prefix out/ \\
 fetchmill plan http://127.0.0.1:8080 out/ --json
 """
 
-_HELP = """Estimate what `fetchmill get SOURCE DEST` would take, and store nothing in DEST.
+_HELP = """Estimate the time, requests, traffic and disk space of `fetchmill get SOURCE DEST`. For this, `plan` lists
+SOURCE and fetches a sample for about 10 s. It stores nothing in DEST.
 
-A probe lists SOURCE and fetches from it for 10 s (--probe-seconds), with the options of `get`. While --concurrency
-auto still searches, it takes up to three times as long.
+The probe uses the options of `get`; --probe-seconds sets its duration. With --concurrency auto, it may take up to three
+times as long, until that number is found.
 
 The plan has time, requests, bytes over the network, and disk and inodes by format, each with its range. It says
 what limits the rate, and whether DEST has room. It is for all of SOURCE, or for 1,000,000 objects if SOURCE does

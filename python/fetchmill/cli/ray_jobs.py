@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
 
-_ON_HELP = """Start the workers in a Ray cluster: that of RAY_ADDRESS, one that runs here, or a local one
-(see `fetchmill help shared-jobs`)."""
+_ON_HELP = """Start the workers in a Ray cluster. It is the cluster of RAY_ADDRESS, else one that runs on this
+machine, else a new local one. See `fetchmill help shared-jobs`."""
 _WORKERS_HELP = "Number of workers, with --on ray; one for each node if not given."
 
 

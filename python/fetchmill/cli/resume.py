@@ -28,7 +28,7 @@ The journal has the source and the options of `fetchmill get`, but no secrets an
 --bearer or --transform. Other options replace the stored ones for this run and the next; the source, the format and
 whatever else makes it another job cannot change. A job that reads standard input is continued by the same command.
 
-If DEST is the directory of a shared job, take `fetchmill stop` back and work like `fetchmill join`.
+If DEST is the directory of a shared job, undo `fetchmill stop` and work like `fetchmill join`.
 """
 _EPILOG = """Exit codes: those of `fetchmill get`; of a shared job 3 also after ranges that were set aside.
 """

@@ -12,15 +12,16 @@ from fetchmill.errors import UsageError
 
 _EXAMPLES = """
 fetchmill retry out/                               all of them
-fetchmill retry out/ 5xx,dns*,reset                some of them
+fetchmill retry out/ '5xx,dns*,reset'              some of them
 fetchmill retry out/ 429 --rate 20                 slower than before
 """
 
-_HELP = """Try targets of the job of DEST again that failed or were absent.
+_HELP = """Try targets of the job of DEST again that failed or were absent. KINDS are failure kinds (reset, 'dns*') or
+statuses (404, 5xx), separated by commas; default: all.
 
-KINDS says which: failure kinds, statuses such as 404 or 5xx, and patterns such as dns*, with commas between. The
-default is all of them. `fetchmill help exit-codes` lists the kinds. An interrupted job continues as well. For options
-and secrets see `fetchmill resume --help`.
+`fetchmill help exit-codes` lists the failure kinds, and `fetchmill status
+DEST --failures` shows those of the job. An interrupted job continues as well. `fetchmill get SOURCE DEST
+--retry-failed[=KINDS]` does the same. For options and secrets see `fetchmill resume --help`.
 """
 _EPILOG = """Exit codes: those of `fetchmill get`.
 """

@@ -47,8 +47,9 @@ fetchmill status out/ --skipped                     what was left out, and why
     "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
 )
 def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | None, as_json: bool) -> int:
-    """Show the progress of the job of DEST as of its last commit, its speed, and what limits it. For a page in
-    the browser, start the job with --dashboard; for a file, use `fetchmill report`.
+    """Show the progress of the job of DEST as of its last commit, its speed, and what limits it. To watch a job in
+    the browser, start it with --dashboard; it prints the address of its page. To save charts as an HTML file, also
+    while the job runs, use `fetchmill report DEST --html FILE`.
 
     With --watch, show it again each second until the job ends: in place on a terminal, and otherwise one after the
     other. With --json that is an object per line.

@@ -39,17 +39,18 @@ fetchmill sync https://example.org/data/ mirror/ --format parquet
 fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed.
+_HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed. DEST may come from `fetchmill get`.
+Files are named by their path below SOURCE, their key or their URL.
 
 SOURCE is http://HOST[:PORT][/PATH] or https:// for a server that lists its objects, s3://BUCKET[/PREFIX] for a
 bucket, or a file with a list of URLs. Each pass lists it again, and compares it with the last pass by size and
 time, by ETag, or by a conditional request.
 
-DEST must be missing, empty, of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with the same
-format.
+DEST must be new, empty, or the destination of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with
+the same format. Objects have the same names as with `get`; see `fetchmill get --help`.
 
 Each object is old or new at any moment, also after a kill; the same command resumes. Files that were changed in
-DEST are kept.
+DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its progress.
 """
 
 _EPILOG = """Exit codes: 0 DEST is like SOURCE; 3 some objects failed or a folder gave no listing, and the next
@@ -122,7 +123,8 @@ command = TableCommand(
         click.Option(
             ["--dry-run"],
             is_flag=True,
-            help="List and compare only; print what would be fetched, asked for and removed, a name a line.",
+            help="List and compare only; print what would be done, one name per line: fetch, ask (conditional request) "
+            "or remove.",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
