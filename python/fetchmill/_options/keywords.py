@@ -28,7 +28,7 @@ class OfFormat(TypedDict, total=False):
     """Options of `get` and `sync`: the format of stored objects."""
 
     format: Format
-    """Store one file per object, or many in shards; null stores nothing."""
+    """Store one file per object, or shards of many; null stores nothing."""
     shard_size: int | None
     """Size of a shard. Default: 128 MiB for parquet, 1 GiB for others."""
     keep_failed: bool
@@ -42,10 +42,11 @@ class Storing(TypedDict, total=False):
     seal_after: float
     """Complete a Parquet shard at this age, so that readers see it."""
     names: str
-    """Names of a list's objects: source, seq or a template. source is the key column or the URL, seq is the number, and
-    '{id}.{ext}' is made of the column id and the type of the reply."""
+    """Names of a list's objects: source (URL), seq (number) or '{id}.{ext}'. source: the value of --key-column, else
+    the URL. seq: the number of the object, without an extension. In a template, {id} is the column id, {index} the
+    number of the row, and {ext} the extension for the reply's type."""
     strip_prefix: str | None
-    """Leading path to remove from stored names, such as a/b/."""
+    """Leading path to remove from stored names, such as a/b/. A name without it is stored unchanged."""
     engine: EngineName
     """What makes the requests; native is the fastest. Those of Python are sync, threads and processes (requests),
     asyncio and combo (aiohttp; combo has several processes)."""
@@ -60,7 +61,9 @@ class Storing(TypedDict, total=False):
     hash: HashAlgorithm | None
     """Add a column with this hash of each body to parquet and jsonl."""
     store: Stored
-    """Store the objects, or the items of --listing json as rows of parquet or jsonl."""
+    """Store the objects, or the items of --listing json as rows of parquet or jsonl. The columns of parquet are the
+    fields of the items on the first page. A value that does not fit its column is null there; each row also has the
+    whole item."""
     cdxj: bool
     """Write a CDXJ index next to each WARC shard."""
     transform: Function | str | None
@@ -70,27 +73,27 @@ class Storing(TypedDict, total=False):
     transform_batch: int
     """Replies given to the function in one call, at most."""
     max_failed: int | str | None
-    """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8, at or below it the
+    """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8. At or below it the
     exit code is 0."""
     allow_absent: bool
     """Exit with 0 if targets were absent but none failed; --max-failed then does not count them."""
     retry_failed: bool | Sequence[str]
-    """Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as
-    404,5xx,dns*."""
+    """Fetch failed and absent targets again, like `fetchmill retry`; with =KINDS only these failure kinds and statuses,
+    such as '404,5xx,dns*'."""
 
 
 class OfFirst(TypedDict, total=False):
     """Options of `get`: how many targets a run fetches."""
 
     first: int | None
-    """Fetch only the first N targets. A larger N, or none, goes on with the same job."""
+    """Fetch only the first N targets. To continue the job, give a larger N, or leave the option out."""
 
 
 class OfImages(TypedDict, total=False):
     """Options of `get`: how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images to this width and height in pixels, at most; needs fetchmill[images]."""
+    """Shrink larger images to this width and height in pixels, at most; needs pip install 'fetchmill[images]'."""
     image_min_side: int | None
     """Skip images whose width or height is smaller, in pixels."""
     image_format: ImageFormat | None
@@ -117,9 +120,9 @@ class OfServer(TypedDict, total=False):
     """Options of `get` and `list`: how a server lists its objects, and how long it may be silent."""
 
     listing: Listing
-    """How the server lists its objects; auto finds out. api is GET /list in pages; autoindex (nginx JSON) and html
-    (index pages) walk folders; links takes all links of HTML pages below SOURCE; sitemap reads sitemaps; json reads the
-    pages of any JSON API; object fetches SOURCE itself. See `fetchmill help listings`."""
+    """How the server lists its objects; auto finds out. api is GET /list in pages. autoindex (nginx JSON) and html
+    (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap reads sitemaps. json reads the
+    pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
     list_path: str
     """Path of the listing, after the path of SOURCE; for api."""
     names_field: str
@@ -129,7 +132,7 @@ class OfServer(TypedDict, total=False):
     total_field: str
     """Field of a page with the number of all objects, if any, for api; may be dotted."""
     marker_param: str
-    """Query parameter that carries the marker (a cursor), for api and json."""
+    """Query parameter that sends the marker (cursor), for api and json."""
     get_path: str
     """Path of an object, after the path of SOURCE; for api."""
     give_up_after: float
@@ -142,8 +145,8 @@ class OfJsonPages(TypedDict, total=False):
     items_field: str
     """Field of a JSON page with the array of items; may be dotted. `.` is the page itself."""
     url_field: str | None
-    """Field of an item with its URL, absolute or relative; may be dotted. Without it, each item is a URL. Not needed
-    with --store items."""
+    """Field of an item with the URL of its object, absolute or relative; may be dotted. Default: the item itself is the
+    URL. --store items refuses it."""
     name_field: str | None
     """Field of an item with its name; may be dotted. Default: its URL."""
     size_field: str | None
@@ -152,10 +155,13 @@ class OfJsonPages(TypedDict, total=False):
     """Field of an item with its last modification, for manifests and sync; may be dotted. Its value is a date (ISO 8601
     or HTTP), or seconds or milliseconds since 1970."""
     next_page: NextPage | None
-    """How a JSON page leads to the next one; must be given. marker and url are in --next-field, link is in the header
-    Link (rel=next), page and offset count until a page is empty, none has one page."""
+    """How a JSON page leads to the next one; must be given. marker: --next-field has a marker (cursor), which
+    --marker-param sends. url: --next-field has the URL. link: the header Link has the URL (rel=next). page:
+    --page-param counts pages until one is empty. offset: --offset-param counts items until a page is empty. none: there
+    is one page."""
     next_field: str | None
-    """Field of a JSON page with the next page's marker or URL; may be dotted."""
+    """Field of a JSON page with the next page's marker (cursor) or URL; may be dotted. The listing ends at a page
+    without a value there."""
     page_param: str
     """Query parameter with the page's number, from 1 or from that in SOURCE."""
     offset_param: str
@@ -170,7 +176,8 @@ class OfList(TypedDict, total=False):
     column: str | None
     """Column with the URL: its name or number. Default: url, else the first."""
     template: str | None
-    """Make the URL of columns: 'https://{}/{name}'; {} is --column, {name} any other column."""
+    """Make the URL of columns: 'https://{}/{name}'; {} is --column, or the line of a txt. {name} is any other
+    column."""
     csv_header: CsvHeader
     """Whether the first row of csv or tsv has the column names."""
     delimiter: str | None
@@ -187,8 +194,8 @@ class OfRows(TypedDict, total=False):
     keep_columns: Sequence[str] | None
     """Columns of the list to store in the rows; separate with commas."""
     column_types: Sequence[str] | None
-    """Types of stored columns, as COLUMN=TYPE with commas between them; TYPE is string, int64, float64 or bool.
-    Default: those of a Parquet list, else string."""
+    """Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. Default: the
+    types of a Parquet list, else string."""
     sample: int | None
     """Take N targets of the list, chosen at random."""
 
@@ -197,9 +204,10 @@ class OfFilters(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: filters for names."""
 
     include: Sequence[str] | None
-    """Take only matching names: a glob or re:REGEX; repeatable."""
+    """Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are those of the source:
+    whole keys of a bucket, whole URLs of a list, and paths below SOURCE on a server."""
     exclude: Sequence[str] | None
-    """Leave out matching names: a glob or re:REGEX; repeatable."""
+    """Leave out names that match a glob (* also matches /) or re:REGEX; repeatable."""
 
 
 class OfTargetRequests(TypedDict, total=False):
@@ -234,7 +242,8 @@ class OfRequests(TypedDict, total=False):
     user_agent: str | None
     """User-Agent of all requests: the name of your program, and how to reach you."""
     credentials_for: str | None
-    """Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."""
+    """The only origin that gets headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of a
+    --template that names it. For other lists, secrets need this option."""
     ca_file: PathText | None
     """PEM file with certificates to trust instead of the system's."""
     client_cert: PathText | None
@@ -260,7 +269,8 @@ class OfRates(TypedDict, total=False):
     rate: float | None
     """Requests per second at most, to all hosts together; pages of a listing and retries count."""
     rate_per_host: float | None
-    """Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts."""
+    """Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, else no
+    limit."""
 
 
 class OfFetching(TypedDict, total=False):
@@ -271,7 +281,7 @@ class OfFetching(TypedDict, total=False):
     limit: Concurrency | None
     """Another name of concurrency."""
     redirects: int | None
-    """Redirects to follow. Default: 5; 0 for objects of a server, sitemap or bucket."""
+    """Redirects to follow for each request. Default: 5, but 0 for objects of a server, a sitemap or a bucket."""
     attempts: int
     """Attempts per target before it fails."""
     public_only: bool
@@ -291,7 +301,8 @@ class OfHosts(TypedDict, total=False):
     """Options of `get` and `check`: requests in flight to each host, private addresses, and threads."""
 
     limit_per_host: int | None
-    """Maximum requests in flight to each host; 0 means no limit. Default: 4 for a list of many hosts."""
+    """Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, else no
+    limit."""
     allow_private: bool
     """Allow targets of a list, or of JSON pages, at private addresses."""
     threads: int | None
@@ -334,11 +345,13 @@ class OfDashboards(TypedDict, total=False):
     """Options of `get`, `check` and `list`: the dashboard, a web page and metrics of the running job."""
 
     dashboard: bool | str
-    """Serve a page with charts during the job; it also has Prometheus metrics, see `fetchmill help dashboard`."""
+    """Serve a page with charts during the job; its address is printed at the start. The page also has Prometheus
+    metrics, see `fetchmill help dashboard`."""
     dashboard_addr: str | None
     """Address of the dashboard; one that others can reach needs a token. Default: 127.0.0.1 and a free port."""
     dashboard_token: str | None
-    """Token that readers must give, at least 16 characters; on the command line a file with it."""
+    """File with the token that readers of the dashboard must give, at least 16 characters; in Python the token
+    itself."""
     dashboard_host: Sequence[str] | None
     """Extra host name that browsers may use for the dashboard; repeatable."""
 
@@ -356,7 +369,7 @@ class OfOrigins(TypedDict, total=False):
     auth: str | tuple[str, str] | None
     """Basic authentication, USER:PASSWORD."""
     bearer: str | None
-    """Token for bearer authentication."""
+    """Bearer token (commands also read FETCHMILL_BEARER)."""
     netrc: bool
     """Take user and password from ~/.netrc."""
     connect_timeout: float
@@ -478,7 +491,8 @@ class Syncing(TypedDict, total=False):
     delete: bool
     """Remove objects from DEST that SOURCE no longer lists."""
     max_delete: int | str
-    """Change nothing if more than N objects (or P%) would be removed; exit code 11."""
+    """Refuse a pass that would remove more than N objects, or P% of those in DEST; such a pass also fetches nothing
+    (exit code 11)."""
     refetch: bool
     """Fetch every object again, even if unchanged."""
     overwrite_local: bool

@@ -174,7 +174,7 @@ _OF_FORMAT = {
         "choice",
         Format,
         "files",
-        "Store one file per object, or many in shards; null stores nothing.",
+        "Store one file per object, or shards of many; null stores nothing.",
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
         heading="Output",
     ),
@@ -199,12 +199,17 @@ _STORING = {
         "text",
         str,
         "source",
-        "Names of a list's objects: source, seq or a template. source is the key column or the URL, seq is the "
-        "number, and '{id}.{ext}' is made of the column id and the type of the reply.",
+        "Names of a list's objects: source (URL), seq (number) or '{id}.{ext}'. source: the value of "
+        "--key-column, else the URL. seq: the number of the object, without an extension. In a template, {id} "
+        "is the column id, {index} the number of the row, and {ext} the extension for the reply's type.",
         heading="Output",
     ),
     "strip_prefix": Option(
-        "text", str | None, None, "Leading path to remove from stored names, such as a/b/.", heading="Output"
+        "text",
+        str | None,
+        None,
+        "Leading path to remove from stored names, such as a/b/. A name without it is stored unchanged.",
+        heading="Output",
     ),
     "engine": Option(
         "choice",
@@ -245,7 +250,9 @@ _STORING = {
         "choice",
         Stored,
         "objects",
-        "Store the objects, or the items of --listing json as rows of parquet or jsonl.",
+        "Store the objects, or the items of --listing json as rows of parquet or jsonl. The columns of parquet "
+        "are the fields of the items on the first page. A value that does not fit its column is null there; "
+        "each row also has the whole item.",
         choices=("objects", "items"),
         heading="Output",
     ),
@@ -272,7 +279,7 @@ _STORING = {
         "share",
         int | str | None,
         None,
-        "Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8, at or "
+        "Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8. At or "
         "below it the exit code is 0.",
         heading="Run control",
     ),
@@ -287,8 +294,8 @@ _STORING = {
         "answers",
         bool | Sequence[str],
         False,
-        "Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as "
-        "404,5xx,dns*.",
+        "Fetch failed and absent targets again, like `fetchmill retry`; with =KINDS only these failure kinds "
+        "and statuses, such as '404,5xx,dns*'.",
         heading="Run control",
     ),
 }
@@ -298,7 +305,7 @@ _OF_FIRST = {
         "count",
         int | None,
         None,
-        "Fetch only the first N targets. A larger N, or none, goes on with the same job.",
+        "Fetch only the first N targets. To continue the job, give a larger N, or leave the option out.",
         heading="Selection",
     ),
 }
@@ -308,7 +315,7 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images to this width and height in pixels, at most; needs fetchmill[images].",
+        "Shrink larger images to this width and height in pixels, at most; needs pip install 'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -355,9 +362,9 @@ _OF_SERVER = {
         "choice",
         Listing,
         "auto",
-        "How the server lists its objects; auto finds out. api is GET /list in pages; autoindex (nginx JSON) "
-        "and html (index pages) walk folders; links takes all links of HTML pages below SOURCE; sitemap reads "
-        "sitemaps; json reads the pages of any JSON API; object fetches SOURCE itself. See `fetchmill help "
+        "How the server lists its objects; auto finds out. api is GET /list in pages. autoindex (nginx JSON) "
+        "and html (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap reads "
+        "sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help "
         "listings`.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
         heading="How a server lists",
@@ -390,7 +397,7 @@ _OF_SERVER = {
         "text",
         str,
         "next-marker",
-        "Query parameter that carries the marker (a cursor), for api and json.",
+        "Query parameter that sends the marker (cursor), for api and json.",
         heading="How a server lists",
     ),
     "get_path": Option(
@@ -421,8 +428,8 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "Field of an item with its URL, absolute or relative; may be dotted. Without it, each item is a URL. "
-        "Not needed with --store items.",
+        "Field of an item with the URL of its object, absolute or relative; may be dotted. Default: the item "
+        "itself is the URL. --store items refuses it.",
         heading="How a server lists",
     ),
     "name_field": Option(
@@ -451,8 +458,10 @@ _OF_JSON_PAGES = {
         "choice",
         NextPage | None,
         None,
-        "How a JSON page leads to the next one; must be given. marker and url are in --next-field, link is in "
-        "the header Link (rel=next), page and offset count until a page is empty, none has one page.",
+        "How a JSON page leads to the next one; must be given. marker: --next-field has a marker (cursor), "
+        "which --marker-param sends. url: --next-field has the URL. link: the header Link has the URL "
+        "(rel=next). page: --page-param counts pages until one is empty. offset: --offset-param counts items "
+        "until a page is empty. none: there is one page.",
         choices=("marker", "url", "link", "page", "offset", "none"),
         heading="How a server lists",
     ),
@@ -460,7 +469,8 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "Field of a JSON page with the next page's marker or URL; may be dotted.",
+        "Field of a JSON page with the next page's marker (cursor) or URL; may be dotted. The listing ends at "
+        "a page without a value there.",
         heading="How a server lists",
     ),
     "page_param": Option(
@@ -499,7 +509,8 @@ _OF_LIST = {
         "text",
         str | None,
         None,
-        "Make the URL of columns: 'https://{}/{name}'; {} is --column, {name} any other column.",
+        "Make the URL of columns: 'https://{}/{name}'; {} is --column, or the line of a txt. {name} is any "
+        "other column.",
         heading="Lists",
     ),
     "csv_header": Option(
@@ -531,8 +542,8 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Types of stored columns, as COLUMN=TYPE with commas between them; TYPE is string, int64, float64 or "
-        "bool. Default: those of a Parquet list, else string.",
+        "Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. "
+        "Default: the types of a Parquet list, else string. With --store items: the types on the first page.",
         heading="Output",
     ),
     "sample": Option("count", int | None, None, "Take N targets of the list, chosen at random.", heading="Selection"),
@@ -543,14 +554,15 @@ _OF_FILTERS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Take only matching names: a glob or re:REGEX; repeatable.",
+        "Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are those of the "
+        "source: whole keys of a bucket, whole URLs of a list, and paths below SOURCE on a server.",
         heading="Selection",
     ),
     "exclude": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Leave out matching names: a glob or re:REGEX; repeatable.",
+        "Leave out names that match a glob (* also matches /) or re:REGEX; repeatable.",
         heading="Selection",
     ),
 }
@@ -626,7 +638,8 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it.",
+        "The only origin that gets headers and credentials, https://HOST[:PORT]. Default: the origin of "
+        "SOURCE, or of a --template that names it. For other lists, secrets need this option.",
         heading="Credentials",
     ),
     "ca_file": Option(
@@ -686,14 +699,16 @@ _OF_RATES = {
         "number",
         float | None,
         None,
-        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        "Requests per second at most, to all hosts together; pages of a listing and retries count. In a shared "
+        "job this is for all workers together.",
         heading="Limits",
     ),
     "rate_per_host": Option(
         "rate",
         float | None,
         None,
-        "Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts.",
+        "Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, "
+        "else no limit.",
         heading="Limits",
     ),
 }
@@ -721,7 +736,7 @@ _OF_FETCHING = {
         "whole",
         int | None,
         None,
-        "Redirects to follow. Default: 5; 0 for objects of a server, sitemap or bucket.",
+        "Redirects to follow for each request. Default: 5, but 0 for objects of a server, a sitemap or a bucket.",
         heading="Requests",
     ),
     "attempts": Option("count", int, 5, "Attempts per target before it fails.", heading="Timeouts and retries"),
@@ -748,7 +763,8 @@ _OF_HOSTS = {
         "whole",
         int | None,
         None,
-        "Maximum requests in flight to each host; 0 means no limit. Default: 4 for a list of many hosts.",
+        "Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, "
+        "else no limit.",
         heading="Limits",
     ),
     "allow_private": Option(
@@ -815,7 +831,8 @@ _OF_DASHBOARDS = {
         "dashboard",
         bool | str,
         False,
-        "Serve a page with charts during the job; it also has Prometheus metrics, see `fetchmill help dashboard`.",
+        "Serve a page with charts during the job; its address is printed at the start. The page also has "
+        "Prometheus metrics, see `fetchmill help dashboard`.",
         heading="Dashboard and logs",
         is_core=False,
     ),
@@ -831,7 +848,8 @@ _OF_DASHBOARDS = {
         "token",
         str | None,
         None,
-        "Token that readers must give, at least 16 characters; on the command line a file with it.",
+        "File with the token that readers of the dashboard must give, at least 16 characters; in Python the "
+        "token itself.",
         heading="Dashboard and logs",
         envvar="FETCHMILL_DASHBOARD_TOKEN",
         is_core=False,
@@ -870,7 +888,7 @@ _OF_ORIGINS = {
         "text",
         str | None,
         None,
-        "Token for bearer authentication.",
+        "Bearer token (commands also read FETCHMILL_BEARER).",
         heading="Credentials",
         envvar="FETCHMILL_BEARER",
         is_core=False,
@@ -1055,7 +1073,8 @@ _SYNCING = {
         "share",
         int | str,
         "10%",
-        "Change nothing if more than N objects (or P%) would be removed; exit code 11.",
+        "Refuse a pass that would remove more than N objects, or P% of those in DEST; such a pass also fetches "
+        "nothing (exit code 11).",
         heading="Changes",
         is_core=False,
     ),
@@ -1174,6 +1193,21 @@ CHECK: Final[Mapping[str, Option]] = {
         "Columns of the list to store in the rows; separate with commas.",
         heading="Output",
     ),
+    "column_types": Option(
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. "
+        "Default: the types of a Parquet list, else string.",
+        heading="Output",
+    ),
+    "robots": Option(
+        "flag",
+        bool | None,
+        None,
+        "Obey robots.txt of each host of the list. Default: off; see `fetchmill help opt-out`.",
+        heading="Selection",
+    ),
     "concurrency": Option(
         "concurrency", Concurrency | None, 4000, "Requests in flight at most.", heading="Limits", short="-j"
     ),
@@ -1182,6 +1216,27 @@ CHECK: Final[Mapping[str, Option]] = {
         "count", int, 1, "Attempts per target before its failure is the answer.", heading="Timeouts and retries"
     ),
     "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "rate": Option(
+        "number",
+        float | None,
+        None,
+        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        heading="Limits",
+    ),
+    "rate_per_host": Option(
+        "rate",
+        float | None,
+        None,
+        "Maximum requests per second to each host (default: 50); 0 means no limit.",
+        heading="Limits",
+    ),
+    "limit_per_host": Option(
+        "whole",
+        int | None,
+        None,
+        "Maximum requests in flight to each host (default: 4); 0 means no limit.",
+        heading="Limits",
+    ),
     "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
     "threads": Option("count", int | None, None, "Threads that fetch. Default: one per processor.", heading="Expert"),
     "headers": Option(
@@ -1231,6 +1286,21 @@ LIST: Final[Mapping[str, Option]] = {
         "Columns of the list to store in the rows; separate with commas.",
         heading="Output",
     ),
+    "column_types": Option(
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. "
+        "Default: the types of a Parquet list, else string.",
+        heading="Output",
+    ),
+    "rate": Option(
+        "number",
+        float | None,
+        None,
+        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        heading="Limits",
+    ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
@@ -1273,7 +1343,7 @@ SYNC: Final[Mapping[str, Option]] = {
         "choice",
         Format,
         "files",
-        "Store one file per object, or many in shards; not null.",
+        "Store one file per object, or shards of many; sync refuses null.",
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
         heading="Output",
     ),
@@ -1290,6 +1360,13 @@ SYNC: Final[Mapping[str, Option]] = {
         short="-j",
     ),
     "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "rate": Option(
+        "number",
+        float | None,
+        None,
+        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        heading="Limits",
+    ),
     "concurrency_max": Option(
         "count", int | None, None, "Upper bound of --concurrency auto. Default: 64.", heading="Limits"
     ),
@@ -1327,6 +1404,13 @@ STREAM: Final[Mapping[str, Option]] = {
     "attempts": Option("count", int, 5, "Attempts per request that may be made twice.", heading="Timeouts and retries"),
     "public_only": Option("flag", bool, False, "Refuse private addresses for all requests.", heading="Safety"),
     "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "rate": Option(
+        "number",
+        float | None,
+        None,
+        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        heading="Limits",
+    ),
     "rate_per_host": Option(
         "rate", float | None, None, "Maximum requests per second to each host; 0 means no limit.", heading="Limits"
     ),
