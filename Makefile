@@ -45,7 +45,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
-.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
+.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel wheels sdist demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
 .PHONY: docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` declare their own dependencies, because a build during tests would replace their package.
@@ -179,6 +179,7 @@ layers: $(BUILD) ## Check that imports point down
 
 licences: $(BUILD) ## Check the licences of all dependencies, without the network
 	$(BIN)/python scripts/check-licences
+	$(BIN)/python scripts/make-notices --check
 
 audit: env ## Check dependencies with cargo-deny, which is installed into build/ (AUDIT="bans licenses sources" needs no advisories)
 	@scripts/audit $(AUDIT)
@@ -297,6 +298,12 @@ wheel: env ## Build the abi3 wheel and the wheel of `fetchmill bench` in dist/
 	$(BIN)/maturin build --profile $(WHEEL_PROFILE) --quiet --out $(DIST)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check $(NO_ISOLATION) --wheel-dir $(DIST) $(BENCH)
 
+wheels: env ## Build and test the wheels for x86_64, aarch64 and musl in dist/ (an hour; needs Debian)
+	$(BIN)/python scripts/build-wheels --profile $(WHEEL_PROFILE) --out $(DIST)
+
+sdist: env ## Build the source distribution in dist/
+	$(BIN)/maturin sdist --out $(DIST)
+
 demo: build-release ## Fetch 100,000 objects, kill the job half-way, resume it and verify the result
 	$(BIN)/python scripts/demo.py
 
@@ -356,9 +363,10 @@ fuzz-long: ## Fuzz the codec, names and S3 pages for three hours
 fixtures: build-release ## Make the fixtures of this release in tests/durability/compatibility (two minutes; docs/reference/compatibility.md)
 	PYTHONPATH=tests $(BIN)/python tests/support/make_fixtures.py
 
-generated: build ## Rewrite the table of options, its keywords for type checkers, and the docstrings of the stub
+generated: build ## Rewrite the table of options, its keywords for type checkers, the docstrings of the stub, and the licence notices
 	$(BIN)/python scripts/make-options
 	$(BIN)/python scripts/make-stub
+	$(BIN)/python scripts/make-notices
 
 help-texts: build ## Rewrite the committed help texts
 	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help

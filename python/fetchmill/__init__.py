@@ -209,7 +209,13 @@ def __getattr__(name: str) -> "Any":  # noqa: ANN401 - whatever the name stands 
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "bounded":
         return import_module("fetchmill.bounded")
-    value = getattr(import_module(_MODULES.get(name, "fetchmill.errors")), name)
+    try:
+        module = import_module(_MODULES.get(name, "fetchmill.errors"))
+    except ImportError as error:
+        from fetchmill._platform import explain
+
+        raise explain(error) from error
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

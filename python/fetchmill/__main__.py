@@ -44,6 +44,14 @@ def main() -> "NoReturn":
             from fetchmill.cli import main as run
 
             run(on_command=_release)
+        except ImportError as error:
+            from fetchmill._platform import explain
+
+            explained = explain(error)
+            if explained is error:
+                raise
+            sys.stderr.write(f"fetchmill: error: {explained}\n")
+            code = 1
         finally:
             # One that comes right now raises KeyboardInterrupt here, where it is caught.
             for number in _NUMBERS:

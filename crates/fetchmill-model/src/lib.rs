@@ -13,6 +13,9 @@
 //! - [`opt_out`]: what a site permits, in its robots.txt and in its replies
 //! - [`planner`], [`verdict`]: what to do next, and what follows from an attempt
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("fetchmill runs on Linux only: on Windows use WSL, elsewhere a container or a virtual machine");
+
 pub mod cookies;
 pub mod error;
 pub mod http1;

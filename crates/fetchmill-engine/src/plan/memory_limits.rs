@@ -10,8 +10,10 @@ use fetchmill_model::limits::MIB;
 const ADDRESS_BYTES: u64 = 640 * MIB as u64;
 const ADDRESS_BYTES_A_WORKER: u64 = 80 * MIB as u64;
 /// With more workers than this, the arenas of glibc keep more memory than the budget allows.
+#[cfg(target_env = "gnu")]
 const WORKERS_UNBOUNDED: usize = 4;
 /// Larger blocks go back to the kernel when they are freed.
+#[cfg(target_env = "gnu")]
 const KEPT_BYTES_MAX: libc::c_int = 4 * MIB as libc::c_int;
 
 /// Fails if the address space is limited (`ulimit -v`) below the job's needs. A failed allocation would end the
@@ -31,8 +33,8 @@ pub(crate) fn check_address_space(workers: usize) -> Result<()> {
 
 /// Prevents glibc from raising its thresholds when larger blocks are freed. With such growth, eight workers with bodies
 /// of a megabyte took 267 MiB. With a fixed threshold, they took 205 MiB.
+#[cfg(target_env = "gnu")]
 pub(crate) fn bound_kept_memory(workers: usize) {
-    #[cfg(target_env = "gnu")]
     if workers > WORKERS_UNBOUNDED {
         #[expect(unsafe_code, reason = "the allocator is that of C")]
         // SAFETY: it sets a number that later allocations look at.
@@ -41,3 +43,7 @@ pub(crate) fn bound_kept_memory(workers: usize) {
         }
     }
 }
+
+/// Does nothing: the allocator of musl has no such thresholds.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn bound_kept_memory(_workers: usize) {}

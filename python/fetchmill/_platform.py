@@ -1,0 +1,23 @@
+"""Says on which platforms fetchmill runs, when its native module cannot be loaded."""
+
+import platform
+import sys
+
+_NATIVE = "fetchmill._native"
+
+
+def explain(error: ImportError) -> ImportError:
+    """Returns an error that says what to do if an import failed because of the platform, otherwise `error`."""
+    if error.name != _NATIVE:
+        return error
+    if sys.platform != "linux":
+        system = platform.system() or sys.platform
+        return ImportError(
+            f"fetchmill runs on Linux only, not on {system}: use a container, or WSL on Windows", name=_NATIVE
+        )
+    return ImportError(
+        f"the native module of fetchmill cannot be loaded on this machine ({platform.machine()}, Python "
+        f"{platform.python_version()}): {error}. Install the wheel of this platform, or build fetchmill here "
+        "(fetchmill help platforms)",
+        name=_NATIVE,
+    )
