@@ -24,7 +24,7 @@ def main(folder: Path) -> None:
     for name in ("jsonl", "parquet", "tar", "warc"):
         with serve(synthetic=COUNT, size=SIZE, tls=True) as server:
             authority = folder / "authority.pem"
-            authority.write_text(server.ca_pem)
+            authority.write_text(server.ca_pem or "")
             report = fetchmill.get(server.url, folder / name, format=name, ca_file=authority)
         check(report.fetched == COUNT, f"{name}: {report.fetched} of {COUNT} objects")
     files = folder / "files"
