@@ -17,8 +17,9 @@ from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
 from fetchmill._shared.feeding import make_feed
 from fetchmill._shared.job_directory import Claim, JobDirectory
+from fetchmill._shared.progress import Progress
 from fetchmill._shared.ranges import ListFile, Range, divide
-from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord
+from fetchmill._shared.records import COUNTS, NAMED_COUNTS, OUTCOMES, CommitRecord, JobRecord
 from fetchmill._shared.shares import Shares
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import FetchmillError, StorageError
@@ -59,6 +60,9 @@ class Attempt:
         # The workers among which this attempt divides the limits for each host.
         self.known = shares.workers
         self.has_rate = options.get("rate") is not None
+        # Whether other workers may have the range too, because this attempt was stuck.
+        self.is_shared = False
+        self._progress = Progress()
         self._directory = directory
         self._job = job
         self._worker = worker
@@ -96,6 +100,15 @@ class Attempt:
         """Returns the counts of the job so far."""
         snapshot = self.running.snapshot()
         return {name: snapshot[name] for name in COUNTS}
+
+    def note_progress(self) -> bool:
+        """Notes the outcomes so far. Returns whether there are new ones."""
+        counts = self.counts()
+        return self._progress.note(sum(counts[name] for name in OUTCOMES))
+
+    def is_stuck(self) -> bool:
+        """Returns whether outcomes stay away for much longer than before, although the origin does not throttle."""
+        return self._progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
         """Ends the job. Its objects are discarded."""
@@ -139,11 +152,13 @@ class Attempt:
         """
         try:
             while not self.running.wait(_STEP_SECONDS):
-                pass
+                self.note_progress()
             report = self._report()
             position = self._feed.position(self.running)
             if report["interrupted"] or position == self.claim.range.start:
                 return None
+            if self.is_shared and self._directory.claims().get(self.claim.range.id):
+                return None  # it was stuck, and another worker is further
             self._directory.store.publish(self._name, self._state)
             return self._commit(report, position, pieces, piece_seconds)
         finally:

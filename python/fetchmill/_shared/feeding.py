@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Protocol
 
 from fetchmill._native import Job
 from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, Range
+from fetchmill._shared.records import OUTCOMES
 from fetchmill.errors import UsageError
 
 # Number of targets fed ahead of those with an outcome: as many as finish in this time, twice the maximum in flight, or
@@ -81,7 +82,7 @@ class _Ahead:
 
     def room(self, snapshot: Mapping[str, Any]) -> int:
         """Returns how many more targets may be listed now. If not above 0, none may."""
-        settled = sum(snapshot[name] for name in ("fetched", "absent", "failed", "skipped"))
+        settled = sum(snapshot[name] for name in OUTCOMES)
         most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(settled / self.seconds() * _AHEAD_SECONDS))
         return int(most - (snapshot["listed"] - settled))
 

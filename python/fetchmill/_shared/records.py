@@ -17,6 +17,8 @@ from fetchmill.errors import JournalError, UsageError
 FORMAT = 1
 # Names of the counts in a ledger.
 COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes", "attempts")
+# Those of them that are outcomes of targets.
+OUTCOMES = ("fetched", "absent", "failed", "skipped")
 # Counts that are split by name: failed targets by kind and by status, skipped targets by reason.
 NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
 

@@ -16,7 +16,7 @@ from fetchmill._shared.local_lists import LocalLists
 from fetchmill._shared.local_state import make_folder, process_name, remove_folder
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
-from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+from fetchmill._shared.records import OUTCOMES, CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.shares import Shares
 from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
@@ -116,7 +116,7 @@ class RangeWorker:
         for attempt in self._current():
             # Release claims first: the process may end any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
-                self._beating.release(attempt.claim)
+                self._release(attempt)
             attempt.stop()
 
     def run(self) -> WorkerEnd:
@@ -134,6 +134,10 @@ class RangeWorker:
         beating.start()
         try:
             reason = self._work()
+            if reason == "finished":
+                # Attempts that still run have lost their ranges.
+                for attempt in self._current():
+                    attempt.stop()
             self._join_finishing()
             if self._failure is not None:
                 raise self._failure
@@ -165,15 +169,25 @@ class RangeWorker:
                 return "finished"
             is_ready = self._is_ready()
             claim = self._take(open_ranges) if is_ready else None
-            self._is_waiting = is_ready and claim is None
+            self._note_waiting(is_ready and claim is None)
             if claim is None:
                 self._asked.wait(IDLE_SECONDS if is_ready else _READY_SECONDS)
             else:
                 self._attempt(claim)
         return "failed"
 
+    def _note_waiting(self, is_waiting: bool) -> None:
+        """Tells the others at once when this worker begins to wait for work, so that they share theirs."""
+        begins = is_waiting and not self._is_waiting
+        self._is_waiting = is_waiting
+        if begins:
+            with suppress(*STORE_ERRORS):  # the heartbeat thread tries again
+                self._write_heartbeat()
+
     def _is_ready(self) -> bool:
         """Returns whether a range may start: other workers know this one, and few attempts wait for their end."""
+        if any(attempt.is_shared for attempt in self._current()):
+            return False  # another range would get stuck, too
         # Two attempts would each have this worker's part of the limits for each host.
         finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
         return self._may_start.is_set() and not self._shares.is_standby and len(self._finishing) < finishing_max
@@ -245,6 +259,7 @@ class RangeWorker:
 
     def _is_to_end(self, attempt: Attempt) -> bool:
         """Returns whether an attempt must end before the end of its range."""
+        attempt.note_progress()
         seconds = time.monotonic() - attempt.started
         if self._is_ended():
             return True
@@ -279,9 +294,21 @@ class RangeWorker:
                 self._set_rates()
             try:
                 attempt.discard()
-                self._directory.release(attempt.claim)
+                self._release(attempt)
             except FetchmillError as error:
                 self._failure = self._failure or error
+
+    def _release(self, attempt: Attempt) -> None:
+        """Removes the claim of an attempt once. Later, another worker may have a claim with the same name."""
+        with self._lock:
+            if attempt.is_shared:
+                return
+            attempt.is_shared = True
+        try:
+            self._beating.release(attempt.claim)
+        except BaseException:
+            attempt.is_shared = False
+            raise
 
     def _has_lost(self, attempt: Attempt) -> bool:
         try:
@@ -353,6 +380,7 @@ class RangeWorker:
                 self._beating.job()
                 self._write_heartbeat()
                 self._look_at_peers()
+                self._look_at_stuck()
                 self._stopped = self._beating.is_stopped()
                 self._take_rate(self._beating.rate(self._job))
                 last = written
@@ -378,7 +406,7 @@ class RangeWorker:
             for name, count in attempt.counts().items():
                 counts[name] += count
         if attempts:
-            settled = sum(counts[name] for name in ("fetched", "absent", "failed", "skipped"))
+            settled = sum(counts[name] for name in OUTCOMES)
             rate = settled / max(time.monotonic() - min(each.started for each in attempts), 0.1)
         self._heartbeats.write(
             {
@@ -413,6 +441,28 @@ class RangeWorker:
         self._has_idle_peers = any(each.state == "waiting" for each in peers)
         if self._shares.may_start(peers):
             self._may_start.set()
+
+    def _look_at_stuck(self) -> None:
+        """Shares the ranges of stuck attempts with workers that wait for work.
+
+        The attempt goes on without its claim, and this worker takes no other range meanwhile. When outcomes come again,
+        the attempt ends if another worker has claimed the range.
+        """
+        for attempt in self._current():
+            has_moved = attempt.note_progress() or not attempt.is_stuck()
+            if attempt.is_shared and has_moved:
+                self._claim_again(attempt)
+            elif not attempt.is_shared and not has_moved and self._has_idle_peers:
+                self._release(attempt)
+                self._say(f"range {attempt.claim.range.id} is stuck: other workers may take it")
+
+    def _claim_again(self, attempt: Attempt) -> None:
+        """Claims the range of an attempt that was stuck, or ends the attempt if another worker has the range."""
+        range = attempt.claim.range
+        if not self._beating.claims().get(range.id) and (claim := self._beating.claim(range, self.name, 1)):
+            attempt.claim, attempt.is_shared = claim, False
+        else:
+            attempt.stop()
 
     def _take_rate(self, rate: float | None) -> None:
         if rate != self._shares.rate:

@@ -1,0 +1,34 @@
+"""Tells when an attempt is stuck: it gets no outcome for much longer than before, as on a machine without a network."""
+
+import time
+
+# Time without an outcome after which an attempt may be stuck.
+STUCK_SECONDS = 2.0
+# The same before the first outcome, when the time of replies is not known, and the maximum for slow replies.
+STUCK_SECONDS_MAX = 10.0
+# An attempt is not stuck while it waits less than this many times its longest wait for an outcome so far.
+_WAITS = 3.0
+
+
+class Progress:
+    """The outcomes of an attempt over time."""
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._since = time.monotonic()
+        self._longest = STUCK_SECONDS_MAX
+
+    def note(self, settled: int) -> bool:
+        """Notes the number of outcomes so far. Returns whether there are new ones."""
+        if settled <= self._settled:
+            return False
+        now = time.monotonic()
+        waited = now - self._since
+        self._longest = waited if self._settled == 0 else max(self._longest, waited)
+        self._settled, self._since = settled, now
+        return True
+
+    def is_stuck(self) -> bool:
+        """Returns whether the attempt is stuck."""
+        limit = min(max(STUCK_SECONDS, _WAITS * self._longest), STUCK_SECONDS_MAX)
+        return time.monotonic() - self._since > limit
