@@ -37,7 +37,7 @@ pub enum Error {
     /// The destination is not where it was when the job began. Exit 7.
     #[error("{0}")]
     Moved(String),
-    /// The server refuses everything: 401 or 403. Exit 12.
+    /// The server refuses all requests: 401 or 403. Exit 12.
     #[error("{0}")]
     Refused(String),
     /// Another process runs this job. Exit 9.

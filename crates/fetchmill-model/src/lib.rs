@@ -14,7 +14,9 @@
 //! - [`planner`], [`verdict`]: what to do next, and what follows from an attempt
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("fetchmill runs on Linux only: on Windows use WSL, elsewhere a container or a virtual machine");
+compile_error!(
+    "fetchmill runs on Linux only: on Windows use WSL, elsewhere a container or a virtual machine"
+);
 
 pub mod cookies;
 pub mod error;

@@ -51,12 +51,12 @@ impl OriginKey {
         self.is_tls
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the value of the field `Host`.
+    /// Returns the value of the `Host` field.
     pub fn authority(&self) -> &str {
         &self.text[if self.is_tls { "https://".len() } else { "http://".len() }..]
     }
@@ -132,7 +132,7 @@ impl OriginFields {
     }
 
     /// Returns whether requests to an origin carry fields that may be secret. `None` stands for the only origin that
-    /// such fields are for.
+    /// receives such fields.
     pub fn has_secrets(&self, key: Option<&OriginKey>) -> bool {
         (key.is_none() || self.origin.as_ref() == key) && self.fields.iter().any(|(name, _)| !is_open(name))
     }

@@ -17,7 +17,7 @@ pub struct PanicNote {
 
 thread_local! {
     static NOTE: RefCell<Option<Arc<PanicNote>>> = const { RefCell::new(None) };
-    /// Panics of a library that are caught and become an error.
+    /// Whether a library may panic now. Such panics are caught and become an error.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 

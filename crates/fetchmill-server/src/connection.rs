@@ -74,7 +74,7 @@ pub(crate) enum AfterTurn {
     Later(Continuation),
 }
 
-/// How a connection continues after a script.
+/// Next step of a connection after a script.
 pub(crate) enum AfterScript {
     Continue,
     Close,
@@ -209,8 +209,8 @@ impl Connection {
         Ok(written)
     }
 
-    /// Sends all bytes. If the client takes none for too long, the connection is reset, and the remaining bytes are
-    /// dropped.
+    /// Sends all bytes. If the client takes none within its timeout, the connection is reset, and the remaining bytes
+    /// are dropped.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {
             self.stray.writing();
@@ -282,7 +282,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a client that took too long for its next request. If it has sent a part of one, it gets an error reply.
+    /// Handles a client that missed the timeout for its next request. If it has sent a part of one, it gets an error
+    /// reply.
     pub(crate) async fn time_out(&mut self) -> io::Result<()> {
         if self.unread.is_empty() {
             return Ok(());

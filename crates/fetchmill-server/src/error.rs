@@ -3,18 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a server cannot start.
+/// Reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An option makes no sense.
+    /// An option has an invalid value.
     #[error("{0}")]
     Option(String),
     /// The folder cannot be served.
     #[error("cannot serve {path}: {source}")]
     Folder {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The server cannot listen on the address.
@@ -24,7 +24,7 @@ pub enum Error {
         host: String,
         /// Port as given.
         port: u16,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The certificates of a world could not be made.

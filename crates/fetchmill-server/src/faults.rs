@@ -204,7 +204,7 @@ mod tests {
         let actions: Vec<_> =
             (0..10_000).map(|_| faults.pick(RuleScope::Get, "a").map(|fault| fault.action)).collect();
 
-        // A hundred at once, and then the next rule for as many as come in the time that this takes.
+        // A hundred requests together, then the next rule for as many as arrive in the meantime.
         assert!(actions[..100].iter().all(|action| *action == Some(Action::Close)));
         assert!(actions.contains(&Some(Action::Status { status: 503, retry_after: None })));
     }

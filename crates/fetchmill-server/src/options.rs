@@ -268,7 +268,7 @@ impl Delay {
         Ok(Some(Delay { min: shortest, span, steps }))
     }
 
-    /// Returns the waiting time for a random word.
+    /// Returns the waiting time that a random word selects.
     pub(crate) fn pick(self, random: u64) -> Duration {
         self.min
             + if self.steps {

@@ -19,7 +19,7 @@ pub(crate) struct Request<'a> {
     pub(crate) keep_alive: bool,
     /// Whether the request announces a body, which is refused.
     pub(crate) body: bool,
-    /// The field Host.
+    /// Value of the `Host` field.
     pub(crate) host: Option<&'a [u8]>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Method {
     Other,
 }
 
-/// Why a head is refused. The connection then ends.
+/// Reason why a head is refused. The connection then ends.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadRequest {
     Malformed,
@@ -202,12 +202,12 @@ fn path_of_url(target: &[u8]) -> &[u8] {
     memchr(b'/', rest).map_or(&[], |path| &rest[path..])
 }
 
-/// Why a text is refused.
+/// Reason why a text is refused.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadText {
     /// A `%` without two hexadecimal digits after it.
     Escape,
-    /// Not UTF-8 once decoded.
+    /// The decoded text is not UTF-8.
     NotUtf8,
 }
 

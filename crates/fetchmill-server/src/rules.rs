@@ -94,7 +94,7 @@ enum Pattern {
 }
 
 impl CompiledRule {
-    /// Returns whether the rule applies to such a request, whatever its rate.
+    /// Returns whether the rule applies to such a request, at any rate.
     pub(crate) fn is_for(&self, on: RuleScope, name: &str) -> bool {
         (self.on == RuleScope::Any || self.on == on)
             && match &self.pattern {

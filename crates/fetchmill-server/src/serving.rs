@@ -56,7 +56,7 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
 }
 
 /// Returns the next turn that needs more than the fast loop, and sends a stray reply that is due before. `None` if the
-/// client takes too long for a request.
+/// client takes longer than its timeout for a request.
 async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::Result<Option<Turn>> {
     // Boxed, so that an idle connection does not need memory for it.
     while let Some(due) = connection.stray_due() {

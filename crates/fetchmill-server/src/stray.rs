@@ -1,9 +1,8 @@
-//! A stray reply: an unsolicited reply that is sent some time after a real one, whatever requests are in flight by
+//! A stray reply: an unsolicited reply that is sent some time after a real one, regardless of the requests in flight by
 //! then.
 //!
-//! It looks like the answer to the next request, so that all later replies of the connection shift by one. The seed and
-//! the connection's number decide whether a connection has a stray reply, which reply it follows, and how late it
-//! comes.
+//! It looks like the answer to the next request, so all later replies of the connection shift by one. The seed and the
+//! connection's number determine whether a connection has a stray reply, which reply it follows, and its delay.
 
 use std::time::{Duration, Instant};
 

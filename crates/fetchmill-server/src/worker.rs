@@ -120,7 +120,7 @@ impl Worker {
         (!hosts.allow(host)).then_some(421)
     }
 
-    /// Appends the reply to a request that takes too long.
+    /// Appends the reply to a request that missed the timeout.
     pub(crate) fn time_out(&self, out: &mut Vec<u8>) {
         self.plain(408, false, Persistence::Close, out);
     }

@@ -16,7 +16,7 @@ pub struct Background<T> {
     panics: Arc<PanicNote>,
     /// Handle of the thread. `None` once nothing waits for the thread any more.
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// When a panic was first seen.
+    /// Time at which a panic was first seen.
     panicked_at: Mutex<Option<Instant>>,
 }
 

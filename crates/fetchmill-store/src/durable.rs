@@ -474,7 +474,7 @@ pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<
     put().map_err(|error| fetchmill_model::error::Error::storage("move a finished file to", path, error))
 }
 
-/// What a path leads to.
+/// Kind of entry that a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathState {
     /// A regular file, with its size and modification time.

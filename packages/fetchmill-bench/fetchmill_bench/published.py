@@ -1,6 +1,6 @@
-"""What five public texts measured: every row of their tables as it stands there, and the contender built like it.
+"""The measurements of five public texts: every row of their tables, verbatim, and the contender that is built like it.
 
-Their machines, networks and years differ: figures compare within a table, never across, and never with this machine's.
+Machines, networks and years differ. Compare figures only within a table, never across tables or with this machine.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Text:
 
     Args:
         table: the letter of its table.
-        title: its title, which is how it is cited.
-        setting: what was measured, on what.
+        title: its title, as it is cited.
+        setting: what was measured, and on which machine.
     """
 
     table: str
@@ -31,11 +31,11 @@ class PublishedRow:
     Args:
         table: the letter of its table.
         title: the title of its text.
-        way: what the text calls it.
-        contender: the contender built like it, by its name; None where there is none.
-        figures: what was measured, its unit in its name.
-        counts: requests, objects or sites of the runs that were measured.
-        limit: threads, processes or requests in flight, where the text names a number.
+        way: name of the way in the text.
+        contender: name of the contender that is built like it. None if there is none.
+        figures: the measurements, with their units in their names.
+        counts: numbers of requests, objects or sites in the measured runs.
+        limit: threads, processes or requests in flight, if the text states a number.
     """
 
     table: str

@@ -53,7 +53,7 @@ async def read_async(task: Task, client: Any, key: str, counter: RequestCounter)
 
 
 def store_object(task: Task, key: str, body: bytes) -> bool:
-    """Makes an object a file, where that is asked for; says whether that was possible."""
+    """Stores an object as a file if requested. Returns whether that was possible."""
     try:
         task.store(key, body)
     except OSError:

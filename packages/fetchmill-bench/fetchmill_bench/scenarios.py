@@ -1,4 +1,4 @@
-"""The scenarios: what is asked for, and which server answers."""
+"""The scenarios: the requests, and the server that answers them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,29 +6,29 @@ from typing import Any
 # Delay of a reply of `slow`, in whole seconds.
 DELAY = (0.0, 3.0)
 MEAN_SECONDS = sum(DELAY) / 2
-# Of `slow`, what is left out at both ends when the steady rate is told: as long as a reply may take.
+# Time of `slow` that the steady rate excludes at both ends: the longest delay of a reply.
 RAMP_SECONDS = DELAY[1]
-# Bytes of an object.
+# Size of an object in bytes.
 SIZE = 100
-# Of `sites`: for a connection, and for each wait for bytes.
+# Timeout of `sites`, for a connection and for each wait for bytes.
 SITE_TIMEOUT = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One of them.
+    """A scenario.
 
     Args:
         name: its name.
-        what: what it is, in a line.
+        what: its description in one line.
         limit: requests in flight.
-        seconds: how long a contender runs at most.
-        counts: how many objects are asked for, or sites; a run for each.
-        urls: how many objects, of the ways that start from a list of URLs.
-        serve: how the file server differs from its defaults.
-        full_counts: with `full`, the counts instead of those.
-        full_limits: with `full`, requests in flight: each with each count.
-        full_seconds: with `full`, how long a contender runs at most.
+        seconds: maximum duration of a contender in seconds.
+        counts: numbers of requested objects or sites, with one run for each.
+        urls: number of objects for ways that start from a list of URLs.
+        serve: options of the file server that differ from its defaults.
+        full_counts: counts with `full`, which replace `counts`.
+        full_limits: requests in flight with `full`. Each is combined with each count.
+        full_seconds: maximum duration of a contender with `full`.
     """
 
     name: str
@@ -51,7 +51,7 @@ SCENARIOS = {
             what="objects of 100 bytes from one server, without delay",
             limit=64,
             seconds=5.0,
-            # More than any way fetches in the time; what starts from URLs may make them all tasks first.
+            # More than any way fetches in the time. Ways that start from URLs may create a task for each of them first.
             counts=(10_000_000,),
             urls=10_000,
             serve={},
@@ -84,7 +84,7 @@ SCENARIOS = {
             serve={},
             full_counts=(100, 1000, 30_000, 100_000),
             full_limits=(10, 50, 100, 200),
-            # A hundred thousand at a thousand a second, and some more.
+            # A hundred thousand requests at a thousand a second, and some slack.
             full_seconds=150.0,
         ),
     )
@@ -92,5 +92,5 @@ SCENARIOS = {
 
 
 def ceiling(limit: int) -> float:
-    """Requests a second that Little's law allows in `slow`: the limit over the mean delay."""
+    """Returns the requests/s that Little's law allows in `slow`: the limit divided by the mean delay."""
     return limit / MEAN_SECONDS

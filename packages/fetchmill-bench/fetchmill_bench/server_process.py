@@ -1,7 +1,7 @@
-"""`python -m fetchmill_bench.server_process KIND OPTIONS`: the server of a contender, in a process of its own.
+"""`python -m fetchmill_bench.server_process KIND OPTIONS`: the server of a contender, in its own process.
 
-One line of JSON says where it is, then one for each line of its standard input, with what it was asked for; it ends
-with that.
+It first prints one line of JSON with its address. For each line of its standard input it prints one
+with its counters. It ends with its standard input.
 """
 
 import contextlib
@@ -31,14 +31,14 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _files(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
-    """The file server."""
+    """Starts the file server."""
     with testing.serve(**options) as server:
         yield {"url": server.url}, server.stats
 
 
 @contextlib.contextmanager
 def _replay(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
-    """The project's own store."""
+    """Starts the project's own store."""
     with testing.s3(bucket="bucket", synthetic=options["count"], size=options["size"]) as store:
         details = {"url": store.url, "bucket": store.bucket, "environment": store.environment(), "pid": os.getpid()}
         yield details, store.stats
@@ -46,7 +46,10 @@ def _replay(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
 
 @contextlib.contextmanager
 def _versitygw(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
-    """Other people's, which does not tell what it was asked for. Its objects are files, made by the first run."""
+    """Starts versitygw, an independent store, which does not report requests.
+
+    Its objects are files, which the first run creates.
+    """
     folder = Path(options["folder"])
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)

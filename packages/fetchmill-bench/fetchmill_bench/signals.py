@@ -1,4 +1,4 @@
-"""Signals that come while a process is being started: it must be known before anyone is told to end it."""
+"""Defers signals while a process is being started, because its id must be known before a handler can end it."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Lets SIGINT and SIGTERM have their effect at the end of the block; what is started in it inherits none of it."""
+    """Defers SIGINT and SIGTERM to the end of the block. Processes that are started in it do not inherit this."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""From runs to results: medians and spreads over repeats, what a billion would take, and the ratio to the best."""
+"""Converts runs to results: medians and spreads over repeats, the time for a billion, and the ratio to the best way."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,19 +7,19 @@ from typing import Any
 _BILLION = 1e9
 _SECONDS_A_DAY = 86_400
 _MICRO = 1e6
-# What tells one result from another: runs that have all of it in common are repeats.
+# Properties that identify a result. Runs with all of them in common are repeats.
 _SAME = ("scenario", "contender", "way", "row", "requests", "limit", "sites")
 
 Row = Mapping[str, Any]
 
 
 def results_of(runs: Iterable[Row], *, by_requests: bool) -> list[dict[str, Any]]:
-    """The results, in the order of their first runs.
+    """Returns the results, in the order of their first runs.
 
     Args:
-        runs: the runs, as the document has them.
-        by_requests: whether ways are compared with the same number of requests only, as the published texts do, and
-            where a scenario has several; else with all of their scenario.
+        runs: the runs, as in the document.
+        by_requests: whether to compare only ways with the same number of requests, as the published texts do, if a
+            scenario has several numbers. Otherwise all ways of a scenario are compared.
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for run in runs:
@@ -32,12 +32,12 @@ def results_of(runs: Iterable[Row], *, by_requests: bool) -> list[dict[str, Any]
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """The median, the least and the most."""
+    """Returns the median, the minimum and the maximum."""
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
 def _result(runs: Sequence[Row]) -> dict[str, Any]:
-    """Runs that failed count only when there is no other."""
+    """Returns the result of repeats. Failed runs count only if there is no other."""
     good = [run for run in runs if run["status"] != "failed" and run["done"] > 0]
     shown = good[0] if good else runs[0]
     rates = spread([run["requests_per_second"] for run in good] or [0.0])
@@ -65,7 +65,7 @@ def _result(runs: Sequence[Row]) -> dict[str, Any]:
 
 
 def _status(runs: Sequence[Row]) -> str:
-    """The worst of them: a way that fails now and then is not one that works."""
+    """Returns the worst status, because a way that fails only sometimes does not work."""
     found = {run["status"] for run in runs}
     return next(status for status in ("failed", "stopped", "ok") if status in found)
 
@@ -76,12 +76,15 @@ def _compares(one: Row, other: Row, *, by_requests: bool) -> bool:
 
 
 def _ratio(result: Row, rivals: Iterable[Row]) -> float | None:
-    """How many times as long as the best a way takes for a request, 1 for the best; None of one that did nothing."""
+    """Returns the time per request as a multiple of the best way's, which is 1.
+
+    None for a way that completed no request.
+    """
     rate, best = _rate(result), max(map(_rate, rivals))
     return best / rate if rate else None
 
 
 def _rate(result: Row) -> float:
-    """The steady rate where there is one."""
+    """Returns the steady rate if there is one, otherwise the mean rate."""
     rate: float = result["steady_per_second"] or result["requests_per_second"]["median"]
     return rate

@@ -1,4 +1,4 @@
-"""What the published texts measured: their counts, and their numbers of requests in flight."""
+"""The measurements of the published texts: their counts, and their numbers of requests in flight."""
 
 from collections.abc import Iterator
 
@@ -7,29 +7,29 @@ from fetchmill_bench.contender_table import BUCKETS, Contender
 from fetchmill_bench.options import BenchOptions
 from fetchmill_bench.scenarios import SCENARIOS, Scenario, ceiling
 
-# A: its rate is extrapolated there too, so it need not come to its end.
+# A: the text also extrapolates the rate, so a run need not complete.
 _OBJECTS = 100_000
 _OBJECTS_FULL = 1_000_000
 _OBJECTS_SECONDS = 20.0
 _LIMITS = (1, 10, 50, 100, 1000)
 _LIMITS_SECONDS = 5.0
-# B: objects, and how many requests were in flight.
+# B: numbers of objects, and of requests in flight.
 _BUCKETS = ((100_000, 50), (30_000, 50), (100, 10), (100, 100))
 _BUCKETS_SECONDS = 20.0
 _BUCKETS_SECONDS_FULL = 600.0
-# C and D at limit 1000, and what one after the other can be expected to do of it.
+# C and D at limit 1000. `_DELAYED_ALONE` has the counts for ways that make one request after the other.
 _DELAYED = (10, 100, 10_000, 100_000)
 _DELAYED_FULL = 1_000_000
 _DELAYED_ALONE = (10, 100)
-# Twice what Little's law says, and time to make all tasks.
+# Twice the time from Little's law, and time to create all tasks.
 _SLACK, _SLACK_SECONDS = 2.0, 30.0
-# E: one after the other takes three seconds for each dead site.
+# E: sequential ways take three seconds for each dead site.
 _SITES_SECONDS = 120.0
 _SITES_SECONDS_FULL = 900.0
 
 
 def published_cases(options: BenchOptions) -> Iterator[Case]:
-    """The counts and limits of the texts, in the order of their tables; of one scenario if one was named."""
+    """Yields the counts and limits of the texts, in the order of their tables, or only those of the given scenario."""
     sweeps = {"billion": _objects, BUCKETS: _buckets, "slow": _slow, "sites": _sites}
     for name, sweep in sweeps.items():
         if options.scenario in (None, name):
@@ -41,7 +41,7 @@ def published_cases(options: BenchOptions) -> Iterator[Case]:
 
 
 def _objects(scenario: Scenario, contender: Contender, *, full: bool) -> Iterator[Case]:
-    """Table A; then the same at several limits, briefly. Each object becomes a file, as there."""
+    """Yields table A, then the same briefly at several limits. Each object is stored as a file, as in the text."""
     count = _OBJECTS_FULL if full else _OBJECTS
     limits = contender.limits or (scenario.limit,)
     for limit in limits:
@@ -53,14 +53,14 @@ def _objects(scenario: Scenario, contender: Contender, *, full: bool) -> Iterato
 
 
 def _buckets(scenario: Scenario, contender: Contender, *, full: bool) -> Iterator[Case]:
-    """Table B."""
+    """Yields table B."""
     seconds = _BUCKETS_SECONDS_FULL if full else _BUCKETS_SECONDS
     for count, limit in _BUCKETS:
         yield Case(scenario, contender, count, limit, seconds, "null")
 
 
 def _slow(scenario: Scenario, contender: Contender, *, full: bool) -> Iterator[Case]:
-    """Tables C and D."""
+    """Yields tables C and D."""
     is_alone = contender.fixed is not None
     for count in _DELAYED_ALONE if is_alone else (*_DELAYED, *((_DELAYED_FULL,) if full else ())):
         limit = contender.fixed or scenario.limit
@@ -69,6 +69,6 @@ def _slow(scenario: Scenario, contender: Contender, *, full: bool) -> Iterator[C
 
 
 def _sites(scenario: Scenario, contender: Contender, *, full: bool) -> Iterator[Case]:
-    """Table E."""
+    """Yields table E."""
     for count in scenario.counts:
         yield Case(scenario, contender, count, scenario.limit, _SITES_SECONDS_FULL if full else _SITES_SECONDS, "null")

@@ -1,4 +1,4 @@
-"""A comparison as a table in the terminal, and as lines while it goes on."""
+"""Shows a comparison as a table in the terminal, and its progress as lines."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MILLI, _MICRO = 1e3, 1e6
-# Where output is no terminal, nothing is cut.
+# Width for output that is not a terminal, in which nothing is truncated.
 _WIDTH = 160
 _FEW = 100
 _NAME_MAX = 40
@@ -20,8 +20,8 @@ _EXAMPLES_SHOWN = 3
 
 
 def write_tables(document: Row, stream: TextIO) -> None:
-    """Writes the results, a table for each scenario and number of sites, and what the figures are worth."""
-    # Imported late: rich takes as long as everything else at start.
+    """Prints the results, with a table for each scenario and number of sites, and notes on the figures."""
+    # Imported late, because rich takes as long as everything else at the start.
     from rich.console import Console
 
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else _WIDTH)
@@ -32,7 +32,7 @@ def write_tables(document: Row, stream: TextIO) -> None:
 
 
 def run_line(run: Row) -> str:
-    """A run that has just ended."""
+    """Returns the line of a run that has just ended."""
     of = "" if run["sites"] is None else f" of {format_count(run['sites'])} sites"
     what = f"{run['scenario']}{of}: {_short(run['contender'])}, limit {format_count(run['limit'])}"
     if run["status"] == "failed":
@@ -42,7 +42,7 @@ def run_line(run: Row) -> str:
 
 
 def contender_lines() -> list[str]:
-    """All contenders, their scenarios, and the published rows that they stand for."""
+    """Returns all contenders with their scenarios and the published rows that they represent."""
     lines = [f"{scenario.name:<10} {scenario.what}" for scenario in SCENARIOS.values()]
     lines.append("")
     names = max(len(contender.name) for contender in CONTENDERS)
@@ -55,7 +55,7 @@ def contender_lines() -> list[str]:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A time a request: `12.3 us`, `4.56 ms`, `1.20 s`."""
+    """Formats a time per request: `12.3 us`, `4.56 ms`, `1.20 s`."""
     if seconds is None:
         return "-"
     if seconds < 1 / _MILLI:
@@ -114,7 +114,7 @@ def _cells(result: Row, *, has_steady: bool) -> list[str]:
 
 
 def _reasons(results: Iterable[Row]) -> list[str]:
-    """Why contenders failed, each once."""
+    """Returns the reasons for failed contenders, each once."""
     lines = [
         f"failed: {_short(result['contender'])}: {_plain(result['reason'])}"
         for result in results
@@ -124,7 +124,7 @@ def _reasons(results: Iterable[Row]) -> list[str]:
 
 
 def _differences(results: Iterable[Row]) -> list[str]:
-    """How ways see sites that `fetchmill check` sees otherwise."""
+    """Returns sites whose answers differ between ways and `fetchmill check`."""
     lines = []
     for result in results:
         differs = result["differs"]
@@ -146,14 +146,14 @@ def _remarks(document: Row) -> list[str]:
 
 
 def _rate(rate: float | None) -> str:
-    """Requests a second: whole ones where there are many."""
+    """Formats requests/s, as whole numbers if there are many."""
     if rate is None:
         return "-"
     return format_count(rate) if rate >= _FEW else f"{rate:.1f}"
 
 
 def _figures(value: float | None) -> str:
-    """About three figures of a number."""
+    """Formats a number with about three digits."""
     if value is None:
         return "-"
     if value >= _FEW:
@@ -162,11 +162,11 @@ def _figures(value: float | None) -> str:
 
 
 def _short(name: str) -> str:
-    """A contender's name; of a command its beginning."""
+    """Returns a contender's name, or the start of a command."""
     plain = _plain(name)
     return plain if len(plain) <= _NAME_MAX else plain[: _NAME_MAX - 3] + "..."
 
 
 def _plain(text: str) -> str:
-    """Text without what a terminal would obey."""
+    """Returns a text without control characters for the terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,4 +1,4 @@
-"""What a contender is told and what it tells: one task, one tally."""
+"""The input and output of a contender: one task, one counter."""
 
 import json
 import os
@@ -12,29 +12,29 @@ from pathlib import Path
 from typing import IO, NoReturn, Self
 from urllib.parse import quote
 
-# Completed requests are counted in steps of so long, so that a steady state can be told from start and end.
+# Interval at which completed requests are counted, so that the steady state can be told from start and end.
 STEP_SECONDS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a contender is to do.
+    """The task of a contender.
 
     Args:
         scenario: `billion`, `slow`, `sites` or `s3`.
-        url: base URL of the list/get server, for ways that list; GET /list, GET /get/{name}. Of `s3` the endpoint.
-        urls: path of a file with one URL a line, `count` of them, for ways that start from URLs.
-        count: how many objects are asked for.
-        limit: how many requests may be in flight, where the way has such a number.
-        seconds: after this the contender is ended with what it has done.
-        folder: folder in which each body becomes a file; None: bodies are dropped.
-        answers: path of a file for what each site answered, a URL, a tab and a class in each line; None: not asked for.
-            The class is a status, `timeout` or `connection-error`, as the published text has it.
-        timeout: seconds for a connection, and for each wait for bytes; None: the library's own.
+        url: base URL of the list/get server (GET /list, GET /get/{name}), for ways that list. For `s3`, the endpoint.
+        urls: path of a file with one URL per line, `count` of them, for ways that start from URLs.
+        count: number of objects to request.
+        limit: maximum number of requests in flight, if the way has such a number.
+        seconds: time after which the contender is ended, with the requests that it has completed.
+        folder: folder in which each body is stored as a file. None to drop bodies.
+        answers: path of a file for the answer of each site: a URL, a tab and a class in each line. None if not wanted.
+            The class is a status, `timeout` or `connection-error`, as in the published text.
+        timeout: seconds for a connection, and for each wait for bytes. None for the library's default.
         ca_file: certificates to trust.
-        hosts: path of a file with names that no name server of this machine knows, an address and a name in each line;
-            other names then do not exist. None: names are the system's.
-        bucket: the bucket whose objects are read, with credentials of the environment; None where there is none.
+        hosts: path of a file with names that no name server of this machine knows: an address and a name in each line.
+            Other names then do not exist. None to use the system's names.
+        bucket: the bucket whose objects are read, with credentials from the environment. None if there is none.
     """
 
     scenario: str
@@ -52,35 +52,35 @@ class Task:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The reverse of `to_json`."""
+        """Parses the output of `to_json`."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """For the command line of a contender's process."""
+        """Returns the task as JSON, for the command line of a contender's process."""
         return json.dumps(asdict(self))
 
     def each_url(self) -> Iterator[str]:
-        """The URLs, read from their file as they are asked for."""
+        """Yields the URLs, which are read from their file when they are needed."""
         with Path(self.urls).open(encoding="utf-8") as lines:
             for line in islice(lines, self.count):
                 yield line.rstrip("\n")
 
     def store(self, name: str, body: bytes) -> None:
-        """Makes an object a file, where that is asked for; its name is quoted, so that no name leads elsewhere."""
+        """Stores an object as a file if requested. Its name is quoted, so that it cannot lead elsewhere."""
         if self.folder is not None:
             Path(self.folder, quote(name, safe="")).write_bytes(body)
 
 
 @dataclass
 class RequestCounter:
-    """What a contender has done, in its own process; its own workers tell the process that has it.
+    """Counts the work of a contender, in its own process. Its worker processes report to this process.
 
     Args:
-        task: what it does.
-        done: completed requests, failed ones included.
-        failed: those without a complete 2xx; of sites, those that gave no status.
-        error: why the way itself came to an end, if it did.
-        set_up: seconds until its clients were made, of a way that tells; they are part of its time.
+        task: its task.
+        done: number of completed requests, including failed ones.
+        failed: number of requests without a complete 2xx. For sites, without a status.
+        error: the reason if the way itself ended early.
+        set_up: seconds until its clients were created, if the way reports it. They are part of its time.
     """
 
     task: Task
@@ -94,7 +94,7 @@ class RequestCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, done: int = 1, failed: int = 0) -> None:
-        """Counts completed requests; `failed` of them failed."""
+        """Counts completed requests, of which `failed` failed."""
         step = int((time.monotonic() - self._began) / STEP_SECONDS)
         with self._lock:
             self.done += done
@@ -103,11 +103,11 @@ class RequestCounter:
             self._steps[step] += done
 
     def is_set_up(self) -> None:
-        """Notes that the clients are made."""
+        """Notes that the clients are created."""
         self.set_up = time.monotonic() - self._began
 
     def answer(self, url: str, found: str) -> None:
-        """Notes what a site answered; see `Task.answers`."""
+        """Notes the answer of a site. See `Task.answers`."""
         if self.task.answers is None:
             return
         with self._lock:
@@ -116,12 +116,15 @@ class RequestCounter:
             self._answers.write(f"{url}\t{found}\n")
 
     def add_site(self, url: str, found: str) -> None:
-        """Counts a site, and notes what it answered."""
+        """Counts a site, and notes its answer."""
         self.answer(url, found)
         self.add(failed=0 if found.isdigit() else 1)
 
     def finish(self) -> NoReturn:
-        """Says on standard output what was done, and ends the process at once: a way in trouble does not end itself."""
+        """Prints the result to standard output, and ends the process immediately.
+
+        A way in trouble does not end by itself.
+        """
         with self._lock:
             if self._answers is not None:
                 self._answers.flush()
@@ -133,5 +136,5 @@ class RequestCounter:
 
 
 def is_good(status: int) -> bool:
-    """Whether it is a 2xx."""
+    """Returns whether a status is a 2xx."""
     return status // 100 == 2  # noqa: PLR2004 - the hundreds of a status

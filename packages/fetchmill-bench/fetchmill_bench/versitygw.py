@@ -1,7 +1,7 @@
-"""versitygw, an S3-compatible store that others wrote, over a folder of files: a server that shares no code with ours.
+"""versitygw, an independent S3-compatible store over a folder of files. It shares no code with fetchmill.
 
-`scripts/install-versitygw` builds it. Its objects are the files of a folder, so that a hundred thousand of them are
-there within seconds, without a request.
+`scripts/install-versitygw` builds it. Its objects are the files of a folder, so a hundred thousand of them are created
+within seconds, without a request.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from fetchmill.errors import StorageError
 from fetchmill_bench.signals import defer_signals
 
 ACCESS_KEY, SECRET_KEY, REGION = "test-access-key", "test-secret-key", "us-east-1"
-# What clients of AWS read: these credentials, and neither the person's files nor the metadata service of a cloud.
+# Variables that AWS clients read: these credentials. They disable the user's files and the metadata service of a cloud.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": ACCESS_KEY,
     "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -37,12 +37,12 @@ _POLL_SECONDS = 0.02
 
 
 class Versitygw:
-    """A store that runs.
+    """A running store.
 
     Args:
         folder: its folder, in which each bucket is a folder.
         bucket: the name of its bucket.
-        port: where it listens, at 127.0.0.1.
+        port: its port at 127.0.0.1.
         pid: its process.
     """
 
@@ -53,14 +53,14 @@ class Versitygw:
         self.pid = pid
 
     def environment(self) -> dict[str, str]:
-        """Credentials and settings for a client's process."""
+        """Returns credentials and settings for a client's process."""
         return dict(ENVIRONMENT)
 
     def put(self, key: str, body: bytes) -> None:
-        """Makes an object, or replaces one.
+        """Creates or replaces an object.
 
         Args:
-            key: its key, which must be a path: versitygw has no others.
+            key: its key, which must be a path, because versitygw supports no other keys.
             body: its bytes.
         """
         path = self._root / key
@@ -69,7 +69,7 @@ class Versitygw:
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
-        # As it notes them itself, with the quotes.
+        # In the form in which versitygw stores it, with the quotes.
         os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
 
 
@@ -77,13 +77,13 @@ class Versitygw:
 def run_versitygw(
     folder: Path, bucket: str = "bucket", port: int | None = None, *, log: Path | None = None
 ) -> Iterator[Versitygw]:
-    """Starts a store with one bucket, which ends with the block.
+    """Starts a store with one bucket. It ends with the block.
 
     Args:
-        folder: an empty folder, or one that was such a store's, on a file system with extended attributes.
+        folder: an empty folder, or one that such a store has used, on a file system with extended attributes.
         bucket: the name of the bucket.
-        port: where it listens on loopback; None: where nothing did a moment ago.
-        log: a file for a line of each request.
+        port: its port on loopback. None for a port that was free a moment ago.
+        log: a file for a line per request.
 
     Raises:
         StorageError: it is not installed, or does not answer.
@@ -112,10 +112,10 @@ def run_versitygw(
 
 
 def find_program() -> Path:
-    """Where it is: where the project's script has put it, or on the path.
+    """Returns the path of versitygw: from the project's script, or from PATH.
 
     Raises:
-        StorageError: it is not there.
+        StorageError: it is not found.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     found = shutil.which("versitygw", path=os.pathsep.join((str(cache / "fetchmill" / "bin"), os.environ["PATH"])))
@@ -131,7 +131,7 @@ def _free_port() -> int:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
-    """Until it takes connections."""
+    """Waits until it accepts connections."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

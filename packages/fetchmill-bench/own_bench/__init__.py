@@ -1,1 +1,1 @@
-"""Measurements: `make bench`. README.md says how they are made and what they do not claim."""
+"""Measurements: `make bench`. README.md describes the method, and the limits of the results."""

@@ -1,4 +1,4 @@
-"""The most anonymous memory that a command had: what it holds, without the files that it has mapped."""
+"""Peak anonymous memory of a command: the memory that it holds, without mapped files."""
 
 import subprocess
 import time
@@ -10,7 +10,7 @@ EVERY_SECONDS = 0.01
 
 
 def anonymous_peak(command: Sequence[str]) -> tuple[int, float]:
-    """Runs it; its exit code, and the most anonymous memory, in MiB, of any process of it."""
+    """Runs a command. Returns its exit code, and the peak anonymous memory in MiB of any of its processes."""
     client = subprocess.Popen(command)
     most = 0
     while client.poll() is None:
@@ -23,7 +23,7 @@ def anonymous_peak(command: Sequence[str]) -> tuple[int, float]:
 
 
 def _processes(parent: int) -> list[int]:
-    """It, and all below it."""
+    """Yields a process and all its descendants."""
     found = [parent]
     for process in found:
         with suppress(OSError):

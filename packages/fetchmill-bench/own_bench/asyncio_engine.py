@@ -1,10 +1,10 @@
-"""`make asyncio-engine`: the processor time of the engine `asyncio` beside programs written by hand with aiohttp.
+"""`make asyncio-engine`: the CPU time of the `asyncio` engine, compared with handwritten aiohttp programs.
 
 Usage: python -m own_bench.asyncio_engine [--count N] [--rounds R] [--limit L]
 
-A synthetic server in a process of its own gives objects of 100 bytes. Programs alternate; of each the median is
-printed: microseconds of processor time an object, start included, and requests/s. What is written by hand checks
-nothing but the status, and keeps nothing that would survive a crash.
+A synthetic server in its own process returns objects of 100 bytes. The programs take turns. For each it prints the
+medians of CPU time per object in microseconds, including the start, and of requests/s. The handwritten programs check
+nothing but the status, and store nothing that would survive a crash.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fetchmill.testing import serve
 
-# Usage: python -c HAND_WRITTEN URL COUNT LIMIT FOLDER, which is empty when nothing is stored.
+# Usage: python -c HAND_WRITTEN URL COUNT LIMIT FOLDER. FOLDER is empty if nothing is stored.
 HAND_WRITTEN = """
 import asyncio, os, sys
 import aiohttp, uvloop
@@ -53,7 +53,7 @@ uvloop.run(main())
 
 
 def measure(command: list[str], count: int) -> tuple[float, float]:
-    """Microseconds of processor time an object, and objects a second."""
+    """Returns the CPU time per object in microseconds, and the objects/s."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -62,7 +62,7 @@ def measure(command: list[str], count: int) -> tuple[float, float]:
 
 
 def commands(url: str, folder: Path, count: int, limit: int) -> dict[str, list[str]]:
-    """What is compared; each has a folder of its own."""
+    """Returns the commands to compare. Each has its own folder."""
     found: dict[str, list[str]] = {}
     for stored in ("null", "files"):
         hand = folder / f"hand-{stored}"
@@ -77,7 +77,7 @@ def commands(url: str, folder: Path, count: int, limit: int) -> dict[str, list[s
 
 
 def main() -> int:
-    """Runs them and prints a table."""
+    """Runs the commands and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=20_000, help="objects")
     parser.add_argument("--limit", type=int, default=64, help="requests in flight")
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--folder", help="where to store; the default is that of temporary files")
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {}
-    # In this process: its processor time is not that of its children.
+    # In this process, whose CPU time does not count towards that of its children.
     with serve(synthetic=arguments.count, threads=1) as server:
         for _round in range(arguments.rounds):
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

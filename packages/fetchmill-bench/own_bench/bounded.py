@@ -1,9 +1,9 @@
-"""`make bounded`: the processor time and memory of bounded concurrency, beside a loop that polls.
+"""`make bounded`: the CPU time and memory of bounded concurrency, compared with a polling loop.
 
 Usage: python -m own_bench.bounded [--count N] [--seconds S] [--rounds R]
 
-Items sleep up to S seconds, a thousand at once: what is measured is what it costs to know which are done. Programs are
-those of tests/support/bounded_programs.py; they alternate, and the medians are printed.
+Items sleep for up to S seconds, a thousand at a time, so the measured cost is that of finding out which are done. The
+programs are those of tests/support/bounded_programs.py. They take turns, and it prints the medians.
 """
 
 import argparse
@@ -19,7 +19,7 @@ RATIO_MIN = 5
 
 
 def measure(program: str, count: int, seconds: float) -> tuple[float, float]:
-    """MiB and seconds of processor time."""
+    """Returns the memory in MiB and the CPU time in seconds."""
     program_file = str(ROOT / "tests" / "support" / "bounded_programs.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, program_file, program, str(count), str(seconds)]
@@ -29,7 +29,7 @@ def measure(program: str, count: int, seconds: float) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Runs them; not 0 when one of them costs more than a fifth of polling."""
+    """Runs the programs. Returns a nonzero exit code if one costs more than a fifth of polling."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=4000, help="items")
     parser.add_argument("--seconds", type=float, default=3.0, help="the longest sleep")

@@ -1,4 +1,4 @@
-"""The clients that are compared: each runs once and says what it took."""
+"""The clients to compare. Each runs once and reports its resources."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def run_wrk(server: Process, url: str, *options: str, connections: int, seconds:
 def run_get(
     server: Process, url: str, dest: Path, *options: str, name: str, connections: int, core: int | None
 ) -> Measured:
-    """Runs `fetchmill get` into a destination that is new. The caller removes it."""
+    """Runs `fetchmill get` with a new destination, which the caller removes."""
     command: list[str | Path] = [*FETCHMILL, "get", url, dest, "--concurrency", str(connections), "--json", *options]
     before = cpu_seconds(server.pid)
     usage = measure(command, core)
@@ -56,7 +56,7 @@ def run_get(
 
 
 def run_null(server: Process, url: str, folder: Path, *, connections: int, core: int | None) -> Measured:
-    """Runs `fetchmill get --format null` with its journal in `folder`, which is removed behind it."""
+    """Runs `fetchmill get --format null` with its journal in `folder`, which is removed afterwards."""
     dest = folder / "null"
     shutil.rmtree(dest, ignore_errors=True)
     run = run_get(server, url, dest, "--format", "null", name="fetchmill", connections=connections, core=core)

@@ -1,10 +1,10 @@
-"""`make bench-concurrency`: what `--concurrency auto` reaches of the best fixed number, on networks of many kinds.
+"""`make bench-concurrency`: `--concurrency auto` compared with the best fixed number, on many kinds of networks.
 
-Each network has a job (`null`, 100 bytes an object) for each of some fixed numbers, and for those beside the best of
-them; then one with `auto`. Counted is what comes in the last seconds of a job: with `auto` after 10 s or 12 mean
-latencies, whichever is longer; with a fixed number once its connections are there, on narrow links once what the
-listing has read ahead at first is used up. The wide-area networks are those of the tests
-(docs/internals/testing.md), the others are on loopback. The table and the plots are in docs/guide/concurrency.md.
+On each network, a job (`null`, 100 bytes per object) runs with each of several fixed numbers, then with the neighbours
+of the best one, and then with `auto`. Only replies in the last seconds of a job count. With `auto`, these start after
+10 s or 12 mean latencies, whichever is longer. With a fixed number they start once its connections are open, and on
+narrow links once the listing's first read-ahead is used up. The wide-area networks are those of the tests
+(docs/internals/testing.md), and the others are on loopback. The table and the plots are in docs/guide/concurrency.md.
 """
 
 import argparse
@@ -33,25 +33,25 @@ RESULT = Path(__file__).with_name("results") / "concurrency.json"
 COARSE = (64, 512, 4096)
 MOST = 16_384
 COUNT = 1_000_000_000
-# With fewer, the listing would be what is measured: its pages come one after the other.
+# With fewer names per page, the listing would be the bottleneck, because its pages come one after the other.
 PAGE = 10_000
 FIXED_SECONDS, COUNTED_SECONDS = 3.0, 3.0
 SETTLE_SECONDS, SETTLE_LATENCIES = 10.0, 12.0
 AUTO_COUNTED_SECONDS = 5.0
-# On a narrow link what the listing has read ahead is used up by then; from there on its pages come in waves, beside
-# objects. Before, too many requests in flight look better than they are.
+# On a narrow link the listing's first read-ahead is used up by then. From there on pages come in waves, next to
+# objects. Before that, too many requests in flight look better than they are.
 NARROW_MEGABITS, NARROW_SECONDS, NARROW_COUNTED_SECONDS = 10, 15.0, 10.0
-# A server that gets worse beyond so many connections; its latency below that, in seconds.
+# Number of connections above which a server becomes slower, and its latency in seconds with fewer connections.
 CROWD, CROWD_LATENCY = 200, 0.05
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
-# Starts the server of a job, or has one that runs; its URL.
+# Starts a job's server, or uses a running one. Returns its URL.
 Site = Callable[[], contextlib.AbstractContextManager[str]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network and a server on it; latencies in seconds."""
+    """A network with a server. Latencies are in seconds."""
 
     name: str
     latency: float
@@ -62,36 +62,36 @@ class Case:
 
     @property
     def settled(self) -> float:
-        """Seconds that `auto` has."""
+        """Seconds until `auto` is measured."""
         return max(SETTLE_SECONDS, SETTLE_LATENCIES * self.latency)
 
     @property
     def is_narrow(self) -> bool:
-        """Whether pages of the listing take a part of the link that tells."""
+        """Whether pages of the listing take a significant part of the link."""
         return self.megabits == NARROW_MEGABITS
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a job did, once a second: seconds since its start, replies so far, requests that may be in flight."""
+    """Progress of a job, once a second: seconds since its start, replies so far, limit of requests in flight."""
 
     number: int | str
     points: list[tuple[float, int, int]] = field(repr=False)
 
     def rate(self, since: float, until: float = float("inf")) -> float:
-        """Objects a second in this time."""
+        """Returns the objects/s in this time."""
         points = [point for point in self.points if since <= point[0] <= until]
         (first, before, _), (last, after, _) = points[0], points[-1]
         return (after - before) / max(last - first, 1e-3)
 
     def limits(self, since: float) -> tuple[int, int]:
-        """The least and the most that might be in flight."""
+        """Returns the lowest and the highest limit of requests in flight."""
         limits = [limit for seconds, _, limit in self.points if seconds >= since]
         return min(limits), max(limits)
 
 
 def wide_area_cases() -> list[Case]:
-    """Round trips, loss and bandwidths, each with each."""
+    """Returns all combinations of round trips, losses and bandwidths."""
     return [
         Case(
             f"{round_trip * 1000:g} ms, {loss:.1%} loss, {megabits:g} Mbit/s",
@@ -116,7 +116,7 @@ LOCAL = [
 
 
 def points_of(output: str) -> list[tuple[float, int, int]]:
-    """Of the progress of a job."""
+    """Returns the points of a job's progress."""
     events = [json.loads(line) for line in output.splitlines()]
     report = events[-1]
     if report["event"] != "report" or report["failed"] or report["absent"]:
@@ -127,7 +127,7 @@ def points_of(output: str) -> list[tuple[float, int, int]]:
 
 
 def run_job(runner: Runner, url: str, number: int | str, seconds: float) -> Job:
-    """A job for so long."""
+    """Runs a job for this time."""
     with tempfile.TemporaryDirectory() as folder:
         options = ("--format", "null", "--concurrency", number, "--max-duration", f"{seconds:.1f}s", "--json")
         ended = runner("get", url, Path(folder, "out"), *options)
@@ -135,13 +135,13 @@ def run_job(runner: Runner, url: str, number: int | str, seconds: float) -> Job:
 
 
 def refined(rates: dict[int, float]) -> list[int]:
-    """The numbers beside the best one that have not been tried."""
+    """Returns the neighbours of the best number that have not been tried."""
     best = max(rates, key=lambda number: rates[number])
     return [number for number in (best // 2, best * 2) if number not in rates and number <= MOST]
 
 
 def sweep(runner: Runner, site: Site, case: Case) -> dict[str, Any]:
-    """Fixed numbers, then `auto`."""
+    """Measures fixed numbers, then `auto`."""
     rates: dict[int, float] = {}
     start = NARROW_SECONDS if case.is_narrow else max(FIXED_SECONDS, SETTLE_LATENCIES / 2 * case.latency)
     fixed_counted, auto_counted = (
@@ -151,7 +151,7 @@ def sweep(runner: Runner, site: Site, case: Case) -> dict[str, Any]:
     def measure(number: int | str, settled: float, counted: float) -> tuple[Job, float]:
         with site() as url:
             job = run_job(runner, url, number, settled + counted)
-        # Behind that it only ends what is in flight.
+        # After this time the job only completes requests in flight.
         return job, job.rate(settled - 0.5, settled + counted)
 
     for number in COARSE:
@@ -175,14 +175,17 @@ def sweep(runner: Runner, site: Site, case: Case) -> dict[str, Any]:
 
 
 def told(found: dict[str, Any]) -> str:
-    """A line."""
+    """Returns the results of a case as one line."""
     least, most = found["limits"]
     rates = ", ".join(f"{number}: {rate:,.0f}" for number, rate in found["fixed"].items())
     return f"{found['name']:32} auto {found['auto']:8,.0f}/s = {found['ratio']:.2f} at {least} to {most}   [{rates}]"
 
 
 class CrowdedServer:
-    """Replies within 50 ms; with more connections than `CROWD` each takes longer by the square of how many more."""
+    """A server that replies within 50 ms.
+
+    With more connections than `CROWD`, each reply takes longer by the square of the excess.
+    """
 
     PAGE_NAMES = 5000
 
@@ -190,7 +193,7 @@ class CrowdedServer:
         self._connections = 0
 
     def run(self) -> None:
-        """Until the process ends."""
+        """Serves until the process ends."""
         asyncio.run(self._run())
 
     async def _run(self) -> None:
@@ -224,20 +227,20 @@ class CrowdedServer:
 
 @contextlib.contextmanager
 def delayed(delay: str) -> Iterator[str]:
-    """A server on loopback whose replies take so long."""
+    """Starts a server on loopback with this delay of its replies."""
     synthetic = ("--synthetic", str(COUNT), "--page-size", str(PAGE), "--delay", delay, "--port", "0")
     with fetchmill_server(None, *synthetic) as (_, url):
         yield url
 
 
 def running(url: str) -> Site:
-    """A server that runs for all jobs of a case."""
+    """Provides a server that runs for all jobs of a case."""
     return lambda: contextlib.nullcontext(url)
 
 
 @contextlib.contextmanager
 def crowded() -> Iterator[str]:
-    """The server that gets worse, in a process of its own."""
+    """Starts the crowded server in its own process."""
     command = [sys.executable, "-m", "own_bench.concurrency", "--serve-crowded"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -248,12 +251,12 @@ def crowded() -> Iterator[str]:
 
 
 def run_here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command on this machine."""
+    """Runs the command on this machine."""
     return _run([*FETCHMILL, *map(str, arguments)])
 
 
 def run_near(area: WideArea) -> Runner:
-    """The command in the near namespace."""
+    """Runs the command in the near namespace."""
     return lambda *arguments: _run(area.near.command(*FETCHMILL, *arguments))
 
 
@@ -270,7 +273,7 @@ CHANGING, SHARED = "changing", "shared"
 
 
 def run_changing(number: int | str) -> Job:
-    """A job whose round trip changes. It has a network of its own, with all of its ports."""
+    """Runs a job while its round trip changes. It has its own network with all its ports."""
     with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
 
         def change() -> None:
@@ -281,7 +284,7 @@ def run_changing(number: int | str) -> Job:
 
         area.link.change(round_trip=CHANGES[0][1], loss=0.0, megabits=100)
         with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
-            # The job's clock begins within half a second of it.
+            # The job's clock starts within half a second of this.
             thread = threading.Thread(target=change)
             thread.start()
             try:
@@ -291,7 +294,7 @@ def run_changing(number: int | str) -> Job:
 
 
 def follow_changes() -> dict[str, Any]:
-    """The round trip goes from 10 ms to 300 and back while jobs run."""
+    """Changes the round trip from 10 ms to 300 and back while jobs run."""
     jobs = {number: run_changing(number) for number in ("auto", 512, 1024, 4096, 16_384)}
     starts = [at for at, _ in CHANGES]
     windows = [(start + SETTLE_SECONDS, end) for start, end in zip(starts, [*starts[1:], CHANGED_SECONDS], strict=True)]
@@ -302,12 +305,13 @@ def follow_changes() -> dict[str, Any]:
     return {"rates": rates, "ratios": ratios, "changes": CHANGES, "points": jobs["auto"].points}
 
 
-# Two jobs at once: the second begins so many seconds later, and what each gets in the last seconds is compared.
+# Two jobs together. The second one begins `SECOND_AFTER` seconds later, and the goodput of both is compared over the
+# last `SHARED_SECONDS`.
 SECOND_AFTER, BOTH_SECONDS, SHARED_SECONDS = 5.0, 40.0, 20.0
 
 
 def share_server(area: WideArea) -> list[dict[str, Any]]:
-    """Two jobs against one server, where the way to it is the bound, and where the server is."""
+    """Runs two jobs against one server, with the link as the bottleneck and with the server as the bottleneck."""
     shared = []
     for name, round_trip, megabits, delay in (
         ("10 ms, 10 Mbit/s", 0.01, 10, None),
@@ -327,7 +331,7 @@ def share_server(area: WideArea) -> list[dict[str, Any]]:
 
 
 def _both(runner: Runner, url: str) -> list[float]:
-    """What each gets once both have run for a while."""
+    """Returns the goodput of each job after both have run for a while."""
 
     def rate(number: int) -> float:
         later = number * SECOND_AFTER
@@ -335,34 +339,37 @@ def _both(runner: Runner, url: str) -> list[float]:
         job = run_job(runner, url, "auto", BOTH_SECONDS - later)
         return job.rate(SHARED_SECONDS - later, BOTH_SECONDS - later)
 
-    # What ends one of them ends the bench, with its message.
+    # An error of one of them ends the bench with its message.
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(rate, range(2)))
 
 
 class Results:
-    """What was measured so far; a part that is measured again takes the place of what was there."""
+    """The measurements so far.
+
+    A repeated measurement replaces the earlier one.
+    """
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() else {"cases": {}}
 
     def keep(self, **found: Any) -> None:  # noqa: ANN401 - JSON
-        """Writes it down, with the machine that it was measured on."""
+        """Stores a measurement, with the machine that it was made on."""
         self.found |= {"machine": facts(), **commit(), **found}
         RESULT.write_text(json.dumps(self.found, indent=1) + "\n")
 
     def keep_case(self, found: dict[str, Any]) -> None:
-        """The same of one case."""
+        """Stores the measurement of one case."""
         self.keep(cases={**self.found["cases"], found["name"]: found})
 
 
 def measure(wanted: str, results: Results) -> None:
-    """All whose name has this text."""
+    """Measures all cases whose name contains this text."""
     for case in LOCAL:
         if wanted not in case.name:
             continue
         if case.delay is None:
-            # It still works for those that have gone: each job has its own.
+            # The server may still process the requests of ended jobs, so each job has its own.
             results.keep_case(sweep(run_here, crowded, case))
             continue
         with delayed(case.delay) as url:
@@ -383,7 +390,7 @@ def measure(wanted: str, results: Results) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="measure again what has it in its name")
     parser.add_argument("--serve-crowded", action="store_true", help=argparse.SUPPRESS)

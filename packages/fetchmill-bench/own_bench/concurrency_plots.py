@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from own_bench.machine import ROOT
 
 mpl.use("svg")
-# Texts stay texts, and the same figures give the same file.
+# Keeps text as text, and makes equal figures produce the same file.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fetchmill", "font.size": 7})
 
 DOCS = ROOT / "docs"
@@ -22,7 +22,7 @@ COLUMNS = 3
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Draws the plots and fills the tables of the page with what was measured so far."""
+    """Draws the plots and fills the tables of the page with the measurements so far."""
     tables = {}
     if found["cases"]:
         cases = list(found["cases"].values())
@@ -40,7 +40,7 @@ def write_page(found: dict[str, Any]) -> None:
 
 
 def case_table(cases: list[dict[str, Any]]) -> str:
-    """A line for each network."""
+    """Returns a table with a row for each network."""
     lines = [
         "| network or server | best fixed number | objects/s | `auto` | of the best | in flight |",
         "|---|--:|--:|--:|--:|--:|",
@@ -56,7 +56,7 @@ def case_table(cases: list[dict[str, Any]]) -> str:
 
 
 def change_table(changing: dict[str, Any]) -> str:
-    """A line for each part between two changes."""
+    """Returns a table with a row for each interval between two changes."""
     lines = [
         "A round trip that changes while the job runs; counted is what comes 10 s after each change:\n",
         "| round trip | best fixed number | objects/s | `auto` | of the best |",
@@ -75,7 +75,7 @@ def change_table(changing: dict[str, Any]) -> str:
 
 
 def share_table(shared: list[dict[str, Any]]) -> str:
-    """What each of two jobs gets."""
+    """Returns a table with the goodput of each of two jobs."""
     lines = [
         "Two jobs against one server, the second 5 s after the first; counted from the 20th to the 40th second:\n",
         "| network or server | objects/s | the larger part |",
@@ -89,7 +89,7 @@ def share_table(shared: list[dict[str, Any]]) -> str:
 
 
 def draw_cases(cases: list[dict[str, Any]], path: Path) -> None:
-    """For each network the rate over the number, and where `auto` ended."""
+    """Draws the rate by number of requests for each network, and the result of `auto`."""
     rows = math.ceil(len(cases) / COLUMNS)
     figure, places = plt.subplots(rows, COLUMNS, figsize=(8.5, 1.7 * rows), squeeze=False, layout="constrained")
     for axes, case in zip(places.flat, cases, strict=False):
@@ -113,7 +113,7 @@ def _draw_case(axes: Axes, case: dict[str, Any]) -> None:
 
 
 def draw_change(changing: dict[str, Any], path: Path) -> None:
-    """The rate and the number in flight over time."""
+    """Draws the rate and the number of requests in flight over time."""
     points = changing["points"]
     figure, (rates, limits) = plt.subplots(2, 1, figsize=(6, 3.6), sharex=True, layout="constrained")
     pairs = list(itertools.pairwise(points))

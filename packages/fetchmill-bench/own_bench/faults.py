@@ -1,9 +1,9 @@
-"""`make bench-faults`: what a server that misbehaves now and then costs, beside the same server without faults.
+"""`make bench-faults`: the cost of occasional server faults, compared with the same server without faults.
 
-One object in 2,000 comes with more bytes than its Content-Length says; in another round 0.4 % are answered 503, 0.3 %
-are reset and 0.2 % end in the middle, each the first time that it is asked for. `null`, 64 in flight, a core each.
-Rounds alternate; every object must be fetched. Printed are medians. A job lasts some fifteen seconds, because one that
-was answered 503 waits for up to a second: at the end of a short job nothing else is left to do meanwhile.
+In one kind of rounds, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % are answered with
+503, 0.3 % are reset and 0.2 % are truncated, each on its first request. `null`, 64 in flight, one core for each side.
+Rounds alternate, and every object must be fetched. It prints medians. A job lasts about fifteen seconds, because a
+target with a 503 waits for up to a second, and at the end of a short job there is no other work meanwhile.
 """
 
 import argparse
@@ -32,13 +32,13 @@ KINDS: dict[str, list[Fault]] = {
         Fault("truncate", rate=0.002, times=1),
     ],
 }
-# Of the rate without faults.
+# Minimum rates, as parts of the rate without faults.
 BARS = {"0.05 % too long": 0.60, "0.4 % 503, 0.3 % reset, 0.2 % cut": 0.75}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One job: objects a second, CPU of client and server in microseconds an object."""
+    """One job: objects/s, and CPU time of client and server in microseconds per object."""
 
     rate: float
     client: float
@@ -46,7 +46,7 @@ class Run:
 
 
 def serve_faults(kind: str, count: int) -> None:
-    """A server with faults of one kind, in a process of its own: prints its URL and works until its input ends."""
+    """Runs a server with one kind of faults in its own process. It prints its URL and ends with its input."""
     with serve(synthetic=count, faults=KINDS[kind]) as server:
         print(server.url, flush=True)
         sys.stdin.read()
@@ -54,7 +54,7 @@ def serve_faults(kind: str, count: int) -> None:
 
 @contextlib.contextmanager
 def faulty_server(kind: str, count: int, core: int | None) -> Iterator[tuple[int, str]]:
-    """Its process id and URL."""
+    """Returns the server's process id and URL."""
     command = (sys.executable, "-m", "own_bench.faults", "--count", str(count), "--serve", kind)
     process = Process(command, core, stdin=PIPE, stdout=PIPE)
     try:
@@ -65,7 +65,7 @@ def faulty_server(kind: str, count: int, core: int | None) -> Iterator[tuple[int
 
 
 def run(kind: str, count: int, cores: Cores) -> Run:
-    """A job against a server of its own: faults happen once."""
+    """Runs a job with its own server, because each fault occurs only once."""
     with (
         tempfile.TemporaryDirectory(prefix="fetchmill-faults-") as folder,
         faulty_server(kind, count, cores.server) as (server, url),
@@ -83,7 +83,7 @@ def run(kind: str, count: int, cores: Cores) -> Run:
 
 
 def main() -> int:
-    """Runs the rounds and prints a line for each kind; 1 when one is below its bar."""
+    """Runs the rounds and prints a line for each kind. Returns 1 if one is below its bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2_400_000, help="objects of a job (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")

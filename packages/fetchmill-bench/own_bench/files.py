@@ -1,4 +1,4 @@
-"""`files` beside the bare loop: what storing costs on top of fetching, on one fresh file system."""
+"""`files` compared with a bare loop: the cost of storing in addition to fetching, on one fresh file system."""
 
 import contextlib
 import os
@@ -14,23 +14,27 @@ from own_bench.mount import fresh_ext4
 from own_bench.processes import Process, fetchmill_server, measure
 from own_bench.settings import SIZE, Settings
 
-# A test of the bench has the loop as tests build it: its figures mean nothing.
+# A test of the bench uses the loop of the tests' build. Its figures mean nothing then.
 LOOP = ROOT / "target" / os.environ.get("FETCHMILL_PROFILE", "release") / "examples" / "bare_files"
 LOOP_FACTOR = 1.2
 CPU_AT_MOST = 1.0
 RATE_AT_LEAST = 0.9
 CLIENTS = ("null", "loop", "loop, syncs", "files", "files, no syncs")
-# A round stores four times, and one round warms up.
+# Number of stored copies per round. One more round is the warm-up.
 STORING = 4
 
 
 def files(settings: Settings) -> dict[str, Any]:
-    """The bars: CPU an object, as a ratio to null's plus 1.2 times the loop's; the rate beside a loop that syncs."""
+    """Measures `files`.
+
+    Bars: CPU time per object as a ratio to null's plus 1.2 times the loop's, and the rate as a ratio to a loop that
+    syncs.
+    """
     if not LOOP.exists():
         raise SystemExit("build the loop first: cargo build --release -p fetchmill-engine --example bare_files")
     server_arguments = settings.synthetic(settings.files)
     with _file_system(settings) as folder, fetchmill_server(settings.cores.server, *server_arguments) as (server, url):
-        # Nothing is deleted in between: each run has its own folder. The first round warms up.
+        # Nothing is deleted in between, because each run has its own folder. The first round is the warm-up.
         rounds = [_round(settings, server, url, folder / str(number)) for number in range(settings.rounds + 1)][1:]
     return {
         "objects": settings.files,
@@ -62,7 +66,7 @@ def _rate_bar(rounds: list[dict[str, Measured]]) -> Bar:
 
 
 def _round(settings: Settings, server: Process, url: str, folder: Path) -> dict[str, Measured]:
-    """Each client once, one after the other."""
+    """Runs each client once, one after the other."""
     core, connections = settings.cores.client, settings.connections
 
     def stored(name: str, *options: str) -> Measured:

@@ -1,4 +1,4 @@
-"""https beside h2load: HTTP/1.1 and HTTP/2 over TLS 1.3, both against nginx on the other core."""
+"""https compared with h2load: HTTP/1.1 and HTTP/2 over TLS 1.3, with nginx on the other core."""
 
 import contextlib
 import re
@@ -16,7 +16,8 @@ from own_bench.measured import Measured, median_ratio, summary
 from own_bench.processes import Process, cpu_seconds, listens, measure
 from own_bench.settings import SIZE, Settings
 
-# One cipher for all clients, and every path the same reply out of memory: no file, no log, no end of a connection.
+# All clients use one cipher, and every path has the same reply from memory, without files and logs. Connections never
+# end.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -49,7 +50,7 @@ OPTIONS = "--allow-private --format null"
 
 @dataclass(frozen=True)
 class Version:
-    """How both clients are told to speak one version of HTTP."""
+    """Options of both clients for one version of HTTP."""
 
     name: str
     h2load: tuple[str, ...]
@@ -57,7 +58,7 @@ class Version:
 
 
 def versions(connections: int) -> tuple[Version, ...]:
-    """With as many requests in flight: on a connection each, or all on one."""
+    """Returns the versions with equal numbers of requests in flight: one per connection, or all on one."""
     return (
         Version("HTTP/1.1", ("--h1", f"-c{connections}", "-m1"), "--no-http2"),
         Version("HTTP/2", ("-c1", f"-m{connections}"), "--http2"),
@@ -65,7 +66,7 @@ def versions(connections: int) -> tuple[Version, ...]:
 
 
 def https(settings: Settings) -> dict[str, Any]:
-    """No bars: figures of both clients, and their ratios."""
+    """Measures figures of both clients, and their ratios, without bars."""
     prefix = settings.folder / "nginx-https"
     with nginx(prefix, settings.cores.server) as (server, url):
         found = [_compare(settings, version, server, url, prefix) for version in versions(settings.connections)]
@@ -73,7 +74,7 @@ def https(settings: Settings) -> dict[str, Any]:
 
 
 def _compare(settings: Settings, version: Version, server: Process, url: str, prefix: Path) -> dict[str, Any]:
-    """Rounds of h2load and fetchmill, after one of h2load that says how many objects a run needs."""
+    """Runs rounds of h2load and fetchmill, after one of h2load that determines the number of objects per run."""
     core = settings.cores.client
     count = settings.count(run_h2load(server, f"{url}/get/{NAME}", version.h2load, WARM_UP_REQUESTS, core).rate)
     urls = settings.folder / "urls.txt"
@@ -125,10 +126,10 @@ def run_h2load(server: Process, url: str, options: tuple[str, ...], count: int, 
 
 @contextlib.contextmanager
 def nginx(prefix: Path, core: int | None) -> Iterator[tuple[Process, str]]:
-    """One nginx in one process, with a certificate of its own; `AUTHORITY` signed it."""
+    """Starts one nginx in one process, with its own certificate, which `AUTHORITY` has signed."""
     port = free_port()
     prefix.mkdir()
-    # In a process of its own: what this one has loaded would count as its children's peak memory.
+    # In a separate process, because the memory of this one would count towards its children's peak.
     measure((sys.executable, "-m", "trustme", "--quiet", "-i", "localhost", "-d", prefix), None)
     configuration = prefix / "nginx.conf"
     configuration.write_text(CONFIGURATION.format(prefix=prefix, port=port, body="x" * SIZE))

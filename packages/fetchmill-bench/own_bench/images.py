@@ -1,9 +1,9 @@
-"""`make bench-images`: images of a list with captions into shards for webdataset, beside img2dataset.
+"""`make bench-images`: images of a list with captions, written to shards for webdataset, compared with img2dataset.
 
-img2dataset is installed into build/ and run with the settings of its README, once with resizing and once without
-decoding; so is `fetchmill get`. Both resize to JPEG of quality 95, the longer side 256 pixels. Some of the images are
-missing, some answers are errors, some are pages.
-All run in a network namespace of their own, with nginx on an address of it.
+img2dataset is installed into build/. It runs with the settings of its README, once with resizing and once without
+decoding, and so does `fetchmill get`. Both resize to JPEG of quality 95 with a longer side of 256 pixels. Some of the
+images are missing, some have errors, and some are pages instead. All run in their own network namespace, with nginx on
+an address of it.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from network import Network, network
 
 IMG2DATASET = "img2dataset==1.47.0"
 HOST, ADDRESS = "images.example.com", "198.51.100.20"
-# Of a hundred: missing, answered with 500, a page in place of an image.
+# Of each hundred images: missing ones, ones with status 500, and pages in place of images.
 MISSING, BROKEN, PAGES = range(1), range(1, 2), range(2, 3)
 DISTINCT = 200
-# The exit code of `fetchmill get` for it.
+# Exit code of `fetchmill get` if targets failed.
 TARGETS_FAILED = 3
 MAKE_IMAGES = """
 import sys, cv2, numpy
@@ -76,7 +76,7 @@ http {{
 
 
 def main() -> int:
-    """Runs all, and shows a table."""
+    """Runs all clients, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-images", help="on the real disk")
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def _install(folder: Path) -> Path:
-    """Its interpreter."""
+    """Installs img2dataset. Returns its Python interpreter."""
     python = folder / "bin" / "python"
     if not (folder / "bin" / "img2dataset").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -109,7 +109,7 @@ def _install(folder: Path) -> Path:
 
 
 def _write_list(python: Path, folder: Path, count: int) -> Path:
-    """Each row has a URL of its own and a caption."""
+    """Writes the list. Each row has its own URL and a caption."""
     path = folder / "list.parquet"
     rows = [{"url": _url(number), "caption": f"image {number}, and what it shows"} for number in range(count)]
     subprocess.run([python, "-c", MAKE_LIST, path], input=json.dumps(rows), text=True, check=True)
@@ -123,7 +123,7 @@ def _url(number: int) -> str:
 
 
 def _commands(python: Path, listed: Path, out: Path) -> dict[str, list[object]]:
-    """What is compared; a process of img2dataset for each processor."""
+    """Returns the commands to compare, with one process of img2dataset per processor."""
     get = [*FETCHMILL, "get", listed, out, "--format", "tar", "--allow-private", "--json"]
     get += ["--names", "{index}.{ext}", "--keep-columns", "caption", "--sidecar", "txt=caption", "--sidecar", "json"]
     readme: list[object] = [python.with_name("img2dataset"), f"--url_list={listed}", "--input_format=parquet"]
@@ -140,7 +140,7 @@ def _commands(python: Path, listed: Path, out: Path) -> dict[str, list[object]]:
 
 
 def _run(name: str, inside: Network, command: list[object], folder: Path) -> None:
-    """One of them, with an nginx of its own."""
+    """Runs one of them, with its own nginx."""
     prefix, out = folder / "nginx", folder / "out"
     shutil.rmtree(prefix, ignore_errors=True)
     prefix.mkdir()
@@ -165,7 +165,7 @@ def _run(name: str, inside: Network, command: list[object], folder: Path) -> Non
 
 
 def _measured(command: list[str]) -> Usage:
-    """To its end. That some images cannot be had is an exit code of its own."""
+    """Runs a command to its end. Failed images have their own exit code."""
     os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
     usage = Process(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait()
     if usage.code not in (0, TARGETS_FAILED):
@@ -174,7 +174,7 @@ def _measured(command: list[str]) -> Usage:
 
 
 def _stored(out: Path) -> tuple[int, str]:
-    """Samples with image, caption and facts, and what is told of what is none."""
+    """Returns the number of samples with image, caption and facts, and the reports of failed images."""
     parts: dict[str, set[str]] = {}
     for path in out.glob("*.tar"):
         with tarfile.open(path) as shard:

@@ -1,4 +1,4 @@
-"""`null` beside wrk: what an object costs when nothing is stored, at one or several numbers in flight."""
+"""`null` compared with wrk: the cost of an object if nothing is stored, at one or several numbers in flight."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ START_UPS = 5
 
 
 def null(settings: Settings) -> dict[str, Any]:
-    """The bars: CPU an object and requests/s, as ratios to wrk's."""
+    """Measures CPU time per object and requests/s, with bars for their ratios to wrk's."""
     runs = _alternate(settings, settings.connections)
     start_up = [measure((*FETCHMILL, "--version"), settings.cores.client).cpu for _ in range(START_UPS)]
     return {
@@ -26,7 +26,7 @@ def null(settings: Settings) -> dict[str, Any]:
 
 
 def in_flight(settings: Settings) -> dict[str, Any]:
-    """The same at several numbers of requests in flight, without bars."""
+    """Measures several numbers of requests in flight, without bars."""
     levels = [_alternate(settings, connections) for connections in settings.levels]
     for level in levels:
         level["bars"] = [bar.to_dict() for bar in _bars(level["rounds"])]
@@ -50,7 +50,7 @@ def _bars(rounds: list[tuple[Measured, Measured]]) -> list[Bar]:
 
 
 def _alternate(settings: Settings, connections: int) -> dict[str, Any]:
-    """Rounds of wrk and fetchmill, after one of wrk that warms up and says how many objects a run needs."""
+    """Runs rounds of wrk and fetchmill, after a warm-up of wrk that determines the number of objects per run."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=connections, seconds=1, core=client)

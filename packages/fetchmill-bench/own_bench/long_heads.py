@@ -1,6 +1,6 @@
-"""A server whose replies have long heads, for tests of memory: `long_heads.py COUNT HEAD_BYTES`; prints its port.
+"""A server whose replies have long heads, for memory tests: `long_heads.py COUNT HEAD_BYTES`. It prints its port.
 
-It lists COUNT names as `fetchmill serve` does. Eight fields make up each head.
+Like `fetchmill serve`, it lists COUNT names. Each head consists of eight fields.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ PAGE = 1000
 
 
 def body_of(name: str) -> bytes:
-    """The bytes of an object."""
+    """Returns the bytes of an object."""
     return name.encode() * 8
 
 
@@ -27,18 +27,18 @@ class LongHeads(asyncio.Protocol):
         self.received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps what replies are written to."""
+        """Stores the transport for replies."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answers each request that is complete."""
+        """Answers each complete request."""
         self.received += data
         while b"\r\n\r\n" in self.received:
             head, self.received = self.received.split(b"\r\n\r\n", 1)
             self.answer(urlsplit(head.split(b" ")[1].decode()))
 
     def answer(self, target: SplitResult) -> None:
-        """A page of names, or an object."""
+        """Returns a page of names, or an object."""
         path, query = target.path, parse_qs(target.query)
         fields, body = b"", b""
         if path == "/list":

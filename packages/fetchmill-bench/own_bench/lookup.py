@@ -1,8 +1,8 @@
-"""Measures how long one name among millions takes: `make lookup`.
+"""Measures the time to find one name among millions: `make lookup`.
 
-It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take some minutes and, as tar, 10 GB),
-drops them from the page cache, and times in fresh processes: from `fetchmill.open` to the bytes of a random name, and
-`fetchmill cat` beside `fetchmill --version`.
+It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take some minutes and, as tar, 10 GB)
+and drops them from the page cache. Then it measures in fresh processes the time from `fetchmill.open` to the bytes of a
+random name, and the time of `fetchmill cat` compared with `fetchmill --version`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ print(time.perf_counter() - start)
 
 
 def make(dest: Path, format: str, count: int) -> None:
-    """The objects, unless they are there: the same command again resumes."""
+    """Fetches the objects, unless they exist. The same command resumes."""
     with serve(synthetic=count, size=SIZE, page_size=10_000) as origin:
         if not (dest / ".fetchmill" / "job.sqlite").exists():
             print(f"fetching {count:,} objects into {dest}")
@@ -37,11 +37,11 @@ def make(dest: Path, format: str, count: int) -> None:
                 (*COMMAND, "get", origin.url, dest, "--format", format, "--durability", "process", "--quiet"),
                 check=True,
             )
-    os.sync()  # what is not written cannot be dropped
+    os.sync()  # only written pages can be dropped
 
 
 def drop(folder: Path) -> None:
-    """Takes all files below a folder out of the page cache."""
+    """Removes all files below a folder from the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -50,14 +50,14 @@ def drop(folder: Path) -> None:
 
 
 def run(*command: str) -> tuple[float, str]:
-    """Seconds that a command takes, and what it writes."""
+    """Returns the duration of a command in seconds, and its output."""
     start = time.perf_counter()
     ended = subprocess.run(command, capture_output=True, check=True, text=True)
     return time.perf_counter() - start, ended.stdout
 
 
 def show(what: str, seconds: list[float]) -> None:
-    """In milliseconds."""
+    """Formats times in milliseconds."""
     middle, most = statistics.median(seconds) * 1e3, max(seconds) * 1e3
     print(f"{what:<52} median {middle:6.1f} ms, at most {most:6.1f} ms")
 

@@ -1,4 +1,4 @@
-"""What a figure depends on: the machine, the versions, the commit. No host name, no path."""
+"""Conditions of a figure: the machine, the versions, the commit. Without host name and paths."""
 
 import contextlib
 import platform
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def facts() -> dict[str, Any]:
-    """Facts of the machine."""
+    """Returns facts of the machine."""
     return {
         "processor": _first(r"model name\s*: (.*)", Path("/proc/cpuinfo")),
         "processors": len(re.findall(r"^processor\s*:", Path("/proc/cpuinfo").read_text(), re.MULTILINE)),
@@ -29,7 +29,7 @@ def facts() -> dict[str, Any]:
 
 
 def commit() -> dict[str, Any]:
-    """What was measured; `changed` when it was not quite that."""
+    """Returns the measured commit, with `changed` if the tree differs from it."""
     return {
         "commit": _said("git", "rev-parse", "HEAD"),
         "changed": _said("git", "status", "--porcelain", "--untracked-files=no") != "",
@@ -37,7 +37,7 @@ def commit() -> dict[str, Any]:
 
 
 def program(name: str) -> str:
-    """The path of a program that `make servers` installs."""
+    """Returns the path of a program that `make servers` installs."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if not found:
         raise SystemExit(f"{name} is missing: make servers")
@@ -45,7 +45,7 @@ def program(name: str) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that was free a moment ago, of those that the kernel gives to no client."""
+    """Returns a loopback port that was free a moment ago, outside of the kernel's range for clients."""
     for port in random.sample(range(5_000, 10_000), 100):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
@@ -54,7 +54,7 @@ def free_port() -> int:
 
 
 def _said(name: str, *arguments: str) -> str:
-    """The first line that a program says."""
+    """Returns the first line of a program's output."""
     ended = subprocess.run([program(name), *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     return next(iter((ended.stdout + ended.stderr).splitlines()), "")
 

@@ -1,4 +1,4 @@
-"""One run of one client, and what several say together."""
+"""One run of a client, and the summary of several."""
 
 import statistics
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ class Measured:
     """A run.
 
     Args:
-        client: who ran.
-        objects: replies that were received, or files that were made.
-        seconds: time that the client says it took; its start-up is not in it.
+        client: name of the client.
+        objects: number of received replies, or of created files.
+        seconds: duration as the client reports it, without its start.
         wall: time from its start to its end.
-        user: user CPU seconds of the client, all of it; of a client in Python that streams, of its loop.
+        user: user CPU seconds of the whole client. For a streaming client in Python, only those of its loop.
         system: its system CPU seconds, likewise.
         server: CPU seconds of the server meanwhile.
         peak_mib: peak resident memory of the client.
@@ -34,36 +34,36 @@ class Measured:
 
     @property
     def cpu_us(self) -> float:
-        """The client's CPU time for an object, in microseconds."""
+        """The client's CPU time per object, in microseconds."""
         return MICRO * (self.user + self.system) / self.objects
 
     @property
     def user_us(self) -> float:
-        """The user part of it."""
+        """Its user part."""
         return MICRO * self.user / self.objects
 
     @property
     def system_us(self) -> float:
-        """The system part of it."""
+        """Its system part."""
         return MICRO * self.system / self.objects
 
     @property
     def server_us(self) -> float:
-        """The server's."""
+        """The server's CPU time per object, in microseconds."""
         return MICRO * self.server / self.objects
 
     @property
     def rate(self) -> float:
-        """Objects a second."""
+        """Objects/s."""
         return self.objects / self.seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the run for JSON."""
         return {**asdict(self), "cpu_us": self.cpu_us, "server_us": self.server_us, "rate": self.rate}
 
 
 def summary(runs: Iterable[Measured]) -> dict[str, float]:
-    """Medians of one client's runs."""
+    """Returns the medians of one client's runs."""
     listed = list(runs)
     values: dict[str, Callable[[Measured], float]] = {
         "rate": lambda run: run.rate,
@@ -84,7 +84,7 @@ def summary(runs: Iterable[Measured]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Bar:
-    """A ratio and what it must reach: at most, or at least."""
+    """A ratio and its limit, either a maximum or a minimum."""
 
     name: str
     ratio: float
@@ -93,16 +93,16 @@ class Bar:
 
     @property
     def is_met(self) -> bool:
-        """Whether it is reached."""
+        """Whether the ratio is within the limit."""
         return (self.at_most is None or self.ratio <= self.at_most) and (
             self.at_least is None or self.ratio >= self.at_least
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the bar for JSON."""
         return {**asdict(self), "is_met": self.is_met}
 
 
 def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
-    """The median of the rounds' ratios: both sides of one were measured one after the other."""
+    """Returns the median of the rounds' ratios. Both sides of a ratio were measured one directly after the other."""
     return statistics.median(above / below for above, below in pairs)

@@ -1,8 +1,8 @@
-"""The first half of `make memory`: the most memory of jobs of one and of ten million objects.
+"""The first half of `make memory`: peak memory of jobs with one and with ten million objects.
 
 Usage: python -m own_bench.memory_growth [FORMAT]
 
-The exit code is not 0 when a run went over its bounds: 256 MiB, and 10 MiB more for ten times the objects.
+The exit code is nonzero if a run exceeds its limits: 256 MiB, and 10 MiB more for ten times the objects.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ COUNTS = (1_000_000, 10_000_000)
 PEAK_MIB_MAX = 256
 GROWTH_MIB_MAX = 10
 FETCHMILL = (sys.executable, "-m", "fetchmill")
-# A small parent: a child's peak starts at its parent's.
+# A small parent, because a child's peak includes its parent's memory at the start.
 SPAWN = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
@@ -29,7 +29,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def main() -> int:
-    """Runs them one after the other; the exit code."""
+    """Runs the jobs one after the other. Returns the exit code."""
     format_name = sys.argv[1] if len(sys.argv) > 1 else "null"
     peaks = [_peak(count, format_name) for count in COUNTS]
     growth = peaks[1] - peaks[0]
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _peak(count: int, format_name: str) -> float:
-    """One run; the server lives in this process, so only the client is measured."""
+    """Measures one run. The server is in this process, so only the client is measured."""
     with tempfile.TemporaryDirectory() as folder, Server(ServeOptions(synthetic=count)) as server:
         dest = Path(folder, "out")
         started = time.monotonic()

@@ -1,8 +1,12 @@
-"""`make memory-lists`: the memory of jobs of lists and generators, and of streams without end.
+"""`make memory-lists`: the memory of jobs with lists and generators, and of endless streams.
 
-What it demands: below 256 MiB whatever the number, less than 10 MiB more for ten times the objects, a stream that stays
-flat once it has run a while, an input that is not read on while nobody takes replies, and 100 million items skipped in
-less than a minute of our own time. The exit code is not 0 when one of them is not so.
+The requirements are:
+- less than 256 MiB for any number of targets, and less than 10 MiB more for ten times the objects,
+- a stream whose memory stays flat after a while,
+- an input that is not read ahead while no replies are taken,
+- 100 million items skipped in less than a minute of fetchmill's own time.
+
+The exit code is nonzero if one of them is not met.
 """
 
 import argparse
@@ -22,7 +26,7 @@ from own_bench.processes import FETCHMILL, Cores, Process, Usage, fetchmill_serv
 PEAK_MIB_MAX = 256
 # Resident memory varies by some pages from second to second.
 FLAT_MIB_MAX = 4
-# Looks at the memory of the endless stream: once a second, unless it runs for a moment only.
+# Number of memory samples of the endless stream: one per second, unless it runs only briefly.
 LOOKS = 60
 # Requests in flight and the window beyond them: docs/guide/streaming.md.
 AHEAD_MAX = 64 + 256
@@ -33,7 +37,7 @@ KILLED = -9
 
 
 class Measurement:
-    """Runs the programs one after the other and notes what is not as demanded."""
+    """Runs the programs one after the other and notes violated requirements."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self._folder = folder
@@ -47,7 +51,7 @@ class Measurement:
         self.problems: list[str] = []
 
     def run(self) -> None:
-        """All of them."""
+        """Runs all programs."""
         skipped = max(5 * self._count, SKIPPED_MIN)
         content = ("--synthetic", str(max(10 * self._count, skipped)), "--port", "0")
         with fetchmill_server(self._cores.server, *content) as (_, self._url):
@@ -60,7 +64,7 @@ class Measurement:
             self._skips("stream", skipped)
 
     def _grows(self, what: str, get: Callable[[Path, int], Usage]) -> None:
-        """A job, and one of ten times as many targets."""
+        """Runs a job, and one with ten times as many targets."""
         peaks = []
         for count in (self._count, 10 * self._count):
             dest = self._folder / f"{what} of {count}"
@@ -72,7 +76,7 @@ class Measurement:
         self._demand(growth < self._growth, f"{what} took {growth:.1f} MiB more for ten times the targets")
 
     def _get_list(self, dest: Path, count: int) -> Usage:
-        """With the command."""
+        """Runs `fetchmill get` with a list."""
         path = self._folder / "urls.txt"
         with path.open("w") as file:
             file.writelines(f"{url}\n" for url in urls(self._url, count, count))
@@ -83,7 +87,7 @@ class Measurement:
         return self._start("get", dest, count).wait()
 
     def _endless(self, program: str, seconds: float) -> None:
-        """A loop without end: its memory each second."""
+        """Runs an endless loop, and samples its memory each second."""
         process = self._start(program, self._folder, self._count, seconds)
         interval = self._seconds / LOOKS
         resident = []
@@ -91,20 +95,20 @@ class Measurement:
             resident.append(resident_mib(process.pid))
             time.sleep(interval)
         usage = self._shown(f"{program} of an endless generator", process.wait())
-        # The last look may have met it while it ended.
+        # The last sample may be from the end of the process.
         settled = resident[round(self._settle / interval) : -1]
         print(
             f"    {loads(usage.output)['fetched']:,} replies; resident from {self._settle:g} s on, looked at every "
             f"{interval:g} s: {min(settled):.1f} to {max(settled):.1f} MiB",
             flush=True,
         )
-        # What it needs at most comes sooner or later, and is no growth: the second half is compared with the first.
+        # The maximum comes sooner or later and is not growth, so the second half is compared with the first.
         middle = len(settled) // 2
         growth = max(settled[middle:]) - max(settled[:middle])
         self._demand(growth < FLAT_MIB_MAX, f"{program} grew by {growth:.1f} MiB after {self._settle:g} s")
 
     def _pauses(self) -> None:
-        """A loop that stops in the middle."""
+        """Runs a loop that pauses in the middle."""
         process = self._start("pause", self._folder, self._count // 5, self._seconds / 6)
         usage = self._shown(f"stream whose loop stops for {self._seconds / 6:.0f} s", process.wait())
         found = loads(usage.output)
@@ -114,7 +118,7 @@ class Measurement:
         self._demand(found["missing"] == found["doubled"] == 0, f"replies were lost or came twice: {found}")
 
     def _skips(self, program: str, count: int) -> None:
-        """What was killed and is given the same items again."""
+        """Resumes a killed program with the same items."""
         state = self._folder / f"killed {program}"
         killed = self._start(f"{program}_killed", state, count).wait()
         self._demand(killed.code == KILLED, f"{program} was to be killed and ended with exit code {killed.code}")
@@ -131,11 +135,11 @@ class Measurement:
         command = (sys.executable, "-m", "own_bench.memory_programs", *arguments)
         process = Process(command, self._cores.client, stdout=PIPE)
         assert process.popen.stdout is not None  # noqa: S101 - it is a pipe
-        process.popen.stdout.readline()  # it runs: what follows is not its start
+        process.popen.stdout.readline()  # it is running, so its start is not measured
         return process
 
     def _shown(self, what: str, usage: Usage) -> Usage:
-        """One that was to end well, below the bound."""
+        """Checks a run that must succeed within the limit."""
         print(f"{what}: {usage.seconds:.1f} s, {usage.cpu:.1f} s of CPU, peak {usage.peak_mib:.1f} MiB", flush=True)
         if usage.code:
             sys.exit(f"{what} failed with exit code {usage.code}")
@@ -148,7 +152,7 @@ class Measurement:
 
 
 def main() -> int:
-    """Measures; the exit code."""
+    """Measures everything. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=parse_count, default=1_000_000, help="targets of the smaller jobs")
     parser.add_argument("--seconds", type=float, default=60, help="how long the endless stream runs")

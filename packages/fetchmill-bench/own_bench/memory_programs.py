@@ -1,8 +1,8 @@
-"""The programs that `own_bench.memory_lists` measures, each a process of its own.
+"""The programs that `own_bench.memory_lists` measures, each in its own process.
 
 Usage: python -m own_bench.memory_programs PROGRAM URL FOLDER COUNT SECONDS
 
-Each says that it runs, and at its end what it has found: a line of JSON.
+Each reports that it runs, and prints its results at its end as a line of JSON.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ import fetchmill
 UNSAVED = 10_000
 # The first items are parsed again to find repeated ones: LIST_REMEMBERED_LINES in limits/lists.rs, and a page.
 PARSED = 270_000
-# What a stream has done before a pause of this many seconds is durable.
+# Work that a stream did before a pause of this many seconds is durable.
 SAVED_SECONDS = 2
 Found = dict[str, float]
 
 
 def urls(base: str, objects: int, count: int | None = None) -> Iterator[str]:
-    """Of synthetic objects, from the first one on again behind the last; endless without a count."""
+    """Yields the URLs of synthetic objects, and starts again after the last one. Endless without a count."""
     numbers = itertools.count() if count is None else range(count)
     return (f"{base}/get/file-{number % objects:012d}" for number in numbers)
 
 
 def get(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """A job whose targets a generator gives."""
+    """Runs a job with targets from a generator."""
     report = fetchmill.get(urls(base, count, count), folder, format="null")
     return {"fetched": report.fetched}
 
 
 def stream(base: str, _folder: str, count: int, seconds: float) -> Found:
-    """A loop over an endless generator."""
+    """Runs a loop over an endless generator."""
     end = time.monotonic() + seconds
     good = 0
     for reply in fetchmill.stream(urls(base, count)):
@@ -49,7 +49,7 @@ def stream(base: str, _folder: str, count: int, seconds: float) -> Found:
 
 
 def astream(base: str, _folder: str, count: int, seconds: float) -> Found:
-    """An event loop over an endless async generator."""
+    """Runs an event loop over an endless async generator."""
 
     async def endless() -> AsyncIterator[str]:
         for url in urls(base, count):
@@ -69,7 +69,7 @@ def astream(base: str, _folder: str, count: int, seconds: float) -> Found:
 
 
 def pause(base: str, _folder: str, count: int, seconds: float) -> Found:
-    """A loop that does nothing for some seconds in the middle."""
+    """Runs a loop that does nothing for some seconds in the middle."""
     taken = 0
 
     def counted() -> Iterator[str]:
@@ -90,7 +90,7 @@ def pause(base: str, _folder: str, count: int, seconds: float) -> Found:
 
 
 def get_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """A job that dies when its generator is asked for the last item."""
+    """Runs a job that dies when its generator must yield the last item."""
 
     def deadly() -> Iterator[str]:
         yield from urls(base, count, count - 1)
@@ -103,7 +103,7 @@ def get_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
 
 
 def get_resumed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """The same job with the whole input: what skipping costs, on the thread that reads it."""
+    """Runs the same job with the whole input, and measures the cost of skipping on the thread that reads it."""
     watch = _Watch()
     before = fetchmill.status(folder).fetched
     report = fetchmill.get(watch.over(urls(base, count, count), count), folder, format="null")
@@ -111,7 +111,7 @@ def get_resumed(base: str, folder: str, count: int, _seconds: float) -> Found:
 
 
 def stream_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """A loop that dies at its last reply."""
+    """Runs a loop that dies at its last reply."""
     for given, _reply in enumerate(fetchmill.stream(urls(base, count, count), state=folder), 1):
         if given == count - UNSAVED // 2:
             time.sleep(SAVED_SECONDS)
@@ -121,20 +121,20 @@ def stream_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
 
 
 def stream_resumed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """The same loop again: what skipping costs, on its thread."""
+    """Runs the same loop again, and measures the cost of skipping on its thread."""
     watch = _Watch()
     again = sum(1 for _reply in fetchmill.stream(watch.over(urls(base, count, count), count), state=folder))
     return {"again": again, **watch.found(base, count)}
 
 
 class _Watch:
-    """The processor time of the thread that takes items, from the first one to the last that was surely done with."""
+    """Measures the CPU time of the thread that takes items, up to the last one that was certainly finished."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def over(self, items: Iterator[str], count: int) -> Iterator[str]:
-        """The items; those after the first ones are watched, without the last ones."""
+        """Yields the items. The first ones and the last ones are not measured."""
         yield from itertools.islice(items, PARSED)
         started = time.thread_time()
         yield from itertools.islice(items, count - UNSAVED - PARSED)
@@ -142,7 +142,7 @@ class _Watch:
         yield from items
 
     def found(self, base: str, count: int) -> Found:
-        """Microseconds an item, and those that the generator takes alone."""
+        """Returns the microseconds per item, and those of the generator alone."""
         alone = _Watch()
         for _url in alone.over(urls(base, count, count), count):
             pass

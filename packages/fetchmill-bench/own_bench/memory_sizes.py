@@ -1,13 +1,13 @@
-"""The second half of `make memory`: the most memory of a job for bodies of each size, in each format.
+"""The second half of `make memory`: peak memory of a job for bodies of each size, in each format.
 
 Usage: python -m own_bench.memory_sizes [--formats A,B] [--sizes N,N] [--limits N,N] [--threads N,N] [--engines A,B]
 [--bytes N] [--stall S]
 
-Each run fetches about so many bytes (300 MB). `mix` has objects of all sizes in turn, `sorted` the small ones
-first: a thousand requests may be in flight when the large ones begin. `heads` has objects of 56 bytes with heads of
-60 KB. With `--stall` each of the first syncs takes so many seconds. It prints a table for
-docs/reference/performance.md: the peak of anonymous memory of the process that had the most, in MiB, and MB/s; WARC is
-written by `native` alone. The exit code is not 0 when one is not below 256 MiB.
+Each run fetches about N bytes (300 MB). `mix` has objects of all sizes in turn. `sorted` has the small ones first, so a
+thousand requests may be in flight when the large ones begin. `heads` has objects of 56 bytes with heads of 60 KB. With
+`--stall`, each of the first syncs takes S seconds. It prints a table for docs/reference/performance.md: the peak
+anonymous memory of the largest process in MiB, and MB/s. Only `native` writes WARC. The exit code is nonzero if a run
+is not below 256 MiB.
 """
 
 import argparse
@@ -29,15 +29,15 @@ FORMATS = "files,tar,parquet,warc,jsonl,null"
 SIZES = "100,10000,200000,1000000,5000000,60000000,mix,sorted,heads"
 MIXED = (100, 10_000, 200_000, 1_000_000, 5_000_000)
 OBJECTS_MAX = 50_000
-# Of each size, of `sorted`.
+# Maximum number of objects of each size in `sorted`.
 SORTED_MAX = 2_000
-# Of 60 MB: as many as there are threads, twice.
+# Minimum number of objects of 60 MB: twice the number of threads.
 LARGE_MIN = 16
 HEAD_BYTES = 60_000
 
 
 def main() -> int:
-    """Runs them one after the other; the exit code."""
+    """Runs the jobs one after the other. Returns the exit code."""
     chosen = _arguments()
     print("| engine | threads | in flight | bytes | " + " | ".join(chosen.formats) + " |")
     print("|---|---:|---:|---:|" + "---:|" * len(chosen.formats))
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    """What is measured."""
+    """Parses the options."""
 
     def words(text: str) -> list[str]:
         return text.split(",")
@@ -75,7 +75,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, format_name: str) -> tuple[float, float]:
-    """One run; the server lives in another process, so only the client is measured."""
+    """Measures one run. The server is in another process, so only the client is measured."""
     engine, threads, limit = how
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder, "content"), size, chosen.bytes) as served:
         url, count, total = served
@@ -94,7 +94,7 @@ def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, f
 
 @contextmanager
 def _server(folder: Path, size: str, total: int) -> Iterator[tuple[str, int, int]]:
-    """What is served: the URL, how many objects and how many bytes."""
+    """Starts the server. Returns its URL, and the number of objects and of bytes."""
     if size == "heads":
         count = total // HEAD_BYTES
         command = [sys.executable, str(Path(__file__).with_name("long_heads.py")), str(count), str(HEAD_BYTES)]
@@ -109,7 +109,7 @@ def _server(folder: Path, size: str, total: int) -> Iterator[tuple[str, int, int
 
 
 def _content(folder: Path, size: str, total: int) -> tuple[ServeOptions, int, int]:
-    """What is served, how many objects and how many bytes."""
+    """Returns the contents of the server, and the number of objects and of bytes."""
     if size not in ("mix", "sorted"):
         count = min(max(total // int(size), 100 if int(size) < MIXED[-1] else LARGE_MIN), OBJECTS_MAX)
         return ServeOptions(synthetic=count, size=int(size)), count, count * int(size)
@@ -126,7 +126,7 @@ def _content(folder: Path, size: str, total: int) -> tuple[ServeOptions, int, in
 
 
 def _stalls(seconds: float) -> list[str]:
-    """What makes the first syncs of each thread slow."""
+    """Returns the command that delays the first syncs of each thread."""
     if not seconds:
         return []
     inject = f"inject=fdatasync,syncfs:delay_enter={round(seconds * 1e6)}:when=1..3"

@@ -1,10 +1,10 @@
-"""`make bench-sync`: `fetchmill sync` beside `wget -N -m`, `rclone sync` and `s5cmd sync`, on the same trees.
+"""`make bench-sync`: `fetchmill sync` compared with `wget -N -m`, `rclone sync` and `s5cmd sync`, on the same trees.
 
-A tree of small files in folders stands behind nginx, which lists it as HTML on one port and as JSON on another, and
-behind versitygw. Each client mirrors it into a folder of its own. Then 500 of 20,000 files change, 50 of them without
-another size, 300 are new, 200 are gone and 50 are renamed; each client brings its mirror up to date. Then it does so
-once more, with nothing to do. Printed are requests, seconds, CPU and peak memory of each, and how its mirror differs
-from the tree: files that are missing, have other bytes, another time, or should not be there.
+nginx serves a tree of small files in folders, with HTML listings on one port and JSON listings on another, and
+versitygw serves it too. Each client mirrors it into its own folder. Then 500 of 20,000 files change, 50 of them without
+another size, 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then once more with
+nothing to do. It prints requests, seconds, CPU and peak memory of each, and the differences of its mirror from the
+tree: files that are missing, have other bytes, another time, or should not exist.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from own_bench.processes import FETCHMILL, Cores, Process, listens, measure
 
 FOLDER_FILES = 100
 BYTES = (100, 5000)
-# When the files of the tree were written, seconds since 1970: 2026-01-01.
+# Modification time of the files in the tree, in seconds since 1970: 2026-01-01.
 WRITTEN = 1_767_225_600
 CHANGED, SAME_SIZE, NEW, GONE, RENAMED = 0.025, 0.0025, 0.015, 0.01, 0.0025
 CONFIGURATION = """
@@ -52,7 +52,7 @@ http {{
 
 @dataclass(frozen=True)
 class Client:
-    """A way to mirror: its command for a destination, and the log of the server that it talks to."""
+    """A mirroring client: its command for a destination, and the log of its server."""
 
     name: str
     command: Callable[[Path], tuple[str | Path, ...]]
@@ -61,7 +61,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Pass:
-    """What a client took once, and how its mirror is then."""
+    """Resources of one pass of a client, and the state of its mirror afterwards."""
 
     requests: int
     seconds: float
@@ -74,11 +74,11 @@ class Pass:
 
 
 def main() -> int:
-    """Runs all clients and prints a table for each pass; 1 when ours leaves a mirror that differs."""
+    """Runs all clients and prints a table for each pass. Returns 1 if a mirror of fetchmill differs."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     os.environ.update(ENVIRONMENT)
-    # Debian's rclone stops at it, also where there is no TLS.
+    # Debian's rclone fails on it, even without TLS.
     os.environ.pop("AWS_CA_BUNDLE", None)
     folder = arguments.folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -110,7 +110,7 @@ def _arguments() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _servers(folder: Path, core: int | None) -> Iterator[tuple[Path, list[Client]]]:
-    """One tree behind nginx and versitygw, and who mirrors it."""
+    """Starts nginx and versitygw with one tree. Returns the clients."""
     store = folder / "store"
     store.mkdir()
     prefix = folder / "nginx"
@@ -173,14 +173,14 @@ def _write(path: Path, chance: random.Random, size: int | None = None, *, age: i
     path.parent.mkdir(exist_ok=True)
     body = chance.randbytes(size or chance.randint(*BYTES))
     path.write_bytes(body)
-    # As versitygw notes it, of an object that it was given itself.
+    # In the form in which versitygw stores it for an object that it received itself.
     os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
     if age is not None:
         os.utime(path, (age, age))
 
 
 def _change(tree: Path, chance: random.Random) -> None:
-    """Files change, come, go and get other names; those that change have the time of now."""
+    """Changes, creates, removes and renames files. Changed files have the current time."""
     files = _files(tree)
     count = len(files)
     chance.shuffle(files)
@@ -198,13 +198,13 @@ def _change(tree: Path, chance: random.Random) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    """The files below a folder, sorted, without what a client keeps for itself."""
+    """Returns the files below a folder, sorted, without a client's own files."""
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(str(path) for path in paths if path.parts[0] not in {".fetchmill", ".sgwtmp"})
 
 
 def _table(title: str, clients: list[Client], tree: Path, folder: Path, core: int | None) -> bool:
-    """Measures a pass of each client and prints it; whether every mirror of ours is right."""
+    """Measures a pass of each client and prints it. Returns whether every mirror of fetchmill is right."""
     print(f"\n| {title} pass | requests | seconds | CPU s | MiB | missing | wrong | other time | left over |")
     print("|---|---|---|---|---|---|---|---|---|")
     is_right = True
@@ -241,7 +241,7 @@ def _measure(client: Client, tree: Path, dest: Path, core: int | None) -> Pass:
 
 
 def _lines(log: Path) -> int:
-    """Requests so far: a line each."""
+    """Returns the number of requests so far: one log line each."""
     if not log.exists():
         return 0
     with log.open("rb") as lines:

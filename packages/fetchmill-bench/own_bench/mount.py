@@ -1,4 +1,4 @@
-"""A fresh file system for files: ext4 in an image on the real disk, so that all runs find the same one."""
+"""A fresh file system for files: ext4 in an image on the real disk, so that all runs have the same conditions."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from own_bench.machine import program
 
-# A small file takes a block; its inode, its folder entry and room for the journals come on top.
+# A small file takes a block, and also an inode, a folder entry and room for the journals.
 BYTES_A_FILE = 4096 + 256 + 512
 SPARE_BYTES = 1 << 30
 SPARE_INODES = 10_000
@@ -17,14 +17,14 @@ SPARE_INODES = 10_000
 
 @contextlib.contextmanager
 def fresh_ext4(folder: Path, files: int) -> Iterator[Path]:
-    """Mounts one with room for so many small files; unmounts and removes it at the end."""
+    """Mounts a file system with room for this many small files. Unmounts and removes it at the end."""
     if os.geteuid() != 0:
         sys.exit("mounting a fresh file system needs root; --no-mount measures in a folder, which says less")
     image, point = folder / "ext4.image", folder / "ext4"
     point.mkdir(parents=True, exist_ok=True)
     try:
         _run("fallocate", "--length", str(BYTES_A_FILE * files + SPARE_BYTES), image)
-        # All tables are written now: the kernel would do it while we measure.
+        # Write all tables now. Otherwise the kernel would do it during the measurement.
         options = ("-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard")
         _run("mkfs.ext4", *options, "-N", str(files + SPARE_INODES), image)
         _run("mount", "-o", "loop,noatime", image, point)

@@ -1,4 +1,4 @@
-"""The packs beside wrk: what storing in shards costs on top of fetching, and the bytes that an object takes on disk."""
+"""The packs compared with wrk: the cost of storing in shards in addition to fetching, and bytes on disk per object."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ BLOCK_BYTES = 512
 
 
 def packs(settings: Settings) -> dict[str, Any]:
-    """The bars: CPU an object and requests/s as ratios to wrk's, the journal on."""
+    """Measures CPU time per object and requests/s, with the journal on, and bars for their ratios to wrk's."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
@@ -42,7 +42,7 @@ def packs(settings: Settings) -> dict[str, Any]:
 
 
 def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[str, float]]) -> dict[str, Measured]:
-    """Each client once, one after the other; what was stored is removed behind it."""
+    """Runs each client once, one after the other. Stored objects are removed afterwards."""
     core, connections = settings.cores.client, settings.connections
     target = f"{url}/get/{NAME}"
     found = {
@@ -58,7 +58,7 @@ def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[
 
 
 def disk_bytes(dest: Path, objects: int) -> dict[str, float]:
-    """Bytes on disk for an object: its part of the shards, and of the manifests beside them."""
+    """Returns the bytes on disk per object, for its part of the shards and of the manifests."""
 
     def taken(folder: Path, pattern: str) -> float:
         return BLOCK_BYTES * sum(path.stat().st_blocks for path in folder.glob(pattern)) / objects

@@ -1,7 +1,7 @@
-"""Whether Parquet shards hold each object of `fetchmill serve --synthetic` once, with its bytes.
+"""Verifies that Parquet shards contain each object of `fetchmill serve --synthetic` once, with its bytes.
 
-Read with pyarrow and checked with numpy, nothing of ours takes part: names and bodies are made again from what
-crates/fetchmill-server/src/synthetic.rs says of them.
+The shards are read with pyarrow and checked with numpy, without code of fetchmill. Names and bodies are generated again
+as crates/fetchmill-server/src/synthetic.rs describes.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 WORD = (1 << 64) - 1
 # The two hexadecimal digits of each byte.
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
-# Rows that are looked at together: they stay in the processor's cache.
+# Number of rows in a batch, which stays in the processor's cache.
 BATCH_ROWS = 1 << 14
 DIGIT_MAX = 9
 
@@ -32,12 +32,12 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
-    """Rows, those whose body is what their name says, and different names of the `count` that there are.
+    """Counts rows, rows whose body matches their name, and different names out of `count` possible ones.
 
-    All three are `count` if each object is there once, and right. A byte for each object is in memory.
+    All three are `count` if each object is there once, and right. It takes one byte of memory per object.
 
     Raises:
-        ValueError: a name or a body is null, or has another length than all have.
+        ValueError: a name or a body is null, or has an unexpected length.
     """
     seen = SharedMemory(create=True, size=count)
     try:
@@ -56,7 +56,7 @@ def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
 
 
 def _check_shard(path: Path, seen_name: str, count: int) -> tuple[int, int]:
-    """The rows of a shard, and those that are right; their names are noted in the shared memory."""
+    """Counts the rows of a shard, and the right ones. Notes their names in the shared memory."""
     memory = SharedMemory(name=seen_name)
     seen = _flags(memory, count)
     rows = right = 0
@@ -71,29 +71,29 @@ def _check_shard(path: Path, seen_name: str, count: int) -> tuple[int, int]:
                 right += int(np.count_nonzero(is_right))
         return rows, right
     finally:
-        # The memory can't be closed while an array is on it.
+        # The memory cannot be closed while an array uses it.
         del seen
         memory.close()
 
 
 def _flags(memory: SharedMemory, count: int) -> Bytes:
-    """A byte for each object."""
+    """Returns an array with one byte per object."""
     return np.ndarray(count, np.uint8, buffer=memory.buf)
 
 
 def _fixed(column: pa.Array, length: int) -> Bytes:
-    """Values of one length as rows of bytes; a column whose values have other lengths ends the check."""
+    """Returns values of equal length as rows of bytes. Values of other lengths end the check."""
     offsets_of = np.int64 if "large" in str(column.type) else np.int32
     _, offsets, data = column.buffers()
     offsets = np.frombuffer(offsets, offsets_of)[column.offset : column.offset + len(column) + 1]
     if column.null_count or np.any(np.diff(offsets) != length):
-        # A process of a pool that ends for a SystemExit is waited for without end.
+        # If a process of a pool ends with SystemExit, the pool waits for it forever.
         raise ValueError(f"a value is null or has not {length} bytes")
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].reshape(-1, length)
 
 
 def check_batch(names: Bytes, bodies: Bytes) -> tuple[Words, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """The index in each name, and whether the body is the one of that name."""
+    """Returns the index in each name, and whether the body is that of the name."""
     digits = names[:, len(PREFIX) :] - np.uint8(ord("0"))
     indexes = digits @ (10 ** np.arange(DIGITS - 1, -1, -1, dtype=np.uint64))
     right = (names[:, : len(PREFIX)] == np.frombuffer(PREFIX, np.uint8)).all(axis=1)
@@ -107,7 +107,7 @@ def check_batch(names: Bytes, bodies: Bytes) -> tuple[Words, np.ndarray[Any, np.
 
 
 def _random_digits(names: Bytes) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """The 48 hexadecimal digits of the first line of each name, two in an element."""
+    """Returns the 48 hexadecimal digits of the first line of each name, two per element."""
     padded = np.zeros((len(names), 24), np.uint8)
     padded[:, :NAME_LENGTH] = names
     seed = np.full(len(names), _mix(np.array([NAME_LENGTH * GOLDEN & WORD], np.uint64))[0])

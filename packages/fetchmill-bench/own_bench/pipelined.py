@@ -1,6 +1,6 @@
-"""`--pipeline 32` beside wrk, which sends one request at a time, and beside h2load with as many at once.
+"""`--pipeline 32` compared with wrk, which sends one request at a time, and with h2load, which sends as many together.
 
-And against nginx, which answers requests one by one even when they come together, beside the same job without it.
+It is also measured with nginx, which answers pipelined requests one by one, and compared with the same job without it.
 """
 
 import shutil
@@ -20,9 +20,9 @@ AT_ONCE = 32
 CONNECTIONS = 16
 FORMATS = ("null", "parquet")
 H2LOAD = ("--h1", f"-c{CONNECTIONS}", f"-m{AT_ONCE}")
-# Of wrk's rate with one request at a time.
+# Minimum rate, as a multiple of wrk's rate with one request at a time.
 RATE_AT_LEAST = 1.8
-# nginx serves files in so many folders, and opens each file again: it may not hold all of them open.
+# nginx serves files in this many folders, and opens each file again, because it may not keep all of them open.
 FOLDERS = 20
 NGINX = "autoindex on;"
 NGINX_CLIENTS = {"nginx": (), "nginx, 32 at once": ("--pipeline", str(AT_ONCE))}
@@ -30,7 +30,7 @@ CPU_US_AT_MOST = {"null": 1.7, "parquet": 2.4}
 
 
 def pipelined(settings: Settings) -> dict[str, Any]:
-    """The bars: objects/s as a ratio to wrk's, CPU an object."""
+    """Measures objects/s as a ratio to wrk's, and CPU time per object, with bars."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
@@ -59,7 +59,7 @@ def pipelined(settings: Settings) -> dict[str, Any]:
 
 
 def _round(settings: Settings, server: Process, url: str, count: int) -> dict[str, Measured]:
-    """Each client once, one after the other; what was stored is removed behind it."""
+    """Runs each client once, one after the other. Stored objects are removed afterwards."""
     core, target = settings.cores.client, f"{url}/get/{NAME}"
     found = {
         "wrk": run_wrk(server, target, connections=settings.connections, seconds=settings.seconds, core=core),
@@ -82,7 +82,7 @@ def _write_files(root: Path, each: int) -> None:
 
 
 def _nginx_round(settings: Settings, server: Process, url: str) -> dict[str, Measured]:
-    """All its files, without and with `--pipeline`."""
+    """Fetches all files of nginx, without and with `--pipeline`."""
     found = {}
     for name, more in NGINX_CLIENTS.items():
         connections = CONNECTIONS if more else settings.connections

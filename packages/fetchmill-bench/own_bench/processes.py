@@ -1,4 +1,4 @@
-"""Processes that are measured: pinned to a core, their CPU time and memory read from the kernel."""
+"""Measured processes: pinned to a core, with CPU time and memory as the kernel reports them."""
 
 import contextlib
 import os
@@ -20,14 +20,14 @@ _KIB_A_MIB = 1024
 
 @dataclass(frozen=True)
 class Cores:
-    """Where a client and a server run; None: wherever the kernel likes."""
+    """Cores of client and server. None to leave the choice to the kernel."""
 
     client: int | None
     server: int | None
 
     @classmethod
     def pick(cls) -> "Cores":
-        """The last core for the client, the first for the server, of those that this process may use."""
+        """Picks the last usable core for the client, and the first for the server."""
         allowed = sorted(os.sched_getaffinity(0))
         if len(allowed) == 1:
             sys.exit("two processors are needed: one for the client, one for the server")
@@ -36,7 +36,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process took from its start to its end."""
+    """Resources of a process from its start to its end."""
 
     code: int
     seconds: float
@@ -52,7 +52,7 @@ class Usage:
 
 
 class Process:
-    """A child that dies with this process, and whose end tells what it took."""
+    """A child that dies with this process, and reports its resources at its end."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Process:
         self.pid = self.popen.pid
 
     def runs(self) -> bool:
-        """Whether it has not ended; its end is left for `wait`."""
+        """Returns whether it is still running, without waiting for its end."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def wait(self) -> Usage:
@@ -88,7 +88,7 @@ class Process:
         return Usage(self.popen.returncode, seconds, usage.ru_utime, usage.ru_stime, peak, output)
 
     def stop(self) -> None:
-        """Asks it to end, and ends it if it does not."""
+        """Asks it to end, and kills it if it does not."""
         if self.popen.returncode is None:
             self.popen.send_signal(signal.SIGTERM)
             try:
@@ -99,7 +99,7 @@ class Process:
 
 
 def measure(command: Sequence[str | Path], core: int | None) -> Usage:
-    """Runs a command to its end, which must be a good one."""
+    """Runs a command, which must succeed."""
     process = Process(command, core, stdout=subprocess.PIPE)
     try:
         usage = process.wait()
@@ -113,25 +113,25 @@ def measure(command: Sequence[str | Path], core: int | None) -> Usage:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system seconds of all threads of a process so far."""
-    # The program's name, in brackets, may hold spaces.
+    """Returns the user and system seconds of all threads of a process so far."""
+    # The program's name is in brackets, and may contain spaces.
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user, system = after_name[11:13]
     return (int(user) + int(system)) / _TICK
 
 
 def peak_mib(pid: int) -> float:
-    """Peak resident memory of a process so far."""
+    """Returns the peak resident memory of a process so far, in MiB."""
     return _status_mib(pid, "VmHWM:")
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process now."""
+    """Returns the current resident memory of a process, in MiB."""
     return _status_mib(pid, "VmRSS:")
 
 
 def listens(port: int, server: Process) -> None:
-    """Waits until a server on the loopback listens."""
+    """Waits until a server on loopback listens."""
     for _ in range(round(STOP_SECONDS / 0.02)):
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return
@@ -143,7 +143,7 @@ def listens(port: int, server: Process) -> None:
 
 @contextlib.contextmanager
 def fetchmill_server(core: int | None, *arguments: str) -> Iterator[tuple[Process, str]]:
-    """A `fetchmill serve`, and its URL."""
+    """Starts a `fetchmill serve`. Returns it with its URL."""
     server = Process((*FETCHMILL, "serve", *arguments), core, stderr=subprocess.PIPE)
     try:
         assert server.popen.stderr is not None  # noqa: S101 - it is a pipe
@@ -157,7 +157,7 @@ def fetchmill_server(core: int | None, *arguments: str) -> Iterator[tuple[Proces
 
 
 def _status_mib(pid: int, field: str) -> float:
-    """None of a process that has ended."""
+    """Returns a memory value of a process. None if the process has ended."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) / _KIB_A_MIB for line in lines if line.startswith(field)), 0.0)
 

@@ -1,4 +1,4 @@
-"""`--coalesce` beside a request for each part: a million parts of one file behind nginx.
+"""`--coalesce` compared with one request per part: a million parts of one file on nginx.
 
 Usage: python -m own_bench.ranges [--parts N] [--rounds N] [--folder FOLDER]
 """
@@ -22,7 +22,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {"each by itself": (), "--coalesce 1k": ("
 
 
 def main() -> None:
-    """Measures, and shows the figures as JSON."""
+    """Measures, and prints the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _measure(folder: Path, parts: int, rounds: int) -> list[dict[str, Measured]]:
-    """Each way once a round; what was stored is removed behind it."""
+    """Runs each way once per round. Stored objects are removed afterwards."""
     root = folder / "served"
     root.mkdir()
     (root / "file").write_bytes(bytes(parts * (LENGTH + GAP)))

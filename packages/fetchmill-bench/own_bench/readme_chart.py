@@ -1,9 +1,9 @@
-"""The chart of the README: the rates of its tables as bars, in SVG."""
+"""The chart of the README: the rates in its tables as bars, in SVG."""
 
 from collections.abc import Iterable
 from html import escape
 
-# Pixels.
+# Width in pixels.
 WIDTH = 760
 LABEL = 270
 ROW = 26
@@ -12,12 +12,12 @@ GAP = 44
 FIGURE = 90
 OURS, THEIRS, TEXT = "#2f81f7", "#8c959f", "#6e7781"
 
-# A label, objects a second, and whether it is fetchmill's.
+# A label, objects/s, and whether it is fetchmill's.
 Bar = tuple[str, float, bool]
 
 
 def draw(groups: Iterable[tuple[str, list[Bar]]]) -> str:
-    """Returns the chart. Each group has a title and a scale of its own, which begins at 0."""
+    """Returns the chart. Each group has a title and its own scale, which begins at 0."""
     parts: list[str] = []
     y = 0
     for title, bars in groups:

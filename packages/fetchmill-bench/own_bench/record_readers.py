@@ -1,6 +1,7 @@
-"""Other clients that fetch ranges, as their users write them: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`.
+"""Other clients that fetch ranges, as their users write them.
 
-Each stores what it gets in one file: number of the file, offset and length in a line, and the bytes behind it.
+Usage: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`. Each stores its records in one file: a line with the
+number of the file, offset and length, followed by the bytes.
 """
 
 import asyncio
@@ -14,16 +15,16 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 
 PARTIAL = 206
-# What `get_ranges_async` has at once for one object (object_store, `coalesce_ranges`).
+# Number of requests of `get_ranges_async` in flight for one object (object_store, `coalesce_ranges`).
 RANGES_AT_ONCE = 10
-# The gap that it takes when nobody says another, in bytes.
+# Its default gap in bytes.
 OBSTORE_COALESCE = 1 << 20
 
 Row = tuple[str, int, int]
 
 
 def rows_of(listed: str) -> Iterator[Row]:
-    """Of the list, a batch at a time."""
+    """Yields the rows of the list, a batch at a time."""
     for batch in pq.ParquetFile(listed).iter_batches():
         yield from zip(*(batch.column(name).to_pylist() for name in ("url", "offset", "length")), strict=True)
 
@@ -35,7 +36,7 @@ def store(out: BinaryIO, url: str, offset: int, body: bytes) -> None:
 
 
 async def with_aiohttp(rows: Iterator[Row], out: BinaryIO, in_flight: int) -> None:
-    """A fixed number of tasks that share a session and the list."""
+    """Runs a fixed number of tasks that share a session and the list."""
     import aiohttp
 
     async def work(session: aiohttp.ClientSession) -> None:
@@ -51,7 +52,7 @@ async def with_aiohttp(rows: Iterator[Row], out: BinaryIO, in_flight: int) -> No
 
 
 async def with_obstore(rows: Iterator[Row], out: BinaryIO, in_flight: int, coalesce: int) -> None:
-    """All ranges of a file in one call, as many files at a time as make so many requests."""
+    """Fetches all ranges of a file in one call, for as many files at a time as make up the requests in flight."""
     import obstore
     from obstore.store import HTTPStore
 
@@ -76,7 +77,7 @@ async def with_obstore(rows: Iterator[Row], out: BinaryIO, in_flight: int, coale
 
 
 def main() -> None:
-    """Runs one."""
+    """Runs one client."""
     import uvloop
 
     client, listed, folder, in_flight = sys.argv[1:]

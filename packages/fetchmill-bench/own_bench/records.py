@@ -1,9 +1,9 @@
-"""`make bench-records`: records out of large WARC files, 50 ms away, beside aiohttp and obstore.
+"""`make bench-records`: records from large WARC files with a round trip of 50 ms, compared with aiohttp and obstore.
 
-Half of the files are wanted whole: their records follow one another. Of the others every few records one is wanted. All
-clients get the same list in Parquet, and have as many requests in flight. nginx is behind the wide-area network of the
-tests (docs/internals/testing.md). Every record that a client has stored is read again: the checksum of its gzip member,
-its WARC digest, and that it is the one of its place.
+In half of the files, all records are wanted, one after the other. In the others, one record in every few is wanted. All
+clients get the same list in Parquet, and have the same number of requests in flight. nginx is on the other side of the
+tests' wide-area network (docs/internals/testing.md). Every stored record is verified: the checksum of its gzip member,
+its WARC digest, and that it is the right record.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from wide_area import HOSTS, SITE, WideArea, wide_area
 
 ROUND_TRIP = 0.05
 BYTES_AT_MOST, REQUESTS_AT_MOST = 1.05, 0.1
-# Bytes of what a record is about; and how many records lie between two wanted ones of the second half.
+# Minimum and maximum bytes of a record's block, and number of records between two wanted ones in the second half.
 BLOCK = (100, 1200)
 BETWEEN = (2, 6)
 READERS = Path(__file__).with_name("record_readers.py")
@@ -68,14 +68,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Files:
-    """What is served, and the list of what is wanted of it.
+    """The served files, and the list of wanted records.
 
     Args:
         root: the folder.
         listed: the list: `url`, `offset`, `length`, sorted.
-        count: how many records are wanted,
-        clustered: and of these in files that are wanted whole, whose numbers are below `clustered_files`.
-        clustered_files: how many those are.
+        count: number of wanted records.
+        clustered: number of wanted records in files that are wanted whole. Their numbers are below `clustered_files`.
+        clustered_files: number of these files.
         size: bytes of the wanted records.
     """
 
@@ -89,7 +89,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Found:
-    """What a client has done."""
+    """Results of a client."""
 
     name: str
     usage: Usage
@@ -101,7 +101,7 @@ class Found:
 
 
 def main() -> int:
-    """Runs all clients; 1 when `fetchmill get --coalesce` has a wrong record, or asks for more than it may."""
+    """Runs all clients. Returns 1 if `fetchmill get --coalesce` has a wrong record, or requests more than allowed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--records", type=int, default=1000, help="of each file that are wanted")
@@ -123,13 +123,16 @@ def main() -> int:
 
 
 def _elsewhere(work: Callable[..., T], *arguments: object) -> T:
-    """Runs it in another process: the kernel counts the memory of this one as that of whatever it starts."""
+    """Runs a function in another process.
+
+    The kernel would count the memory of this one as that of every process that it starts.
+    """
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
 
 def write_files(folder: Path, files: int, records: int) -> Files:
-    """Files of records, each a member of gzip, as crawls have them."""
+    """Writes files of records. Each record is a gzip member, as in crawls."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -156,7 +159,7 @@ def write_files(folder: Path, files: int, records: int) -> Files:
 
 
 def name_of(number: int) -> str:
-    """A file's."""
+    """Returns the name of a file."""
     return f"crawl-{number:05}.warc.gz"
 
 
@@ -171,7 +174,7 @@ def _member(target: str, numbers: random.Random) -> bytes:
 
 
 def is_right(body: bytes, number: int, offset: int) -> bool:
-    """Whether it is the record of this place, and whole."""
+    """Returns whether this is the complete record of this position."""
     try:
         head, _, rest = gzip.decompress(body).partition(b"\r\n\r\n")
     except (OSError, EOFError):
@@ -187,7 +190,7 @@ def is_right(body: bytes, number: int, offset: int) -> bool:
 
 
 def _all_clients(area: WideArea, files: Files, folder: Path, in_flight: int, only: list[str] | None) -> Iterator[Found]:
-    """Each once, on the same server."""
+    """Runs each client once, with the same server."""
     get: tuple[object, ...] = (*FETCHMILL, "get", files.listed, folder / "out", "--format", "parquet", "--json")
     get = (*get, "-j", in_flight, "--allow-private", "--offset-column", "offset", "--length-column", "length")
     commands: dict[str, tuple[object, ...]] = {
@@ -216,7 +219,7 @@ def _all_clients(area: WideArea, files: Files, folder: Path, in_flight: int, onl
 
 
 def _killed(command: list[str], folder: Path, count: int) -> Usage:
-    """Runs a job that is killed twice and then ends; what all three runs took."""
+    """Runs a job that is killed twice and then completes. Returns the resources of all three runs."""
     usages = []
     for objects in (count // 5, count * 2 // 5):
         process = Process(command, stdout=subprocess.DEVNULL)
@@ -235,7 +238,7 @@ def _killed(command: list[str], folder: Path, count: int) -> Usage:
 
 
 def _fetched(dest: Path) -> int:
-    """What a job has fetched so far."""
+    """Returns the number of objects that a job has fetched so far."""
     import fetchmill
 
     with contextlib.suppress(fetchmill.FetchmillError):
@@ -245,7 +248,7 @@ def _fetched(dest: Path) -> int:
 
 @contextlib.contextmanager
 def _nginx(area: WideArea, prefix: Path, root: Path) -> Iterator[tuple[Process, Path]]:
-    """A new one in the far namespace, and its log."""
+    """Starts a new nginx in the far namespace. Returns it with its log."""
     shutil.rmtree(prefix, ignore_errors=True)
     prefix.mkdir()
     text = CONFIGURATION.format(prefix=prefix, root=root, cache=OPEN_FILE_CACHE, address=HOSTS[SITE])
@@ -264,7 +267,7 @@ def _nginx(area: WideArea, prefix: Path, root: Path) -> Iterator[tuple[Process, 
 
 
 def _asked(log: Path, files: Files) -> tuple[int, int, int]:
-    """Requests, those for files that are wanted whole, and bytes of bodies."""
+    """Returns the numbers of requests, of requests for whole files, and of body bytes."""
     requests = clustered = sent = 0
     with log.open() as lines:
         for line in lines:
@@ -279,7 +282,7 @@ def _asked(log: Path, files: Files) -> tuple[int, int, int]:
 
 
 def count_right(dest: Path, files: Files) -> int:
-    """Records that are there and right; one that is there twice counts once."""
+    """Counts the right records. A record that is stored twice counts once."""
     import pyarrow.parquet as pq
 
     right = {(number, offset) for number, offset, body in _stored(dest) if is_right(body, number, offset)}
@@ -289,7 +292,7 @@ def count_right(dest: Path, files: Files) -> int:
 
 
 def _stored(dest: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Numbers of files, offsets and records: of the shards, or of the one file of another client."""
+    """Yields file numbers, offsets and records, from shards or from the single file of another client."""
     import pyarrow.parquet as pq
 
     for path in sorted(dest.glob("*.parquet")):
@@ -309,7 +312,7 @@ def _number(url: str) -> int:
 
 
 def _fails(files: Files, found: Found) -> bool:
-    """Whether a wrong record is there; or, where it joins, whether it asks for more than it may."""
+    """Returns whether a record is wrong. With coalescing, also whether more was requested than allowed."""
     if found.wrong or "killed" in found.name:
         return found.wrong > 0
     asks_too_often = "coalesce" in found.name and found.clustered_requests > REQUESTS_AT_MOST * files.clustered
@@ -317,7 +320,7 @@ def _fails(files: Files, found: Found) -> bool:
 
 
 def _show(files: Files, found: list[Found]) -> None:
-    """The table, and what it is about, as JSON behind it."""
+    """Prints the table, followed by its conditions as JSON."""
     print(
         "| | seconds | CPU us a record | nginx's | peak MiB | requests | of the half in a row | bytes / asked | wrong |"
     )

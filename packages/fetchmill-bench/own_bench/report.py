@@ -1,4 +1,4 @@
-"""`make bench-report`: figures as Markdown tables, on the terminal and in the pages that show them."""
+"""`make bench-report`: figures as Markdown tables, on the terminal and in the pages that contain them."""
 
 import json
 import re
@@ -18,7 +18,7 @@ Row = tuple[str, ...]
 
 
 def main() -> int:
-    """Writes the chart, and the tables between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` of the pages."""
+    """Writes the chart, and the tables between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` in the pages."""
     results = load(RESULTS)
     for page in PAGES:
         page.write_text(filled(page.read_text(), results))
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The last measurement, those of scale, and that of clients of S3."""
+    """Loads the last measurement, those of scale, and that of S3 clients."""
     latest = folder / "latest.json"
     results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
     scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
@@ -40,13 +40,13 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def filled(text: str, results: dict[str, Any]) -> str:
-    """A page with its tables."""
+    """Returns a page with its tables filled in."""
     marked = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench:\2 -->)", re.DOTALL)
     return marked.sub(lambda found: f"{found[1]}{render(found[2], results)}{found[3]}", text)
 
 
 def render(name: str, results: dict[str, Any]) -> str:
-    """One table, or several."""
+    """Renders one table, or several."""
     if name not in TABLES:
         raise SystemExit(f"there is no table called {name}")
     measured = results["scenarios"]
@@ -55,7 +55,7 @@ def render(name: str, results: dict[str, Any]) -> str:
 
 
 def _table(heads: Row, rows: Iterable[Row]) -> str:
-    """A Markdown table; all but the first column are numbers."""
+    """Returns a Markdown table. All columns except the first are numbers."""
     body = [heads, *rows]
     widths = [max(len(row[column]) for row in body) for column in range(len(heads))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -185,7 +185,7 @@ def _servers(results: dict[str, Any]) -> str:
 
 
 def _command_shown(name: str) -> str:
-    """A server of ours: its command, and behind a comma how it is asked."""
+    """Returns the command of a fetchmill server, followed by a comma and the kind of requests."""
     command, comma, how = name.partition(",")
     return f"`fetchmill {command}`{comma}{how}"
 
@@ -249,7 +249,7 @@ def _scale(results: dict[str, Any]) -> str:
 
 
 def _summary(results: dict[str, Any]) -> str:
-    """What each scenario's bars say, in lines of their own."""
+    """Returns the bars of each scenario, in separate lines."""
     named = {
         "null": "`null`",
         "files": "`files`",
@@ -265,8 +265,8 @@ def _summary(results: dict[str, Any]) -> str:
     return _bars(bars)
 
 
-# What a user has today, and what is left of an hour's work when its process is killed. Ours is tested (`make
-# crash-matrix`), the others' is what their documentation says, or does not.
+# The state of an hour's work after its process was killed, with today's tools. For fetchmill it is tested (`make
+# crash-matrix`). For the others it comes from their documentation, which may be silent about it.
 ITSELF = "all, but for what your program notes"
 WAYS: tuple[tuple[str, str, str, str], ...] = (
     ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),
@@ -286,7 +286,7 @@ WAY_HEADS = ("objects/s", "CPU us an object", "peak MiB", "a `kill -9` costs")
 
 
 def _readme(results: dict[str, Any]) -> str:
-    """Beside what people use today: `make bench`, and `fetchmill bench s3`."""
+    """Renders the comparison with today's tools: `make bench`, and `fetchmill bench s3`."""
     measured = [
         (shown, results["scenarios"].get(scenario, {}).get("clients", {}).get(name), costs)
         for shown, scenario, name, costs in WAYS
@@ -302,7 +302,7 @@ def _readme(results: dict[str, Any]) -> str:
 
 
 def _buckets(document: dict[str, Any] | None) -> str:
-    """Clients of S3, in the order above."""
+    """Returns the S3 clients, in the order above."""
     if document is None:
         return "Clients of S3: not measured yet.\n"
     found = {result["contender"]: result for result in document["results"] if result["cpu_us_a_request"] is not None}
@@ -322,7 +322,7 @@ def _buckets(document: dict[str, Any] | None) -> str:
 
 
 def chart(results: dict[str, Any]) -> str:
-    """The chart of the README: the rates of its two tables."""
+    """Returns the chart of the README: the rates in its two tables."""
     servers: list[Bar] = [
         (shown.strip("`"), found["rate"], "fetchmill" in shown)
         for shown, scenario, name, _ in WAYS

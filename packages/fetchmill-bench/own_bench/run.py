@@ -1,4 +1,4 @@
-"""`make bench`: measures, shows the tables and writes the figures as JSON."""
+"""`make bench`: runs measurements, shows the tables and writes the figures as JSON."""
 
 import argparse
 import json
@@ -36,9 +36,9 @@ SCHEMA = 1
 
 
 def main() -> int:
-    """Runs the scenarios that are asked for."""
+    """Runs the requested scenarios."""
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was mounted is unmounted
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a normal end, which removes mounts
     settings = _settings(arguments)
     shutil.rmtree(settings.folder, ignore_errors=True)
     settings.folder.mkdir(parents=True)
@@ -87,7 +87,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _header(settings: Settings) -> dict[str, Any]:
-    """What stands before the figures."""
+    """Returns the header before the figures."""
     return {
         "schema": SCHEMA,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -106,7 +106,7 @@ def _header(settings: Settings) -> dict[str, Any]:
 
 
 def _write(output: Path, results: dict[str, Any]) -> None:
-    """After each scenario: a measurement that is stopped keeps what it has."""
+    """Writes the figures. Called after each scenario, so that a stopped measurement keeps its results."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")
 

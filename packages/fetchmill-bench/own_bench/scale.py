@@ -1,10 +1,10 @@
-"""`make hundred-million` and `make billion`: one job of that size, its journal on, killed on the way.
+"""`make hundred-million` and `make billion`: one job of that size with its journal on, killed on the way.
 
-`FORMAT=parquet` stores the objects; at the end DuckDB counts the rows, and each name and body is checked with pyarrow.
-Without it they go to `null`. `PIPELINE=32` sends so many requests at once on a connection.
+`FORMAT=parquet` stores the objects. At the end DuckDB counts the rows, and pyarrow is used to verify each name and
+body. Without it, `null` drops the objects. `PIPELINE=32` sends that many requests together on a connection.
 
-The client is killed with SIGKILL when a third and two thirds of the objects are done, and resumes. All sums are kept in
-the job's folder: Ctrl-C stops client and server, and the same command goes on.
+The client is killed with SIGKILL after a third and two thirds of the objects, and resumes. All sums are stored in the
+job's folder: Ctrl-C stops client and server, and the same command continues.
 """
 
 import argparse
@@ -39,11 +39,11 @@ MIB = 1 << 20
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
-    """A signal asks to stop."""
+    """Raised if a signal requests the end."""
 
 
 class Scale:
-    """A job that is measured, and its server."""
+    """A measured job with its server."""
 
     def __init__(self, folder: Path, sums: Sums, cores: Cores, look: float) -> None:
         self._sums = sums
@@ -54,7 +54,7 @@ class Scale:
         self._url = f"http://127.0.0.1:{sums.port}"
 
     def run(self) -> None:
-        """Runs the client until all is done, killed at each third that no earlier start has reached."""
+        """Runs the client until all is done. It is killed at each third that no earlier start has reached."""
         sums = self._sums
         content = ("--synthetic", str(sums.count), "--size", str(sums.size), "--page-size", str(sums.page_size))
         with fetchmill_server(self._cores.server, *content, "--port", str(sums.port)) as (server, _):
@@ -65,7 +65,7 @@ class Scale:
             self._client(server, kill_at=None)
 
     def _client(self, server: Process, kill_at: int | None) -> None:
-        """One run of the client."""
+        """Runs the client once."""
         run = ClientRun()
         self._sums.runs.append(run)
         server_before = cpu_seconds(server.pid)
@@ -92,7 +92,7 @@ class Scale:
         return (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet", *in_flight)
 
     def _watch(self, client: Process, run: ClientRun, kill_at: int | None, server_cpu: Callable[[], float]) -> str:
-        """Looks at the client until it ends, or kills it; how it ended."""
+        """Polls the client until it ends, or kills it. Returns how it ended."""
         started = time.monotonic()
         while client.runs():
             settled = self._settled()
@@ -110,14 +110,14 @@ class Scale:
         return "done"
 
     def _settled(self) -> int:
-        """How many objects the journal has as done."""
+        """Returns the number of finished objects in the journal."""
         try:
             return fetchmill.status(self._dest).settled
         except fetchmill.FetchmillError:
             return 0  # there is no journal yet
 
     def _note(self) -> None:
-        """Keeps what is known now."""
+        """Stores the current sums."""
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{self._url}/stats") as reply:  # noqa: S310 - http
             self._sums.gets[-1] = json.load(reply)["get"]
         self._sums.journal_peak = max(self._sums.journal_peak, self.journal_bytes())
@@ -129,7 +129,7 @@ class Scale:
         print(f"{settled:>15,} objects, {each}, peak {run.peak_mib:.0f} MiB, journal {journal:.1f} MiB", flush=True)
 
     def journal_bytes(self) -> int:
-        """What the journal takes on disk."""
+        """Returns the size of the journal on disk."""
         taken = 0
         for path in (self._dest / ".fetchmill").glob("job.sqlite*"):
             with contextlib.suppress(FileNotFoundError):
@@ -137,7 +137,7 @@ class Scale:
         return taken
 
     def stored(self) -> dict[str, Any]:
-        """What is on disk, and for Parquet what DuckDB finds in it."""
+        """Returns the size on disk and, for Parquet, the results of DuckDB."""
         if self._sums.format == "null":
             return {}
         found: dict[str, Any] = {"disk": disk_bytes(self._dest, self._sums.count)}
@@ -147,7 +147,7 @@ class Scale:
         return found
 
     def ledger(self) -> dict[str, object]:
-        """As the command shows it."""
+        """Returns the ledger as the command shows it."""
         command = (*FETCHMILL, "status", str(self._dest), "--json")
         ended = subprocess.run(command, check=True, capture_output=True, text=True)
         found: dict[str, object] = json.loads(ended.stdout)
@@ -155,7 +155,7 @@ class Scale:
 
 
 def main() -> int:
-    """Starts or goes on, then shows the sums."""
+    """Starts or continues, then shows the sums."""
     arguments = _arguments()
     pipeline = f"-pipeline-{arguments.pipeline}" if arguments.pipeline > 1 else ""
     name = f"scale-{arguments.count}-{arguments.format}{pipeline}"
@@ -220,7 +220,7 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
 
 
 def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
-    """What all of it took, and whether the ledger is what it must be."""
+    """Shows the total resources, and checks the ledger."""
     ledger = scale.ledger()
     stored = scale.stored()
     wanted = {"listed": sums.count, "fetched": sums.count, "absent": 0, "failed": 0, "skipped": 0, "pending": 0}
@@ -253,7 +253,7 @@ def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
 
 
 def _count_rows(dest: Path) -> dict[str, int]:
-    """What DuckDB finds, without any code of ours."""
+    """Counts the rows with DuckDB, without any code of fetchmill."""
     import duckdb
 
     query = "SELECT count(*), max(sequence) - min(sequence) + 1 FROM read_parquet(?)"

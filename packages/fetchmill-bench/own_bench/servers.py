@@ -1,4 +1,7 @@
-"""`fetchmill serve` beside nginx, both by wrk on one name: the server must not be what limits the client."""
+"""`fetchmill serve` compared with nginx, both measured by wrk on one name.
+
+The server must not be the bottleneck of the client.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,16 +17,17 @@ from own_bench.processes import Process, fetchmill_server, listens
 from own_bench.settings import SIZE, Settings
 
 RATE_AT_LEAST = 1.0
-# Like is compared with like: who opens a file for each request, and who has the reply in memory.
+# Servers are compared with servers of the same kind: those that open a file per request, and those with replies in
+# memory.
 BARS = {"serve FOLDER": "nginx", "serve --synthetic": "nginx, open_file_cache"}
 SERVERS = ("nginx", "serve FOLDER", "nginx, open_file_cache", "serve --synthetic")
-# The servers that have replies in memory once more, asked for 32 objects at once on each of a few connections.
+# The servers with replies in memory, with 32 pipelined requests on each of a few connections.
 PIPELINED = {name: f"{name}, 32 at once" for name in ("nginx, open_file_cache", "serve --synthetic")}
 PIPELINING_CONNECTIONS = 16
 PIPELINED_CPU_AT_MOST = 0.40
 SCRIPT = Path(__file__).with_name("pipeline.lua")
 OPEN_FILE_CACHE = "open_file_cache max=1000 inactive=1h; open_file_cache_valid 1h;"
-# No log, connections that never end, no sendfile: what makes nginx quick with small files.
+# No log, connections that never end, no sendfile: this makes nginx fast with small files.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -47,7 +51,7 @@ http {{
 
 
 def servers(settings: Settings) -> dict[str, Any]:
-    """The bars: replies/s of each kind of content, as ratios to nginx's."""
+    """Measures replies/s of each kind of content, with bars for the ratios to nginx's."""
     root = settings.folder / "served"
     (root / "get").mkdir(parents=True)
     (root / "get" / NAME).write_bytes(synthetic_body(NAME, SIZE))
@@ -59,7 +63,7 @@ def servers(settings: Settings) -> dict[str, Any]:
         fetchmill_server(core, *settings.synthetic(1)) as synthetic,
     ):
         started = dict(zip(SERVERS, (opening, folder, remembering, synthetic), strict=True))
-        if settings.rounds > 1:  # else it is a check, and nobody looks at the figures
+        if settings.rounds > 1:  # otherwise this is only a test of the bench
             for server in started.values():
                 _run(settings, *server, seconds=1)
         rounds = [_round(settings, started) for _ in range(settings.rounds)]
@@ -84,7 +88,7 @@ def _run(settings: Settings, server: Process, url: str, *, seconds: float) -> Me
 
 
 def _round(settings: Settings, started: dict[str, tuple[Process, str]]) -> dict[str, Measured]:
-    """Each server once, one after the other."""
+    """Runs each server once, one after the other."""
     found = {name: _run(settings, *server, seconds=settings.seconds) for name, server in started.items()}
     for name, shown in PIPELINED.items():
         server, url = started[name]
@@ -116,7 +120,7 @@ def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
 
 @contextlib.contextmanager
 def nginx(prefix: Path, root: Path, core: int | None, *, cache: str) -> Iterator[tuple[Process, str]]:
-    """One nginx in one process, in a place of its own."""
+    """Starts one nginx in one process, in its own folder."""
     port = free_port()
     prefix.mkdir()
     configuration = prefix / "nginx.conf"

@@ -1,4 +1,4 @@
-"""What all scenarios are told."""
+"""Settings of all scenarios."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +10,19 @@ SIZE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to measure.
+    """Settings of the measurements.
 
     Args:
-        rounds: runs of each client, which take turns.
-        seconds: about how long a run lasts.
+        rounds: runs of each client. The clients take turns.
+        seconds: approximate duration of a run.
         connections: requests in flight of the comparison with wrk.
         levels: requests in flight of the series.
-        replies: of a run that streams them into Python.
+        replies: replies of a run that streams them into Python.
         files: objects of a run that stores files.
-        mounts: whether files go to a fresh file system in an image; else to a folder.
-        folder: where all this happens: on the real disk.
-        cores: who runs where.
-        seed: of the server.
+        mounts: whether files go to a fresh file system in an image. Otherwise they go to a folder.
+        folder: folder of all measurements, on the real disk.
+        cores: cores of the processes.
+        seed: seed of the server.
     """
 
     rounds: int
@@ -37,9 +37,9 @@ class Settings:
     seed: int
 
     def count(self, rate: float) -> int:
-        """Objects of a run that lasts as long as it should."""
+        """Returns the number of objects for a run of the intended duration."""
         return max(1000, round(rate * self.seconds / 1000) * 1000)
 
     def synthetic(self, count: int) -> tuple[str, ...]:
-        """Arguments of a server."""
+        """Returns the arguments of a server."""
         return ("--synthetic", str(count), "--size", str(SIZE), "--port", "0", "--seed", str(self.seed))

@@ -1,9 +1,13 @@
-"""`make check-sites`: `fetchmill check` over a world of sites on loopback, whose answers are known.
+"""`make check-sites`: `fetchmill check` over a world of sites on loopback with known answers.
 
-What it demands: no row that is wrong among those not marked suspect, and few suspect ones; 100,000 https hosts, a
-fifth of them dead, in less than two minutes and 256 MiB; a million names in 256 MiB; names that nobody answers for, and
-a host that has nearly all of the targets, that cost the others next to nothing; at most 2.5 times the CPU of a bare
-loop that looks up, connects, asks, reads and closes. Otherwise the exit code is not 0.
+The requirements are:
+- no wrong row among those not marked suspect, and few suspect ones,
+- 100,000 https hosts, a fifth of them dead, in less than two minutes and 256 MiB,
+- a million names in 256 MiB,
+- nearly no cost to other hosts from names without an answer, or from a host with nearly all of the targets,
+- at most 2.5 times the CPU of a bare loop that looks up, connects, requests, reads and closes.
+
+The exit code is nonzero if one of them is not met.
 """
 
 import argparse
@@ -32,28 +36,29 @@ PEAK_MIB_MAX = 256
 SPEED_SECONDS_MAX = 120
 SUSPECT_SHARE_MAX = 0.001
 TIMEOUT = 3
-# Hosts of the second look at correctness: each has many targets.
+# Number of hosts in the second correctness test. Each has many targets.
 FEW_HOSTS = 3000
-# What others may lose beside names that nobody answers for.
+# Maximum loss of other hosts next to names without an answer.
 LOST_MAX = 0.10
-# Requests a second: two thirds of what a processor makes with https.
+# Requests/s: two thirds of a processor's maximum with https.
 SILENT_RATE = 2000
-# Of all targets, what one host has.
+# Share of all targets that one host has.
 HOT_SHARE = 0.99
 HOT_SECONDS_MAX = 2.0
-# The loop that makes a check's requests and nothing else, how many at once, and what a check may take of its CPU.
+# The loop that makes a check's requests and nothing else, its number of requests in flight, and the maximum CPU ratio
+# of a check.
 LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
 LOOP_PLACES = 256
 LOOP_ROUNDS = 3
 LOOP_CPU_MAX = 2.5
-# A second answer differs from the first one, by design.
+# The second answer of these differs from the first, by design.
 FICKLE = ("rebind",)
 BUSY = (429, 200)
 
 
 @dataclass(frozen=True)
 class World:
-    """A world in a process of its own."""
+    """A world in its own process."""
 
     dns: str
     ports: tuple[int, int]
@@ -61,7 +66,7 @@ class World:
 
 
 class Measurement:
-    """Runs the checks one after the other and notes what is not as demanded."""
+    """Runs the checks one after the other and notes violated requirements."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self._folder = folder
@@ -72,7 +77,7 @@ class Measurement:
         self.problems: list[str] = []
 
     def run(self) -> None:
-        """All of them, or those that were asked for."""
+        """Runs all checks, or the requested ones."""
         parts = {
             "correct": self._correct,
             "speed": self._speed,
@@ -88,7 +93,7 @@ class Measurement:
                 part()
 
     def _correct(self) -> None:
-        """Each target on a host of its own, and then some thousand hosts with many targets each."""
+        """Checks targets with one host each, and then some thousand hosts with many targets each."""
         own = list(sites(self._world.ports, self._count, seed=1, patient=False))
         self._compare("hosts with a target each", own)
         mix = {name: weight for name, weight in DEFAULT_MIX.items() if name not in FICKLE}
@@ -118,24 +123,23 @@ class Measurement:
         self._demand(suspect < SUSPECT_SHARE_MAX * len(expected), f"{what}: {suspect} suspect rows")
 
     def _speed(self) -> None:
-        """https, a fifth dead, at default settings but for the timeout."""
+        """Checks https hosts, a fifth of them dead, with default settings except for the timeout."""
         mix = {"good": 0.8, "dead": 0.2}
         urls = (site.url for site in sites(self._world.ports, self._count, mix=mix, seed=3, https=1.0))
         _, usage = self._check(f"{self._count:,} https hosts, a fifth of them dead", urls)
         self._demand(usage.seconds < SPEED_SECONDS_MAX, f"{self._count} https hosts took {usage.seconds:.0f} s")
 
     def _names(self) -> None:
-        """Names of which nine in ten do not exist."""
+        """Checks names of which nine in ten do not exist."""
         mix = {"good": 0.1, "nxdomain": 0.9}
         count = 10 * self._count
         urls = (site.url for site in sites(self._world.ports, count, mix=mix, seed=4, https=0.0))
         self._check(f"{count:,} names, nine in ten of which do not exist", urls)
 
     def _silent(self) -> None:
-        """Good hosts alone, and as many names that nobody answers for between them.
+        """Checks good hosts alone, and with as many names without an answer between them.
 
-        On a processor that has nothing left each such name costs its queries: what is demanded is a rate that leaves it
-        some.
+        On a fully used processor each such name costs its queries. So the test uses a rate that leaves some CPU time.
         """
         good = [site.url for site in sites(self._world.ports, self._count // 2, mix={"good": 1}, seed=5, https=1.0)]
         silent = [site.url for site in sites(self._world.ports, self._count // 2, mix={"nodns": 1}, seed=6, https=1.0)]
@@ -149,7 +153,7 @@ class Measurement:
             self._demand(is_met, f"silent names cost the others {1 - after / before:.0%}")
 
     def _hot(self) -> None:
-        """One host that has nearly all of the targets, and what the others lose by it."""
+        """Checks one host with nearly all of the targets, and the loss of the others."""
         others = round(self._count * (1 - HOT_SHARE))
         urls = [site.url for site in sites(self._world.ports, others, mix={"good": 1}, seed=7, https=0.0)]
         _, usage = self._check(f"{others:,} hosts", urls)
@@ -159,7 +163,10 @@ class Measurement:
         self._watch_others(mixed, others, usage.seconds)
 
     def _watch_others(self, urls: list[str], others: int, alone: float) -> None:
-        """How long the others take beside the hot host: the check itself is stopped then, its host takes long."""
+        """Measures the time of the other hosts next to the hot one.
+
+        Then the check is stopped, because the hot host takes long.
+        """
         path = self._folder / "hot.txt"
         path.write_text("".join(f"{url}\n" for url in urls))
         state = self._folder / "hot"
@@ -178,7 +185,7 @@ class Measurement:
         )
 
     def _loop(self) -> None:
-        """Good hosts over plain http, by a check and by the bare loop in turn."""
+        """Compares a check with the bare loop, for good hosts over plain http, in turns."""
         urls = [site.url for site in sites(self._world.ports, self._count, mix={"good": 1}, seed=8, https=0.0)]
         path = self._folder / "loop.txt"
         path.write_text("".join(f"{url}\n" for url in urls))
@@ -193,7 +200,7 @@ class Measurement:
         self._demand(ratio <= LOOP_CPU_MAX, f"a check takes {ratio:.2f} of the bare loop's CPU")
 
     def _run_loop(self, path: Path) -> float:
-        """Seconds of CPU of a run, in which every host must have answered."""
+        """Returns the CPU seconds of a run in which every host must answer."""
         if not LOOP.exists():
             sys.exit("build the loop first: cargo build --release -p fetchmill-engine --example bare_check")
         command = (LOOP, path, self._world.dns, str(LOOP_PLACES))
@@ -214,7 +221,7 @@ class Measurement:
         state = tempfile.mkdtemp(dir=self._folder)
         command = self._command(path, results, "--state", state, *options)
         process = Process(command, self._cores.client, stdout=subprocess.DEVNULL)
-        # What the kernel tells at the end counts this process too, which it was before it was that command.
+        # The kernel's value at the end would include this process, as it was before the command was executed.
         peak = 0.0
         while process.runs():
             with contextlib.suppress(OSError, IndexError):
@@ -238,7 +245,7 @@ class Measurement:
 
 
 def is_right(site: Site, row: dict[str, Any]) -> bool:
-    """Whether a row says what the site does."""
+    """Returns whether a row matches the site's behaviour."""
     if site.behaviour == "busy":
         return row["kind"] is None and row["status"] in BUSY
     if site.expected.status is not None:
@@ -247,7 +254,7 @@ def is_right(site: Site, row: dict[str, Any]) -> bool:
 
 
 def rate(rows: pa.Table, host: str) -> float:
-    """Hosts of a kind that answered, a second, over the middle eight tenths of them."""
+    """Returns the answers/s of one kind of hosts, over the middle eight tenths of them."""
     answered = rows.filter(pc.and_(pc.match_substring(rows["url"], host), pc.is_valid(rows["status"])))
     started = sorted(pc.cast(answered["started_at"], pa.int64()).to_pylist())
     first, last = len(started) // 10, len(started) * 9 // 10
@@ -255,7 +262,7 @@ def rate(rows: pa.Table, host: str) -> float:
 
 
 def fetched_others(state: Path) -> int:
-    """Rows of other hosts than the hot one that are durable, as far as the shards tell."""
+    """Returns the number of durable rows of hosts other than the hot one, from the shards."""
     count = 0
     for shard in state.glob("**/failures/*"):
         lines = subprocess.run((program("zstd"), "-dcq", shard), capture_output=True, check=False).stdout.splitlines()
@@ -264,7 +271,7 @@ def fetched_others(state: Path) -> int:
 
 
 class world:  # noqa: N801 - used as a function
-    """A world in a process of its own, on its own core."""
+    """Starts a world in its own process, on its own core."""
 
     def __init__(self, folder: Path, core: int | None) -> None:
         self._ca_file = folder / "ca.pem"
@@ -280,7 +287,7 @@ class world:  # noqa: N801 - used as a function
 
 
 def main(arguments: list[str] | None = None) -> Iterator[str]:
-    """Runs it; says what was not as demanded."""
+    """Runs the checks and prints violated requirements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*", help="correct, speed, names, silent, hot, loop: all if none is given")
     parser.add_argument("--count", type=int, default=100_000, help="targets of a check (100,000)")

@@ -1,4 +1,4 @@
-"""Replies streamed into Python, beside pycurl, aiohttp, requests and wrk; and Arrow batches beside `get` to `null`."""
+"""Replies streamed into Python, compared with pycurl, aiohttp, requests and wrk; Arrow batches compared with `get`."""
 
 import json
 import sys
@@ -16,13 +16,16 @@ USER_OF_AIOHTTP_AT_LEAST = 15.0
 SYSTEM_AT_MOST_OF_WRK = 1.1
 BATCHES_AT_MOST_OF_NULL = 1.3
 STREAMERS = ("stream", "pycurl", "aiohttp", "requests", "stream_batches")
-# Ten and fifty times as slow, and what a reply costs does not depend on how many there are.
+# These clients are ten and fifty times slower, and the cost of a reply does not depend on their number.
 FEWER = {"aiohttp": 10, "requests": 50}
 CLIENTS = ("wrk", *STREAMERS, "null")
 
 
 def stream(settings: Settings) -> dict[str, Any]:
-    """The bars: user and system CPU a reply as ratios to the others', all with as many in flight."""
+    """Measures user and system CPU per reply.
+
+    Bars: the ratios to the other clients, with equal numbers of requests in flight.
+    """
     with fetchmill_server(settings.cores.server, *settings.synthetic(settings.replies)) as (server, url):
         rounds = [_round(settings, server, url) for _ in range(settings.rounds)]
     return {
@@ -42,7 +45,7 @@ def stream(settings: Settings) -> dict[str, Any]:
 
 
 def _round(settings: Settings, server: Process, url: str) -> dict[str, Measured]:
-    """Each client once, one after the other."""
+    """Runs each client once, one after the other."""
     core, connections = settings.cores.client, settings.connections
     target = f"{url}/get/{NAME}"
     found = {"wrk": run_wrk(server, target, connections=connections, seconds=settings.seconds, core=core)}
@@ -53,7 +56,7 @@ def _round(settings: Settings, server: Process, url: str) -> dict[str, Measured]
 
 
 def _run(settings: Settings, server: Process, url: str, name: str) -> Measured:
-    """One of `own_bench.streamers`; its CPU time is the loop's, as it says."""
+    """Runs one client of `own_bench.streamers`. Its CPU time is that of its loop, which it reports."""
     count = max(settings.connections, settings.replies // FEWER.get(name, 1))
     module = (sys.executable, "-m", "own_bench.streamers")
     before = cpu_seconds(server.pid)

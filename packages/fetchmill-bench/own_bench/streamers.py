@@ -16,12 +16,12 @@ from io import BytesIO
 from typing import Any
 
 OK = 200
-# URLs and how many in flight, to replies and their bytes.
+# Converts URLs and a number of requests in flight to the numbers of replies and of bytes.
 Loop = Callable[[Iterator[str], int], tuple[int, int]]
 
 
 def main() -> int:
-    """Runs one."""
+    """Runs one client."""
     name, url, count, limit = sys.argv[1:]
     loop = STREAMERS[name]()
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
@@ -33,12 +33,12 @@ def main() -> int:
 
 
 def object_urls(url: str, count: int) -> Iterator[str]:
-    """Of a server of synthetic objects."""
+    """Yields the URLs of a server's synthetic objects."""
     return (f"{url}/get/file-{number:012}" for number in range(count))
 
 
 def versions() -> dict[str, str]:
-    """Of the libraries that are compared."""
+    """Returns the versions of the compared libraries."""
     import pycurl
 
     return {"pycurl": " ".join(pycurl.version.split()[:2])} | {
@@ -47,7 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def stream() -> Loop:
-    """Ours."""
+    """Streams with fetchmill."""
 
     def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
         import fetchmill
@@ -63,7 +63,7 @@ def stream() -> Loop:
 
 
 def stream_batches() -> Loop:
-    """Ours, in Arrow record batches, read by pyarrow."""
+    """Streams with fetchmill in Arrow record batches, which pyarrow reads."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -81,7 +81,7 @@ def stream_batches() -> Loop:
 
 
 def pycurl_multi() -> Loop:
-    """What libcurl itself offers to do many at a time: handles and connections are used again and again."""
+    """Uses libcurl's own interface for many transfers, with reused handles and connections."""
     import pycurl
 
     def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def _curl_handle(pycurl: Any) -> Any:  # noqa: ANN401 - it has no types
 
 
 def aiohttp_uvloop() -> Loop:
-    """A fixed number of tasks that share one session and one iterator."""
+    """Runs a fixed number of tasks that share one session and one iterator."""
     import aiohttp
     import uvloop
 
@@ -149,7 +149,7 @@ def aiohttp_uvloop() -> Loop:
 
 
 def requests_threads() -> Loop:
-    """A fixed number of threads with a session each, which share one iterator."""
+    """Runs a fixed number of threads, each with a session, that share one iterator."""
     from concurrent.futures import ThreadPoolExecutor
     from threading import Lock
 

@@ -1,4 +1,7 @@
-"""What all runs of a long job took together, kept in a JSON file: the measurement may be stopped and started again."""
+"""Total resources of all runs of a long job, stored in a JSON file.
+
+The measurement may be stopped and started again.
+"""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -8,16 +11,16 @@ from typing import Self
 
 @dataclass
 class ClientRun:
-    """One run of the client; the last one's figures grow while it runs.
+    """One run of the client. The figures of the last run grow while it runs.
 
     Args:
-        ended: `running`, `killed`, `stopped`, `done` or `failed`; a run that is found `running` was lost with
-            whoever measured it, up to the last look.
+        ended: `running`, `killed`, `stopped`, `done` or `failed`. A stored `running` means that the measurement itself
+            ended early, so the figures are those of the last poll.
         seconds: time from its start to its end.
         cpu: user and system seconds.
         peak_mib: peak resident memory.
         server_cpu: CPU seconds of the server meanwhile.
-        settled: objects that were done when it was killed.
+        settled: number of finished objects when it was killed.
     """
 
     ended: str = "running"
@@ -33,16 +36,16 @@ class Sums:
     """All runs of a job.
 
     Args:
-        count: objects of the job.
+        count: number of objects in the job.
         size: bytes of an object.
         page_size: names of a page.
-        format: how objects are stored.
-        pipeline: requests at once on a connection.
-        is_pinned: whether client and server have a processor each; if not, they share all.
-        port: of the server: it is part of what identifies the job.
-        runs: one after the other.
+        format: format of stored objects.
+        pipeline: number of requests that are sent together on a connection.
+        is_pinned: whether client and server have a processor each. Otherwise they share all.
+        port: port of the server, which is part of the job's identity.
+        runs: the runs in order.
         gets: requests for objects that each start of the server has counted.
-        journal_peak: bytes of the journal on disk, at most.
+        journal_peak: maximum bytes of the journal on disk.
     """
 
     count: int
@@ -58,38 +61,38 @@ class Sums:
 
     @property
     def kills(self) -> int:
-        """Runs that ended by SIGKILL."""
+        """Number of runs that ended by SIGKILL."""
         return sum(run.ended == "killed" for run in self.runs)
 
     @property
     def seconds(self) -> float:
-        """The client's time."""
+        """Total time of the client."""
         return sum(run.seconds for run in self.runs)
 
     @property
     def cpu(self) -> float:
-        """The client's CPU time."""
+        """Total CPU time of the client."""
         return sum(run.cpu for run in self.runs)
 
     @property
     def server_cpu(self) -> float:
-        """The server's, while the client ran."""
+        """CPU time of the server while the client ran."""
         return sum(run.server_cpu for run in self.runs)
 
     @property
     def peak_mib(self) -> float:
-        """The client's peak memory."""
+        """Peak memory of the client."""
         return max((run.peak_mib for run in self.runs), default=0.0)
 
     def save(self, path: Path) -> None:
-        """Replaces the file as a whole."""
+        """Replaces the whole file."""
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
         partial.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """What was saved."""
+        """Loads the saved sums."""
         values = json.loads(path.read_text())
         runs = [ClientRun(**run) for run in values.pop("runs")]
         return cls(**values, runs=runs)

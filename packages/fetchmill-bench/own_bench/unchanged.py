@@ -1,8 +1,8 @@
-"""`make bench-unchanged`: what a pass of `fetchmill sync` costs when nothing has changed.
+"""`make bench-unchanged`: the cost of a `fetchmill sync` pass when nothing has changed.
 
-`fetchmill serve` has synthetic objects; a manifest of them tells a size, an ETag and a time for each. The first pass
-fetches them all into Parquet, the next ones compare and ask for nothing. Printed are seconds, CPU an object and peak
-memory of each.
+`fetchmill serve` has synthetic objects, and a manifest states a size, an ETag and a time for each. The first pass
+fetches all of them into Parquet. The following passes compare and request nothing. It prints seconds, CPU per object
+and peak memory of each.
 """
 
 import argparse
@@ -20,7 +20,7 @@ UNCHANGED_PASSES = 3
 
 
 def main() -> int:
-    """Runs the passes; 1 when one of them asks for what has not changed."""
+    """Runs the passes. Returns 1 if one of them requests an unchanged object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1_000_000, help="how many objects")
     parser.add_argument("--folder", type=Path, help="on which file system; the temporary folder if not given")
@@ -51,7 +51,7 @@ def _rows(url: str, count: int) -> Iterator[str]:
 
 
 def _show(name: str, usage: Usage, count: int) -> int:
-    """A line of a pass; how many requests it has made."""
+    """Prints the line of a pass. Returns its number of requests."""
     report = json.loads(usage.output.splitlines()[-1])
     attempts = int(report["attempts"])
     cost = usage.cpu / count * 1e6

@@ -1,11 +1,10 @@
-"""`make ways`: published ways to fetch beside fetchmill's engines, for docs/reference/ways-to-fetch.md and its charts.
+"""`make ways`: published ways to fetch compared with fetchmill's engines, for docs/reference/ways-to-fetch.md.
 
 Usage: python -m own_bench.ways [--again NAME]...
 
-Each contender of each scenario is a piece of its own: `fetchmill bench SCENARIO --published --only CONTENDER`. What a
-piece has measured is a file in `build/ways`, so the command goes on where it was stopped; `--again` measures pieces
-whose name has a text once more. What is longer than its piece is told as what its rate extrapolates to, with the sign
-`≈`.
+Each contender of each scenario is a separate piece: `fetchmill bench SCENARIO --published --only CONTENDER`. The
+results of a piece are a file in `build/ways`, so the command continues where it was stopped. `--again` repeats pieces
+whose name contains a text. A run that was too long for its piece is shown with its extrapolated time, marked with `≈`.
 """
 
 import argparse
@@ -24,12 +23,12 @@ PIECES = ROOT / "build" / "ways"
 COUNTS = (10, 100, 10_000, 100_000)
 MILLION = 1_000_000
 SITES = (10, 100, 500, 1000)
-# Of S3, the objects and the requests in flight that clients are compared with.
+# Number of objects, and of requests in flight, at which S3 clients are compared.
 BUCKET, BUCKET_LIMIT = 30_000, 50
 KIB_A_MIB = 1024
 NOTHING = "-"
 DAY = 86_400.0
-# Seconds that are told to the hundredth.
+# Times up to this many seconds are shown with two decimals.
 SHORT = 10.0
 
 Run = dict[str, Any]
@@ -44,7 +43,7 @@ class Runs:
         self._runs: list[Run] = [run for document in documents for run in document["runs"]]
 
     def find(self, scenario: str, contender: str, **wanted: int) -> Run | None:
-        """The first run that did something, of those with these facts."""
+        """Returns the first run with these facts that completed something."""
         for run in self._runs:
             is_meant = run["scenario"] == scenario and run["contender"] == contender and run["done"]
             if is_meant and all(run[name] == value for name, value in wanted.items()):
@@ -53,7 +52,7 @@ class Runs:
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", action="append", default=[], metavar="NAME", help="measure pieces with it once more")
     parser.add_argument("--tables", action="store_true", help="write the page from what there is, and measure nothing")
@@ -68,7 +67,7 @@ def main() -> None:
 
 
 def pieces() -> Iterator[tuple[str, str]]:
-    """Scenarios and contenders, those that take least first."""
+    """Yields scenarios and contenders, the fastest first."""
     for scenario in ("billion", "s3", "sites", "slow"):
         for contender in CONTENDERS:
             if scenario in contender.scenarios:
@@ -76,7 +75,7 @@ def pieces() -> Iterator[tuple[str, str]]:
 
 
 def measure(scenario: str, contender: str, again: list[str]) -> None:
-    """A piece, unless it is there."""
+    """Measures a piece, unless its results exist."""
     path = PIECES / f"{scenario}-{contender}.json"
     if path.exists() and not any(text in path.stem for text in again):
         return
@@ -84,7 +83,7 @@ def measure(scenario: str, contender: str, again: list[str]) -> None:
     command = [*FETCHMILL, "bench", scenario, "--published", "--only", contender, "--json"]
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     document = json.loads(ended.stdout)
-    # What was not measured to its end is not there.
+    # An incomplete measurement must not count as a result.
     unfinished = path.with_suffix(".part")
     unfinished.write_text(json.dumps(document, indent=1), "utf-8")
     unfinished.rename(path)
@@ -105,7 +104,7 @@ def write_page(runs: Runs) -> None:
 
 
 def _filled(line: str, cells: Cells) -> str:
-    """A row with its last cells replaced; what is no row of a contender stays."""
+    """Returns a row with its last cells replaced. A row without a contender is unchanged."""
     parts = line.rstrip("\n").split("|")[1:-1]
     names = (re.fullmatch(r" `(\w+)` ", part) for part in parts[:2])
     name = next((found[1] for found in names if found), "")
@@ -147,7 +146,7 @@ def _of_a(runs: Runs, name: str, way: str) -> list[str]:
 
 
 def _of_b(runs: Runs, name: str, way: str) -> list[str]:
-    """Of so many objects, and threads where the text names a number."""
+    """Returns the cells of table B for this number of objects, and of threads if the text states one."""
     facts = {"requests": r"([\d,]+) objects", "limit": r"(\d+) threads"}
     found = {fact: re.search(pattern, way) for fact, pattern in facts.items()}
     wanted = {fact: int(number[1].replace(",", "")) for fact, number in found.items() if number}
@@ -179,7 +178,7 @@ def _slow(runs: Runs, name: str, count: int) -> Run | None:
 
 
 def _seconds(run: Run, requests: int | None = None) -> str:
-    """What a run took, or would have taken for all that it was to do, or for so many requests."""
+    """Returns the duration of a run. If it did not complete, or for another number of requests, extrapolates it."""
     wanted = requests or run["requests"]
     if run["status"] == "ok" and wanted == run["requests"]:
         return f"{run['seconds']:,.2f}" if run["seconds"] < SHORT else f"{run['seconds']:,.1f}"
@@ -194,7 +193,7 @@ def _of_c(runs: Runs, name: str) -> list[str]:
 
 
 def _of_d(runs: Runs, name: str) -> list[str]:
-    """Of each count; the million follows from the largest that there is."""
+    """Returns the cells of table D for each count. The million is extrapolated from the largest one."""
     found = [_slow(runs, name, count) for count in COUNTS]
     cells = [NOTHING if run is None else f"{_seconds(run)} s, {run['peak_mib']:.0f} MiB" for run in found]
     last = next((run for run in reversed(found) if run is not None), None)

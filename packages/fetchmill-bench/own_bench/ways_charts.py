@@ -1,4 +1,4 @@
-"""The charts of docs/reference/ways-to-fetch.md, drawn from its tables, so that both always say the same."""
+"""The charts of docs/reference/ways-to-fetch.md, drawn from its tables, so that both always agree."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 mpl.use("svg")
-# Texts stay texts, and the same figures give the same file.
+# Keeps text as text, and makes equal figures produce the same file.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fetchmill", "font.size": 7})
 
 NUMBER = re.compile(r"[\d,]*\.?\d+")
@@ -16,14 +16,14 @@ NUMBER = re.compile(r"[\d,]*\.?\d+")
 
 @dataclass(frozen=True)
 class Chart:
-    """What of a table is drawn.
+    """The parts of a table that are drawn.
 
     Args:
-        title: what the bars are.
-        here: the column of what was measured here, from 0.
-        published: that of what was published; none: nothing is comparable.
-        unit: what stands behind the number, where a cell has more than one.
-        label: columns that say whose a row is.
+        title: the meaning of the bars.
+        here: column of this machine's measurements, from 0.
+        published: column of the published figures. None if there is nothing to compare.
+        unit: text after the number, if a cell has several.
+        label: columns that name a row.
     """
 
     title: str
@@ -45,7 +45,7 @@ CHARTS = {
 
 
 def draw_charts(page: str, folder: Path) -> None:
-    """Each table that has figures."""
+    """Draws a chart for each table with figures."""
     for name, chart in CHARTS.items():
         inside = page.partition(f"<!-- ways:{name} -->\n")[2].partition(f"<!-- /ways:{name} -->")[0]
         rows = [row for line in inside.splitlines() if (row := _row(line, chart)) is not None]
@@ -54,7 +54,7 @@ def draw_charts(page: str, folder: Path) -> None:
 
 
 def _row(line: str, chart: Chart) -> tuple[str, float | None, float] | None:
-    """Whose, what was published, and what was measured."""
+    """Returns the label, the published and the measured figure."""
     cells = [cell.strip() for cell in line.strip("| ").split("|")]
     if len(cells) <= chart.here or not any(re.fullmatch(r"`\w+`", cell) for cell in cells[:2]):
         return None
@@ -65,7 +65,7 @@ def _row(line: str, chart: Chart) -> tuple[str, float | None, float] | None:
 
 
 def _number(cell: str, unit: str) -> float | None:
-    """The first number of a cell, or the one in front of the unit."""
+    """Returns the first number of a cell, or the one before the unit."""
     found = re.search(rf"({NUMBER.pattern}){re.escape(unit)}", cell)
     return float(found[1].replace(",", "")) if found else None
 

@@ -18,7 +18,7 @@ impl ChainCookies {
         self.set.is_empty() && self.removed.is_empty()
     }
 
-    /// Forgets all of them.
+    /// Removes all cookies.
     pub fn clear(&mut self) {
         if !self.is_empty() {
             *self = ChainCookies::default();
@@ -52,7 +52,7 @@ impl ChainCookies {
         self.removed.retain(|other| !other.is_same(cookie));
     }
 
-    /// Returns the value of the field `Cookie` of a request, including the cookies `of_file` that no reply has
+    /// Returns the value of the `Cookie` field of a request, including the cookies `of_file` that no reply has
     /// replaced. `None` if there are no cookies.
     pub fn field(&self, place: &RequestPlace<'_>, of_file: &[Cookie]) -> Option<String> {
         let is_replaced =
@@ -62,7 +62,7 @@ impl ChainCookies {
     }
 }
 
-/// Returns the value of the field `Cookie`: longer paths first (RFC 6265, 5.4), up to
+/// Returns the value of the `Cookie` field: longer paths first (RFC 6265, 5.4), up to
 /// [`limits::COOKIE_FIELD_BYTES_MAX`].
 pub(super) fn field_of<'c>(
     cookies: impl Iterator<Item = &'c Cookie>,
@@ -91,7 +91,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    /// The field that a request to `to` has after a reply of `from` with these fields.
+    /// Returns the `Cookie` field of a request to `to` after a reply of `from` with these fields.
     fn after(from: &str, fields: &[&str], to: &str) -> String {
         let mut chain = ChainCookies::default();
         take(&mut chain, from, fields);

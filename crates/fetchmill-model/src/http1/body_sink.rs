@@ -1,4 +1,4 @@
-//! The receiver of a body.
+//! Interface for the receiver of a body.
 
 use std::time::Duration;
 

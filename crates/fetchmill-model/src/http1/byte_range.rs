@@ -64,7 +64,7 @@ impl ByteRange {
             && (total == b"*" || number(total).is_some_and(|total| total > self.last))
     }
 
-    /// Returns the length of an object if the value of a field `Content-Range` says that the whole object has come.
+    /// Returns the length of an object if the value of a `Content-Range` field states that the whole object has come.
     pub fn whole_of_content_range(value: &[u8]) -> Option<u64> {
         let slash = memchr::memrchr(b'/', value)?;
         let length = number(&value[slash + 1..])?;
@@ -79,7 +79,7 @@ impl ByteRange {
     }
 }
 
-/// Writes the range as in the field `Range`.
+/// Writes the range as in the `Range` field.
 impl fmt::Display for ByteRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "bytes={}-{}", self.first, self.last)

@@ -26,7 +26,7 @@ pub(super) struct ChunkedDecoder {
     is_padded: bool,
 }
 
-/// What the next byte is.
+/// State of the decoder: the kind of the next byte.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     #[default]
@@ -184,7 +184,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// Of a hex digit.
+/// Returns the value of a hexadecimal digit.
 fn hex(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

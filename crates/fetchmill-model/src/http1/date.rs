@@ -2,22 +2,22 @@
 
 use crate::text::dates::{number, parse_http_date};
 
-/// When the server wants the next request.
+/// Time at which the server wants the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAfter {
     /// After this number of seconds.
     Seconds(u64),
     /// At a time of the server's clock, in seconds since 1970 UTC.
     Date {
-        /// That time.
+        /// Time on the server's clock.
         at: u64,
-        /// When the server sent the reply, on the same clock. `None` if it did not say.
+        /// Time at which the server sent the reply, on the same clock. `None` if it is not stated.
         sent: Option<u64>,
     },
 }
 
 impl RetryAfter {
-    /// Parses a value. `None` for anything else. `date` is the value of the field `Date`.
+    /// Parses a value. `None` for anything else. `date` is the value of the `Date` field.
     pub fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
         let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
         if value.first()?.is_ascii_digit() && value.iter().all(is_number) {

@@ -9,18 +9,18 @@ use super::odd_head::{check, field_lines, kept_value};
 use crate::limits::HEAD_FIELDS_MAX;
 use crate::outcome::FailureKind;
 
-/// How the end of a body is recognized.
+/// Marker of a body's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is no body, whatever the fields say.
+    /// There is no body, even if fields describe one.
     None,
-    /// By its length.
+    /// The announced length.
     Length(u64),
-    /// By its last chunk.
+    /// The last chunk.
     Chunked,
-    /// By the end of the stream. A broken connection looks the same.
+    /// The end of the stream. A broken connection looks the same.
     Eof,
-    /// By the last frame of an HTTP/2 stream. A broken connection looks different.
+    /// The last frame of an HTTP/2 stream. A broken connection looks different.
     EndOfStream,
 }
 
@@ -53,14 +53,14 @@ pub struct Head {
     pub version: Version,
     /// Status: 200 to 999.
     pub status: u16,
-    /// How the body ends.
+    /// Marker of the body's end.
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
     /// Whether other parsers may see another end of the reply, although RFC 9112, 6.3, defines it. Such a reply counts
     /// only as the first one of its connection, which is closed after it.
     pub is_suspect: bool,
-    /// When to try again.
+    /// Time of the next try, as the server requests it.
     pub retry_after: Option<RetryAfter>,
     /// Positions of the fields that packs keep.
     pub kept: FieldSpans,
@@ -160,8 +160,8 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     }
 }
 
-/// Parses the head at the start of `input`, and returns it with its length. `None` if it is not complete. No body
-/// follows if it is `bodiless`, an answer to `HEAD`.
+/// Parses the head at the start of `input`, and returns it with its length. `None` if it is not complete. If it is
+/// `bodiless`, an answer to `HEAD`, no body follows.
 pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     #[cfg(test)]
     super::tests::count_parse();

@@ -32,7 +32,7 @@ pub enum ReplyProgress {
 pub enum StreamEnd {
     /// The reply is complete. With [`Framing::Eof`] the end of the stream marks this.
     Complete,
-    /// Not a single byte came. On a reused connection, the server closed it as the request was sent.
+    /// No byte was received. On a reused connection, the server closed it while the request was sent.
     Unanswered,
 }
 
@@ -51,7 +51,7 @@ pub struct ReplyReader {
     scanned: usize,
     /// Start of the last line in these bytes.
     line_start: usize,
-    /// Whether the reply answers `HEAD` and so has no body, whatever its fields say.
+    /// Whether the reply answers `HEAD` and so has no body, even if fields describe one.
     is_bodiless: bool,
     /// Whether a part of the object was requested.
     may_be_partial: bool,

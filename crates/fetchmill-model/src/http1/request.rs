@@ -33,8 +33,8 @@ pub struct RequestTemplate {
 }
 
 impl RequestTemplate {
-    /// Creates a template with the value `host` of the field `Host`. `prefix` and `suffix` surround a name and are
-    /// already encoded; a prefix starts with `/`. `fields` are added to `Host`, `User-Agent` and `Accept-Encoding`, and
+    /// Creates a template with the value `host` of the `Host` field. `prefix` and `suffix` surround a name and are
+    /// already encoded. A prefix starts with `/`. `fields` are added to `Host`, `User-Agent` and `Accept-Encoding`, and
     /// can replace the last two.
     ///
     /// Errors show the name of a field, never its value, because it may be a secret.

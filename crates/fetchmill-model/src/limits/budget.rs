@@ -1,4 +1,4 @@
-//! What bounds must add up to.
+//! Checks that parts of the bounds stay within their sum.
 
 use super::MIB;
 use super::lists::{KEPT_BYTES_MAX, PAGE_BYTES_MAX, REQUEST_BYTES_MAX, URL_BYTES_MAX, WINDOW_NAME_BYTES_MAX};
@@ -11,7 +11,8 @@ use super::sinks::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BLOCKS_QUEUED_MAX, COMMIT_WI
 const _: () = {
     assert!(WINDOW_NAME_BYTES_MAX + PAGE_BYTES_MAX <= 32 * MIB);
     assert!(BLOCKS_QUEUED_MAX * (BODY_MEMORY_BYTES_MAX + BLOCK_BYTES) <= BODIES_BYTES_MAX);
-    // A block holds at most its bytes, what a connection held, and one outcome: it is addressed by u32.
+    // A block holds its own maximum of bytes, the bytes that a connection held, and one outcome. Offsets in it are
+    // `u32`.
     assert!(
         BLOCK_BYTES
             + HELD_BYTES_EACH_MAX
@@ -25,6 +26,6 @@ const _: () = {
     assert!(HEAD_LINE_BYTES_MAX <= HEAD_BYTES_MAX);
     assert!(BODY_MEMORY_BYTES_MAX <= REPLIES_BYTES_MAX);
     assert!(BLOCK_OUTCOMES_MAX <= COMMIT_WINDOW_OUTCOMES_MAX);
-    // A page of names is addressed by u32.
+    // Offsets in a page of names are `u32`.
     assert!(PAGE_BYTES_MAX < u32::MAX as usize);
 };

@@ -5,69 +5,77 @@ use std::time::Duration;
 use super::MIB;
 use super::replies::REPLIES_BYTES_MAX;
 
-/// Descriptors of the process: standard streams, journal (4), listing (4), lock, and some for Python.
+/// Descriptors of the process itself: standard streams, journal (4), listing (4), lock, and some for Python.
 pub const DESCRIPTORS_RESERVED: u64 = 24;
-/// Descriptors of a transform process more: its socket, and while one is started the other end and a pipe of two.
+/// Additional descriptors per transform process: its socket. While one is being started, also the other end of the
+/// socket and both ends of a pipe.
 pub const DESCRIPTORS_OF_TRANSFORM: u64 = 4;
-/// Descriptors of a worker and its sink: three event queues of two, 16 folders kept open, stage, destination,
-/// failures, and the three that are open for a moment.
+/// Descriptors per worker and its sink: three event queues with two each, 16 open folders, the stage, the destination,
+/// the failures file, and three that are open briefly.
 pub const DESCRIPTORS_A_WORKER: u64 = 28;
-/// Descriptors of a worker for names that it looks up itself: some sockets to two or three servers, and a few over TCP.
+/// Descriptors per worker that looks up names itself: a few sockets to each of two or three servers, and a few TCP
+/// connections.
 pub const DESCRIPTORS_OF_NAMES: u64 = 16;
-/// With few descriptors there are rather fewer workers than fewer connections for each.
+/// Minimum number of connections per worker. If descriptors are scarce, a job uses fewer workers rather than fewer
+/// connections per worker.
 pub const WORKER_CONNECTIONS_MIN: u64 = 8;
-/// Requests in flight unless `--concurrency` says otherwise.
+/// Default number of requests in flight, without `--concurrency`.
 pub const CONCURRENCY_DEFAULT: u32 = 64;
 
-/// Where `--concurrency auto` begins, ...
+/// Number of requests in flight with which `--concurrency auto` starts.
 pub const AUTO_CONCURRENCY_FIRST: u32 = 32;
-/// ... and where it ends, if bodies are small: with larger ones there is memory for fewer (planner/concurrency.rs has that
-/// bound: 128 MiB). They and those that rest need 24,576 local ports of the usual 28,232.
+/// Maximum number of requests in flight with `--concurrency auto` and small bodies. With larger bodies, memory sets a
+/// lower limit (128 MiB, see `planner/concurrency.rs`). Active and resting connections together take 24,576 of the
+/// usual 28,232 local ports.
 pub const AUTO_CONCURRENCY_MAX: u32 = 16_384;
 
-/// Where it ends for an origin at a public address, unless `--concurrency-max` says otherwise: as many as a fixed number has
-/// that nobody chose.
+/// Maximum for an origin at a public address with `--concurrency auto`, without `--concurrency-max`. It equals
+/// [`CONCURRENCY_DEFAULT`].
 pub const COURTESY_PUBLIC: u32 = 64;
-/// The same for AWS's S3, which is made for many.
+/// The same limit for AWS S3, which is built for many requests.
 pub const COURTESY_AWS: u32 = 256;
-/// Ports that a machine has for connections as a rule.
+/// Number of local ports that Linux usually offers for connections.
 pub const LOCAL_PORTS: u64 = 28_232;
 
-/// A sample of a running job is made this often; ...
+/// Interval between samples of a running job.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// ... what changes faster is looked at this often.
+/// Interval between polls of values that change faster than once per sample.
 pub const SAMPLE_LOOK: Duration = Duration::from_millis(100);
-/// Samples of a job that are kept, of a second each or of longer: 200 bytes each in memory, 300 in the journal.
+/// Maximum number of stored samples per job. Each covers one second or more and takes 200 bytes in memory and 300 in
+/// the journal.
 pub const SAMPLES_MAX: usize = 720;
-/// Connecting to a server that seems to be at its limit is tried after this, then after twice that, ...
+/// Delay before the first test connection to a server that seems to be at its limit. The delay doubles each time.
 pub const CONNECT_PROBE_FIRST: Duration = Duration::from_secs(1);
-/// ... and at last this often: it tells whether the queue is in the network, and a server may log such connections.
+/// Longest delay between test connections. They show whether requests queue in the network. A server may log each one.
 pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(10);
-/// One that takes longer counts as one that takes this.
+/// Upper bound of a measured connection time. Slower connections count as this.
 pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 
-/// Requests that a stream has taken from its input beyond those in flight: what is on its way to the thread that
-/// fetches or back from it, a few batches each way.
+/// Maximum number of requests that a stream has taken from its input, in addition to those in flight. They are on the
+/// way to the fetching thread or back: a few batches in each direction.
 pub const STREAM_WINDOW: usize = 256;
-/// The same when replies are held until they are certain: what is taken in while connections rest for 50 ms.
+/// The same limit if replies are held until they are confirmed. It covers requests taken while connections rest for 50
+/// ms.
 pub const STREAM_CERTAIN_WINDOW: usize = 4096;
-/// Replies that a connection has handed over before they are certain: their places in the input are remembered. It rests
-/// when there are so many.
+/// Maximum number of unconfirmed replies that a connection has handed over. Their positions in the input are
+/// remembered. At this number the connection rests.
 pub const STREAM_UNCERTAIN_MAX: usize = 16 * 1024;
-/// Replies handed over at once, ...
+/// Maximum number of replies in one batch of a stream.
 pub const STREAM_BATCH_REPLIES: usize = 64;
-/// ... or their bytes.
+/// Maximum bytes of replies in one batch of a stream.
 pub const STREAM_BATCH_BYTES: usize = MIB;
-/// A body of this size is handed over as it is; a smaller one is copied, so that keeping it keeps nothing else.
+/// Bodies of at least this size are handed over without a copy. Smaller ones are copied, so that a kept body does not
+/// keep its whole buffer alive.
 pub const STREAM_BODY_COPIED_BYTES: usize = 64 * 1024;
-/// Bodies of streams in memory, received or not yet taken: no request is started while they are more, and no body
-/// above `STREAM_BODY_COPIED_BYTES` goes on that would be the second above it.
+/// Maximum bytes of stream bodies in memory, received or not yet taken. Above it no request starts, and a body above
+/// `STREAM_BODY_COPIED_BYTES` waits until it fits or is the only one.
 pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
-/// Tries to get a descriptor or port, 200 ms apart, before a reply is called unreachable: 10 s.
+/// Maximum number of tries to get a descriptor or a port, 200 ms apart, before a reply counts as unreachable: 10 s in
+/// total.
 pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
-/// Requests in flight of one stream: a task and a connection each, about 4 KiB.
+/// Maximum number of requests in flight of one stream. Each has a task and a connection, about 4 KiB.
 pub const STREAM_CONCURRENCY_MAX: u32 = 65_536;
-/// What a thread of a server keeps decoded of a destination that it serves: a quarter frames of manifests, some 400 KiB
-/// each, the rest rows of Parquet files, some 300 KiB a batch where bodies are small. A scan that is open has some MiB
-/// besides, and of these are two.
+/// Cache per thread of a server that serves a destination. A quarter holds decoded manifest frames of about 400 KiB
+/// each. The rest holds rows of Parquet files, about 300 KiB per batch if bodies are small. An open scan takes a few
+/// more MiB, and there are two of them.
 pub const LOOKUP_CACHE_BYTES: usize = 32 * MIB;

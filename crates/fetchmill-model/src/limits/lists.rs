@@ -4,151 +4,163 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// A page of a listing, as bytes of its reply and as bytes of its names: 16 + 16 MiB while it is parsed.
+/// Maximum size of a listing page, for the bytes of its reply and for the bytes of its names. Both together take 32 MiB
+/// while it is parsed.
 pub const PAGE_BYTES_MAX: usize = 16 * MIB;
-/// Listing stops while this many targets are not yet fetched ...
+/// Listing pauses while this many targets are not yet fetched.
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
-/// ... or their names take this much. One page may go over it: 16 + 16 = the 32 MiB of the budget.
+/// Listing also pauses while names take this many bytes. One page may exceed the limit: 16 + 16 MiB = the 32 MiB of the
+/// budget.
 pub const WINDOW_NAME_BYTES_MAX: usize = 16 * MIB;
-/// Minimum read-ahead of a listing when the job has one origin, in targets. As a rule it is what is fetched in 10 s.
+/// Minimum read-ahead of a listing, in targets, if the job has one origin. Usually the read-ahead is the number of
+/// targets fetched in 10 s.
 pub const READ_AHEAD_TARGETS_MIN: usize = 64 * 1024;
-/// A listing that can be divided is, while fewer targets than this are listed and not handed out: some batches for each
-/// worker.
+/// A divisible listing is divided while fewer listed targets than this wait to be handed out: a few batches per worker.
 pub const HUNGRY_TARGETS: usize = 32 * 1024;
-/// Ranges of a bucket's keys that are listed at the same time. Each has a page of at most 1,000 keys in memory: 16 x
-/// 2 MiB at the worst, of the part for pages.
+/// Maximum number of key ranges of a bucket that are listed at the same time. Each has a page of up to 1,000 keys in
+/// memory, in the worst case 16 x 2 MiB of the budget for pages.
 pub const S3_LISTERS_MAX: usize = 16;
-/// Buckets, or origins of buckets, that a job knows: a list may name any number. 200 bytes for each, 2 MiB, of the part
-/// for the rest. Targets of a bucket beyond these are failed(url).
+/// Maximum number of buckets, or origins of buckets, that a job knows. A list may name any number. Each takes 200
+/// bytes, 2 MiB in total, of the general budget. Targets in further buckets are `failed(url)`.
 pub const S3_BUCKETS_MAX: usize = 10_000;
-/// Keys of a page: what stores give at most.
+/// Keys per page: the maximum that stores return.
 pub const S3_PAGE_KEYS: u32 = 1000;
-/// Targets in a batch: what a worker should finish in a second, within these.
+/// Maximum number of targets in a batch. Within this limit, a batch has as many targets as a worker should finish in a
+/// second.
 pub const BATCH_TARGETS_MAX: usize = 4096;
-/// Entries of one folder in a page: a folder is cut as it is read, so that its size costs no memory.
+/// Maximum number of folder entries in a page. A folder is split while it is read, so its size costs no memory.
 pub const FOLDER_PAGE_TARGETS: usize = 1000;
-/// Links of an index page in HTML, and URLs of a sitemap: each is remembered, so that none is taken twice. Digests of 16 bytes and a byte of the
-/// table for each, which is at most half empty: 36 MiB, of the part for pages.
+/// Maximum number of links of an HTML index page, and of URLs of a sitemap. Each is remembered, so none is taken twice.
+/// A digest takes 16 bytes plus one byte of a table that is at most half empty: 36 MiB of the budget for pages.
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
-/// Indexes of sitemaps that lead to each other, one after the other: real ones have one or two. An index after these fails.
+/// Maximum number of sitemap indexes in a chain, in which each leads to the next. Real chains have one or two. A deeper
+/// index fails.
 pub const SITEMAP_INDEX_DEPTH_MAX: u64 = 5;
-/// Bytes of such a page: 512 for each of its links. It is read as a stream once all of it is there.
+/// Maximum size of such a page: 512 bytes per link. It is parsed as a stream after all of it has arrived.
 pub const INDEX_BYTES_MAX: u64 = 512 << 20;
-/// Bytes of such a page that stay in memory until then; the others are in a file without a name.
+/// Bytes of such a page that stay in memory until then. The rest is in an unnamed file.
 pub const PAGE_MEMORY_BYTES: usize = MIB;
-/// Bytes between two things that a page tells: of a tag without an end.
+/// Maximum number of bytes between two tokens of a page, for example of a tag without an end.
 pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a link: a name of 4,096 bytes that is percent-encoded, and some more. A longer link is no entry.
+/// Maximum size of a link: a percent-encoded name of 4,096 bytes, and some more. A longer link is not an entry.
 pub const INDEX_HREF_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of a robots.txt that are read, as RFC 9309 asks for at least; what is behind them is not.
+/// Bytes of a robots.txt that are read, the minimum that RFC 9309 requires. Later bytes are ignored.
 pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
-/// Redirects of a robots.txt that are followed one after the other (RFC 9309, 2.3.1.2).
+/// Maximum number of consecutive redirects that are followed for a robots.txt (RFC 9309, 2.3.1.2).
 pub const ROBOTS_REDIRECTS_MAX: u32 = 5;
-/// Hosts of a list whose robots.txt is remembered, by the job and by all its workers together: 40 bytes and a table that is at
-/// most half empty, 2 x 2^17 x 41 x 2 = 21 MiB at the worst. After so many other hosts a host is asked again.
+/// Maximum number of hosts of a list whose robots.txt is remembered, by the job and by all its workers together. Each
+/// takes 41 bytes in a table that is at most half empty: 2 x 2^17 x 41 x 2 = 21 MiB in the worst case. If a host was
+/// forgotten in favour of others, its robots.txt is requested again.
 pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
-/// Bytes of their rules, the same: 16 MiB together, and the largest of each worker.
+/// Maximum bytes of their rules, also for the job and for all workers together: 16 MiB in total, plus the largest rules
+/// of each worker.
 pub const ROBOTS_RULES_BYTES_MAX: usize = 8 * MIB;
-/// Bytes of a robots.txt that are received where the budget of bodies has no room for more: it is asked for again later.
+/// Bytes of a robots.txt that are received while the budget for bodies is used up. If it is longer, it is requested
+/// again later.
 pub const ROBOTS_FREE_BYTES: usize = 16 * 1024;
-/// A host whose robots.txt another worker has asked for, or that has no room for it, is looked at again after this.
+/// Delay before a host is checked again if another worker has requested its robots.txt, or if there is no room for it.
 pub const ROBOTS_AWAITED: Duration = Duration::from_millis(100);
-/// Bytes at the start of an HTML page that are searched for `meta` with `--opt-out`: its head is there. Memory for each body on
-/// its way.
+/// Bytes at the start of an HTML page that `--opt-out` searches for `meta`; the page's head is there. Each body on its
+/// way takes this memory.
 pub const OPT_OUT_HTML_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a field or a `meta` in the detail of an object that has opted out.
+/// Maximum bytes of a header field or a `meta` that the detail of an opted-out object quotes.
 pub const OPT_OUT_EVIDENCE_BYTES_MAX: usize = 256;
-/// Hosts whose robots.txt forbids objects of a job that are counted each: with [`OPT_OUT_HOST_BYTES_MAX`] 1.3 MiB in a
-/// window's receipt, and as many rows in the journal.
+/// Maximum number of hosts with separate counts of objects that their robots.txt forbids. With
+/// [`OPT_OUT_HOST_BYTES_MAX`] they take 1.3 MiB in a window's commit record, and one journal row each.
 pub const OPT_OUT_HOSTS_MAX: usize = 4096;
-/// Bytes of such a host, with scheme and port: a name has 253 at most.
+/// Maximum bytes of such a host, with scheme and port. A host name has at most 253.
 pub const OPT_OUT_HOST_BYTES_MAX: usize = 300;
-/// Those that a report names.
+/// Maximum number of such hosts that a report names.
 pub const OPT_OUT_HOSTS_REPORTED: usize = 10;
-/// Pages one after the other that brought no name, before the listing is called endless.
+/// Number of consecutive pages without a name after which a listing counts as endless.
 pub const EMPTY_PAGES_MAX: u32 = 1000;
-/// Nesting of folders: a link to a folder above it lists for ever.
+/// Maximum nesting of folders. A link to a parent folder would otherwise be listed forever.
 pub const FOLDER_DEPTH_MAX: usize = 64;
-/// Targets of the first page of a list, so that its requests go out at once; each page has twice as many as the one
-/// before it, ...
+/// Targets in the first page of a list. It is small, so that its requests start soon. Each page has twice as many
+/// targets as the one before it.
 pub const LIST_FIRST_PAGE_TARGETS: usize = 64;
-/// ... up to this,
+/// Maximum number of targets in a page of a list.
 pub const LIST_PAGE_TARGETS: usize = 4096;
-/// or up to these bytes of names; one entry more may be in it.
+/// Maximum bytes of names in a page of a list. One more entry may exceed it.
 pub const LIST_PAGE_BYTES: usize = MIB;
-/// Entries of a page, with those that a filter leaves out: a page must come now and then.
+/// Maximum number of entries that are read for a page of a list, including those that a filter excludes. It makes pages
+/// appear at regular intervals.
 pub const LIST_PAGE_ENTRIES: u64 = 64 * 1024;
-/// Different lines of a list that later ones are compared with: 17 bytes for each, 4.3 MiB of the part for the rest.
+/// Number of different lines of a list that later lines are compared with. Each takes 17 bytes, 4.3 MiB in total of the
+/// general budget.
 pub const LIST_REMEMBERED_LINES: usize = 200_000;
-/// A line or record of a list: a longer one is a failed target. The buffer that it is read into grows up to it and
-/// one read more; with the record without its quotes, its values and its entry, 5 MiB in all, of the part for the
-/// rest.
+/// Maximum size of a line or record of a list. A longer one is a failed target. The read buffer grows up to this size
+/// plus one read. The record without quotes, its values and its entry bring the total to 5 MiB of the general budget.
 pub const LIST_LINE_BYTES_MAX: usize = MIB;
-/// Lines of one record with quoted newlines: a quote that is never closed is looked for so far, in each line anew.
+/// Maximum number of lines of one record with quoted newlines. A closing quote is searched in this many lines, and for
+/// an unclosed quote again from each line.
 pub const LIST_RECORD_LINES_MAX: usize = 1000;
-/// Columns of a record that are looked at: 16 bytes for each, 256 KiB.
+/// Maximum number of columns of a record that are read. Each takes 16 bytes, 256 KiB in total.
 pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
-/// What is read of a list without an answer to the caller, that looks at its stop signal then.
+/// Bytes of a list that are read before control returns to the caller, which then checks its stop signal.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
-/// Window of a .zst: 128 MiB, what `zstd --long` (27) needs; `zstd -19` and all below it need 8 MiB at most. The decoder
-/// takes what the list's own header names, beside the budget of 192 MiB: docs/guide/lists.md says what such a list costs.
+/// Window of a .zst list: 128 MiB, as `zstd --long` (27) needs. `zstd -19` and lower levels need at most 8 MiB. The
+/// decoder allocates the size that the list's header names, in addition to the budget of 192 MiB. `docs/guide/lists.md`
+/// describes the cost of such a list.
 pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// What the decoder of a .xz may take, in KiB: `xz -9` has a dictionary of 64 MiB. A larger one is refused.
+/// Maximum memory of the decoder of a .xz list, in KiB. `xz -9` has a dictionary of 64 MiB. A larger one is refused.
 pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;
-/// What a Parquet list may take at once, decompressed: dictionaries and pages of the columns that are read, all pages of
-/// one batch, and what the page that is being read has on disk. 1 MiB is usual, beside the budget of 192 MiB for more.
+/// Maximum decompressed bytes of a Parquet list in memory: dictionaries and pages of the columns that are read, all
+/// pages of one batch, and the compressed bytes of the current page. 1 MiB is usual. More is in addition to the budget
+/// of 192 MiB.
 pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
-/// A `manifest.json` of an S3 Inventory: 100,000 data files of 335 bytes each. It is read as a stream; what stays of a file
-/// is its key and 48 bytes for at least 70, in a vector that is at most half empty: 32 MiB of keys, or 44 MiB of files
-/// with none to speak of, beside the budget of 192 MiB.
+/// Maximum size of the `manifest.json` of an S3 Inventory: 100,000 data files with 335 bytes each. It is parsed as a
+/// stream. Each file keeps its key and 48 bytes, and takes at least 70 in the document. The vector is at most half
+/// empty. In the worst case 32 MiB of keys or 44 MiB of files with short keys remain, in addition to the budget of 192
+/// MiB.
 pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
-/// A key of a bucket: S3 has no longer ones.
+/// Maximum size of a bucket's key, as in S3.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
-/// Bytes of a page's header that are looked at: it may have statistics with a smallest and a largest value.
+/// Maximum bytes of a page header that are read. It may contain statistics with a smallest and a largest value.
 pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
-/// Targets of `--sample`: 8 bytes for each, 8 MiB, while the list is read for them.
+/// Maximum number of targets of `--sample`. Each takes 8 bytes while the list is read: 8 MiB.
 pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
-/// Hosts of a list whose certificates are not to be trusted that a notice tells of; the others' targets are among the
-/// failures as well.
+/// Maximum number of hosts with untrusted certificates that a notice names. The targets of all such hosts are also in
+/// the list of failures.
 pub const DISTRUSTED_TOLD_MAX: usize = 10;
-/// A marker of a listing.
+/// Maximum size of a listing's marker.
 pub const MARKER_BYTES_MAX: usize = 64 * 1024;
-/// Parts of the path of a field in a page of JSON: each is an object in which the next is looked for.
+/// Maximum number of parts of a field path in a JSON page. Each part names a field in the object of the part before it.
 pub const FIELD_PATH_PARTS_MAX: usize = 32;
-/// So many targets of a list that all lead to one origin: it is taken for the job's only one.
+/// If this many targets of a list all lead to one origin, it is taken for the job's only origin.
 pub const LIST_OF_ONE_ORIGIN: u64 = 4096;
-/// Nesting of elements in a bucket's page or a store's error document: a key of a page stands at 3.
+/// Maximum nesting of elements in a bucket's page or in a store's error document. A key in a page is at level 3.
 pub const XML_DEPTH_MAX: usize = 16;
-/// Attempts at the first page. Later pages are tried until the origin is given up.
+/// Maximum number of attempts at the first page. Later pages are tried until the origin is given up.
 pub const FIRST_PAGE_ATTEMPTS_MAX: u32 = 5;
 
-/// Names of entries that a page has left out which are kept for each reason, for `status --skipped`.
+/// Number of names of excluded entries that a page keeps per reason, for `status --skipped`.
 pub const SKIPPED_NAMES_PAGE: u64 = 16;
-/// The same of a job: with six reasons 600 names of at most a KiB.
+/// The same number for a job. With six reasons these are 600 names of at most 1 KiB.
 pub const SKIPPED_NAMES_MAX: usize = 100;
-/// Bytes of such a name.
+/// Maximum bytes of such a name.
 pub const SKIPPED_NAME_BYTES_MAX: usize = 1024;
 
-/// Segments of a name that becomes a path.
+/// Maximum number of segments of a name that becomes a path.
 pub const NAME_SEGMENTS_MAX: usize = 64;
-/// One segment once escaped: `NAME_MAX` of Linux.
+/// Maximum size of one escaped segment: `NAME_MAX` of Linux.
 pub const NAME_SEGMENT_BYTES_MAX: usize = 255;
-/// A whole name as a path: `PATH_MAX` of Linux is 4,096 with the NUL.
+/// Maximum size of a whole name as a path. `PATH_MAX` of Linux is 4,096 including the NUL.
 pub const NAME_PATH_BYTES_MAX: usize = 4095;
 
-/// Columns that `--keep-columns` may name. What they hold is bounded by a block and counts in a row group's bytes; each
-/// costs an open column beside it, 64 x about 16 KiB = 1 MiB a sink.
+/// Maximum number of columns in `--keep-columns`. Blocks bound their values, which count towards a row group's bytes.
+/// Each column also costs an open column writer: 64 x about 16 KiB = 1 MiB per sink.
 pub const KEPT_COLUMNS_MAX: usize = 64;
-/// Values of the kept columns of one target, as bytes.
+/// Maximum bytes of one target's values in the kept columns.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
-/// Sidecars of an object in a tar shard: each may be as long as a kept value, so they take 8 times [`KEPT_BYTES_MAX`] at
-/// most.
+/// Maximum number of sidecars per object in a tar shard. Each may be as long as a kept value, so they take at most 8
+/// times [`KEPT_BYTES_MAX`].
 pub const SIDECARS_MAX: usize = 8;
-/// What one target of a list is asked with: body, method and header fields. It stands in the target's page, and twice more
-/// while its request is in flight.
+/// Maximum bytes of a list target's own request: body, method and header fields. The target's page holds them once, and
+/// a request in flight twice more.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Of a body that is not stored, a reply to a request for a part of the object: one that is longer is not read to its end.
-/// To close the connection and open another costs about as much as this takes.
+/// Bytes that are read of a body that is not stored, after a request for a part of an object. If the body is longer,
+/// the connection is closed: a new connection costs about as much as reading this many bytes.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 64 * 1024;
-/// A URL: no server takes a longer one.
+/// Maximum size of a URL. No server accepts a longer one.
 pub const URL_BYTES_MAX: usize = 64 * 1024;

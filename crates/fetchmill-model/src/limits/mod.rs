@@ -1,7 +1,7 @@
-//! Every bound of the engine, with its arithmetic.
+//! All bounds of the engine, with their arithmetic.
 //!
-//! The budget is 192 MiB at any number of objects: pages 32, sinks 64, replies 64, the rest for the journal and
-//! the tables. What has no named bound here must not grow.
+//! The budget is 192 MiB for any number of objects: 32 for pages, 64 for sinks, 64 for replies, and the rest for the
+//! journal and the tables. Only things with a named bound here may grow.
 
 mod budget;
 mod jobs;

@@ -1,196 +1,207 @@
-//! Bounds of ways to an origin: TLS, HTTP/2, hosts, look-ups, timeouts, credentials.
+//! Bounds of connections to an origin: TLS, HTTP/2, hosts, look-ups, timeouts, credentials.
 
 use std::time::Duration;
 
 use super::MIB;
 
-/// The file of `--ca-file`: a bundle of all public authorities has 220 KiB.
+/// Maximum size of the file of `--ca-file`. A bundle of all public authorities has 220 KiB.
 pub const CA_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
-/// TLS sessions that a worker keeps to resume: usually below 5 KiB each, 1.3 MiB. A ticket has at most 64 KiB, so
-/// servers that mean harm get 16 MiB out of a worker.
+/// Number of TLS sessions that a worker keeps for resumption. A session usually takes less than 5 KiB, so 1.3 MiB in
+/// total. A ticket has at most 64 KiB, so malicious servers can make a worker use 16 MiB.
 pub const TLS_SESSIONS_MAX: usize = 256;
-/// Requests in flight on one HTTP/2 connection, whatever the server allows.
+/// Maximum number of requests in flight on one HTTP/2 connection, even if the server allows more.
 pub const HTTP2_STREAMS_MAX: usize = 256;
-/// The same until the server has said what it allows: what the standard asks every server to allow.
+/// The same maximum until the server announces its own: the value that the standard asks every server to allow.
 pub const HTTP2_STREAMS_FIRST: usize = 100;
-/// What one HTTP/2 stream may send ahead. Bodies are taken as they come, so this much is only on its way.
+/// Bytes that one HTTP/2 stream may send ahead. Bodies are read as they arrive, so these bytes are only on the way.
 pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
-/// The same for all streams of a connection. It is large, for it also bounds how many small frames may be unread
-/// (docs/internals/decisions/0010).
+/// The same for all streams of a connection. It is large because it also bounds the number of unread small frames
+/// (`docs/internals/decisions/0010`).
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
-/// Names that are looked up at the same time, one thread each: a thread that hangs counts too.
+/// Maximum number of simultaneous look-ups with one thread each. A thread that hangs counts too.
 pub const DNS_THREADS_MAX: usize = 64;
-/// Names that wait for one of these threads or are being looked up: 255 bytes and about as much again, 4 MiB.
+/// Maximum number of names that wait for one of these threads or are being looked up: 255 bytes and about as much
+/// again, 4 MiB in total.
 pub const DNS_ASKED_MAX: usize = 8192;
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of a name that are tried.
 pub const DNS_ADDRESSES_MAX: usize = 8;
-/// The next address of a host is tried beside those that have not answered in this time. So one connection in the
-/// making has up to `DNS_ADDRESSES_MAX` descriptors for a moment; when there is none left it ends, and is made again.
+/// Delay before the next address of a host is tried, in parallel with earlier ones that have not answered. So one new
+/// connection briefly takes up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the attempt ends and is
+/// repeated.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Names whose addresses are known: 255 bytes, 8 addresses of 17 and their upkeep, below 0.6 KiB each, 10 MiB.
+/// Maximum number of names whose addresses are cached. Each has 255 bytes, 8 addresses of 17 bytes and overhead, less
+/// than 0.6 KiB: 10 MiB in total.
 pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
-/// How long addresses are believed: the system's look-up does not tell what the name's owner thinks.
+/// Lifetime of cached addresses. The system's look-up does not report the TTL of the name's owner.
 pub const DNS_TTL: Duration = Duration::from_secs(60);
-/// How long a look-up that failed is not made again.
+/// Time after a failed look-up during which it is not repeated.
 pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 
-/// Requests in flight to one host of a job over many, unless `--limit-per-host` says otherwise.
+/// Default maximum of requests in flight per host in a job over many hosts, without `--limit-per-host`.
 pub const HOST_CONNECTIONS: u32 = 4;
-/// Requests a second to one host of such a job, unless `--rate-per-host` says otherwise.
+/// Default maximum of requests/s per host in such a job, without `--rate-per-host`.
 pub const HOST_RATE: f64 = 50.0;
-/// A host whose last reply came sooner than this is prompt: slow ones leave places to it.
+/// If a host's last reply took less than this, the host is prompt. Slow hosts leave places to prompt ones.
 pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
-/// Failures to reach a host one after the other, before it rests.
+/// Number of consecutive failures to reach a host before it rests.
 pub const HOST_FAILURES_MAX: u32 = 5;
-/// A host that is dead is not asked again for this long.
+/// Time during which a dead host gets no requests.
 pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
-/// Hosts whose state is kept, of all workers together: 56 bytes and a table that is at most half empty, 2^18 x 57 x 2
-/// = 28 MiB at the worst, 14 usually. A host of which nothing bad is known is forgotten first.
+/// Maximum number of hosts whose state is kept, for all workers together. Each takes 57 bytes in a table that is at
+/// most half empty: 2^18 x 57 x 2 = 28 MiB in the worst case, usually 14. Hosts without known problems are forgotten
+/// first.
 pub const HOSTS_HELD_MAX: usize = 224 * 1024;
-/// Targets that wait in memory for their host or for its address, of all workers together: about 0.5 KiB each, 8 MiB;
-/// beyond it they are deferred: they wait on disk.
+/// Maximum number of targets that wait in memory for their host or for its address, for all workers together. Each
+/// takes about 0.5 KiB, 8 MiB in total. Further targets are deferred: they wait on disk.
 pub const HOST_TARGETS_MAX: usize = 16 * 1024;
-/// What one host may have of that: one host must not crowd out the others.
+/// Divisor for one host's share of these targets, so that one host does not crowd out the others.
 pub const HOST_TARGETS_SHARE: usize = 8;
-/// Targets that are deferred because there is no place for them come back after this long at the earliest.
+/// Minimum time for which a target is deferred if there is no place for it.
 pub const DEFERRED_FOR: Duration = Duration::from_secs(2);
-/// A target that seems dead is looked at once more after this long: whatever it was may have passed.
+/// Delay before a target that seems dead is checked again. The cause may have passed by then.
 pub const SECOND_LOOK_AFTER: Duration = Duration::from_secs(20);
-/// Unused connections that are kept in a job over many hosts, of all workers together: about 40 KiB each with TLS,
-/// 10 MiB.
+/// Maximum number of unused connections that a job over many hosts keeps, for all workers together. With TLS, each
+/// takes about 40 KiB: 10 MiB in total.
 pub const HOST_IDLE_CONNECTIONS: usize = 256;
-/// Targets on their way into the journal's table: no more are deferred while it has so many to write.
+/// Maximum number of deferred targets that wait to be written to the journal. At this number no more are deferred.
 pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 
-/// Names that are being looked up and are not slow yet, of all workers together.
+/// Maximum number of names that are being looked up and are not slow yet, for all workers together.
 pub const DNS_FAST_MAX: usize = 256;
-/// Names that are being looked up and are slow, of all workers together. A look-up is at most 2 KiB: its name twice (2
-/// x 255 bytes), two questions of 8 tries (2 x 8 x 56), its entries in the tables of its sockets (16 x 24); (8,192 +
-/// 256) x 2 KiB = 16.5 MiB of the part for the rest when all names are as long as can be, 5 MiB with usual ones.
+/// Maximum number of names that are being looked up and are slow, for all workers together. A look-up takes at most 2
+/// KiB: its name twice (2 x 255 bytes), two questions with 8 tries (2 x 8 x 56), and its entries in the tables of its
+/// sockets (16 x 24). In total, (8,192 + 256) x 2 KiB = 16.5 MiB of the general budget if all names have the maximum
+/// length, and 5 MiB with usual names.
 pub const DNS_SLOW_MAX: usize = 8192;
-/// A look-up that takes longer is slow.
+/// A look-up that takes longer than this is slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);
-/// How long the first try waits for an answer; each one waits half as long again as the one before it: 1.5 + 2.25 +
-/// 3.4 = 7.1 s.
+/// Timeout of a look-up's first try. The timeout of each further try is 1.5 times the one before: 1.5 + 2.25 + 3.4 =
+/// 7.1 s.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// The same when the system says otherwise, at most.
+/// Upper bound for that timeout if the system configures it.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
-/// Tries of a look-up.
+/// Number of tries of a look-up.
 pub const DNS_TRIES: u32 = 3;
-/// The same when the system says otherwise, at most.
+/// Upper bound for that number if the system configures it.
 pub const DNS_TRIES_MAX: u32 = 5;
-/// A whole look-up, with all its tries and all domains that a short name is looked for in.
+/// Timeout of a whole look-up, with all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
-/// When one family of addresses is there, how much longer the other one is waited for (RFC 8305, section 3).
+/// Extra wait for the second address family after the first one has arrived (RFC 8305, section 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
-/// The same for addresses of IPv4 beside those of IPv6: a second try has its answer by then.
+/// The same wait for IPv4 addresses after IPv6 ones. A second try has its answer by then.
 pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);
-/// Servers that are asked.
+/// Maximum number of name servers that are asked.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
-/// Domains that a short name is looked for in.
+/// Maximum number of search domains for a short name.
 pub const DNS_SEARCH_MAX: usize = 6;
-/// What is read of a system file about names.
+/// Maximum bytes that are read of a system file about names.
 pub const DNS_FILE_BYTES_MAX: u64 = MIB as u64;
-/// Sockets of a worker to one server, each with its own random port.
+/// Number of sockets per worker and server, each with its own random port.
 pub const DNS_SOCKETS: usize = 4;
-/// What a socket may receive before it is read: an answer for each fast slot, with the kernel's upkeep 256
-/// x 2 x 2 KiB = 1 MiB, in the kernel.
+/// Receive buffer of a socket in the kernel. It has room for an answer to each fast slot: with the kernel's overhead,
+/// 256 x 2 x 2 KiB = 1 MiB.
 pub const DNS_RECEIVE_BYTES: usize = MIB;
-/// An answer by UDP: what we say that we take (no fragments on the way), and the buffer for it, one for each socket: 8
-/// servers x 4 x 2 KiB = 64 KiB a worker.
+/// Maximum size of a UDP answer, which queries announce so that answers are not fragmented. Each socket has one buffer:
+/// 8 servers x 4 x 2 KiB = 64 KiB per worker.
 pub const DNS_UDP_PAYLOAD: u16 = 1232;
-/// See [`DNS_UDP_PAYLOAD`]: a longer answer than this is cut and so malformed.
+/// See [`DNS_UDP_PAYLOAD`]. A longer answer is truncated and therefore malformed.
 pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
-/// Answers that a socket gives before others get their turn.
+/// Maximum number of answers that one socket delivers before others get their turn.
 pub const DNS_UDP_BURST: usize = 64;
-/// Look-ups of a worker that are made again over TCP at the same time: an answer is up to 64 KiB, 2 MiB.
+/// Maximum number of look-ups that a worker repeats over TCP at the same time. An answer has up to 64 KiB: 2 MiB in
+/// total.
 pub const DNS_TCP_MAX: usize = 32;
-/// Names that lead to names, one after the other.
+/// Maximum length of a chain of names in which each leads to the next.
 pub const DNS_CHAIN_MAX: usize = 16;
-/// How long addresses are believed: what their owner says, within these.
+/// Minimum lifetime of cached addresses. Between the minimum and the maximum, the owner's TTL applies.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
 /// See [`DNS_TTL_MIN`].
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(300);
-/// How long it is believed that there is no such name: what the owner of the zone says, from 1 s to this.
+/// Maximum time for which a missing name is cached. From 1 s up to this, the TTL of the zone's owner applies.
 pub const DNS_ABSENT_TTL_MAX: Duration = Duration::from_secs(60);
-/// Random bytes that are fetched at once: those of about 50 queries.
+/// Number of random bytes that are fetched together: enough for about 50 queries.
 pub const DNS_RANDOM_BYTES: usize = 1024;
 
-/// Name look-up.
+/// Timeout of a name look-up.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
-/// TCP connection, over all addresses of a host; and as much for the handshake of TLS.
+/// Timeout of a TCP connection, over all addresses of a host. The TLS handshake has the same timeout again.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a page waits for a descriptor or a port of this machine, and how long between two tries: with five attempts
-/// longer than the minute that a port rests behind its connection.
+/// Time that a page waits for a descriptor or a port of this machine. Five attempts together last longer than the
+/// minute for which a port is blocked after its connection has ended.
 pub const EXHAUSTED_WAIT: Duration = Duration::from_secs(15);
-/// See [`EXHAUSTED_WAIT`].
+/// Pause between two tries in [`EXHAUSTED_WAIT`].
 pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
-/// From the request to the end of the reply's head.
+/// Timeout from the request to the end of the reply's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// Without a byte of the body.
+/// Timeout without a byte of the body.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A whole attempt, plus a second for each 64 KiB of the body.
+/// Timeout of a whole attempt, plus one second for each 64 KiB of the body.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The slowest body that `TOTAL_TIMEOUT` allows, bytes a second.
+/// Slowest body that `TOTAL_TIMEOUT` allows, in bytes/s.
 pub const BODY_RATE_MIN: u64 = 64 * 1024;
-/// A page of the listing, whatever its size.
+/// Timeout of a listing page of any size.
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The head of a store's reply for a small object of a job directory: then it is asked again.
+/// Timeout of the head of a store's reply for a small object of a job directory. After it the object is requested
+/// again.
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The same of more connections to one origin than requests may be in flight: some servers are slow because of how many
-/// there are. As long as replies are collected before a connection rests, so what only others' rests need stays.
+/// The same if more connections to an origin are open than requests may be in flight: with many connections some
+/// servers are slow. It is as long as the time for which replies are collected before a connection rests, so
+/// connections that are needed only while others rest stay open.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
-/// The same right behind a lower number.
+/// The same directly after the number of requests was lowered.
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
-/// How often deadlines are looked at: they are exact to this.
+/// Interval between checks of deadlines, and so their precision.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Requests in flight when the job is asked to stop may take this long.
+/// Time that requests in flight have left after the job was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(3);
-/// A percentage of failures is judged before a job's end once so many targets have an outcome: of fewer, a few say
-/// nothing of the rest.
+/// Number of targets with an outcome that `--max-failed` with a percentage needs to stop a job early. A smaller number
+/// says little about the rest.
 pub const FAILED_SHARE_TARGETS_MIN: u64 = 1000;
-/// After a panic the other threads have this to end; those that wait for one that is gone are left behind.
+/// Time that other threads have to end after a panic. A thread that waits for the panicked one is abandoned.
 pub const PANIC_END: Duration = Duration::from_secs(3);
 
-/// A file of profiles, a token, an answer with credentials, what a command writes: each is far below it.
+/// Maximum size of a profile file, a token, a reply with credentials, or a command's output. Real ones are far smaller.
 pub const CREDENTIALS_BYTES_MAX: usize = MIB;
-/// From the question for credentials to the whole answer, connecting included.
+/// Timeout from the request for credentials to the whole reply, including the connection.
 pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Tries to get credentials before it has failed; the wait between them doubles from `CREDENTIALS_WAIT`.
+/// Number of tries to get credentials before this counts as failed. The wait between tries starts at `CREDENTIALS_WAIT`
+/// and doubles.
 pub const CREDENTIALS_TRIES: u32 = 3;
 /// See `CREDENTIALS_TRIES`.
 pub const CREDENTIALS_WAIT: Duration = Duration::from_millis(200);
-/// A machine without a metadata service is known by its silence: the first question has this long, and one try.
+/// Timeout of the first request to the metadata service, which is tried once. A machine without the service does not
+/// answer.
 pub const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// A `credential_process`, or `--bearer-command`: it may ask somebody for a password.
+/// Timeout of a `credential_process` or a `--bearer-command`. It may ask somebody for a password.
 pub const CREDENTIAL_PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
-/// A token that a command prints: it goes into the head of a request, for which servers rarely take more than 16 KiB.
+/// Maximum size of a token that a command prints. It goes into a request's head, for which servers rarely accept more
+/// than 16 KiB.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// Tokens that a server may refuse one after the other; the job stops then. Fewer than `CORRECTIONS_MAX`, so that no target
-/// has failed by then.
+/// Number of consecutive refused tokens after which the job stops. It is less than `CORRECTIONS_MAX`, so no target has
+/// failed by then.
 pub const TOKENS_REFUSED_MAX: u32 = 3;
-/// Profiles whose roles are assumed one with the credentials of the next.
+/// Maximum length of a chain of profiles in which each role is assumed with the credentials of the next profile.
 pub const PROFILES_CHAINED_MAX: usize = 8;
-/// Credentials are replaced so long before they expire, or when a quarter of their life is left.
+/// Credentials are renewed this long before they expire, or when a quarter of their lifetime is left if that is later.
 pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);
-/// Between two tries to replace them: the first wait, which doubles, ...
+/// First wait between two tries to renew credentials. The wait doubles each time.
 pub const CREDENTIALS_RETRY_MIN: Duration = Duration::from_secs(1);
-/// ... and the last. Who asks again within it hears what came of the last try.
+/// Longest wait between two tries. A caller that asks again during the wait gets the result of the last try.
 pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Cookies that replies set while the redirects of one target are followed, ...
+/// Maximum number of cookies that replies set while the redirects of one target are followed.
 pub const CHAIN_COOKIES_MAX: usize = 50;
-/// ... and their bytes. Only targets that are redirected have any: 16 MiB for 1,024 of them in flight.
+/// Maximum bytes of these cookies. Only redirected targets have any: 16 MiB if 1,024 of them are in flight.
 pub const CHAIN_COOKIE_BYTES_MAX: usize = 16 << 10;
-/// Fields `Set-Cookie` of one reply that are looked at.
+/// Maximum number of `Set-Cookie` fields of one reply that are read.
 pub const SET_COOKIES_MAX: usize = 100;
-/// Bytes of a cookie's name and value (RFC 6265, 6.1).
+/// Maximum bytes of a cookie's name and value (RFC 6265, 6.1).
 pub const COOKIE_BYTES_MAX: usize = 4096;
-/// Bytes of a cookie's path.
+/// Maximum bytes of a cookie's path.
 pub const COOKIE_PATH_BYTES_MAX: usize = 1024;
-/// Bytes of the field `Cookie` of a request; what does not fit is left out. Servers take about 8 to 32 KiB.
+/// Maximum bytes of a request's `Cookie` field. Cookies that do not fit are left out. Servers accept about 8 to 32 KiB.
 pub const COOKIE_FIELD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a file of cookies.
+/// Maximum size of a cookie file.
 pub const COOKIE_FILE_BYTES_MAX: u64 = 4 << 20;

@@ -4,109 +4,114 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// A block is handed to the sink's thread at this size; one body more may be in it: 2 MiB at most.
+/// Size at which a block is handed to the sink's thread. One more body may exceed it: 2 MiB at most.
 pub const BLOCK_BYTES: usize = 256 * 1024;
-/// Outcomes in a block.
+/// Maximum number of outcomes in a block.
 pub const BLOCK_OUTCOMES_MAX: usize = 4096;
-/// Blocks between all workers and their sinks; what is full beyond them waits at its worker, which takes no new target
-/// meanwhile. All of them count in `BODIES_BYTES_MAX`.
+/// Maximum number of blocks between workers and sinks. Further full blocks wait at their worker, which takes no new
+/// target meanwhile. All of them count towards `BODIES_BYTES_MAX`.
 pub const BLOCKS_QUEUED_MAX: usize = 24;
-/// Empty blocks that a worker keeps to fill again: 4 x (1 MiB + 256 KiB) = 5 MiB.
+/// Number of empty blocks that a worker keeps for reuse: 4 x (1 MiB + 256 KiB) = 5 MiB.
 pub const BLOCKS_KEPT: usize = 4;
-/// Bytes in a commit window.
+/// Maximum bytes in a commit window.
 pub const COMMIT_WINDOW_BYTES: u64 = 64 * MIB as u64;
-/// Outcomes in a commit window: a sink keeps a sequence number and, for files, a name of each.
+/// Maximum number of outcomes in a commit window. A sink keeps a sequence number of each, and with files also a name.
 pub const COMMIT_WINDOW_OUTCOMES_MAX: usize = 100_000;
-/// Time of a commit window unless `--commit-window` says otherwise.
+/// Default duration of a commit window, without `--commit-window`.
 pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);
 
-/// Bytes of a shard unless `--shard-size` says otherwise.
+/// Default size of a shard, without `--shard-size`.
 pub const SHARD_BYTES: u64 = 1024 * MIB as u64;
-/// The same for Parquet, whose shards are read only as a whole.
+/// Default size of a Parquet shard, which can be read only as a whole.
 pub const PARQUET_SHARD_BYTES: u64 = 128 * MIB as u64;
-/// Shards of a worker that wait for their upload when the destination is a bucket: it begins no other one meanwhile.
+/// Maximum number of a worker's shards that wait for their upload to a bucket. At this number the worker begins no
+/// other shard.
 pub const SHARDS_WAITING_MAX: usize = 2;
-/// A shard that is larger is uploaded in parts of this size, which is also what is read of one at once.
+/// Part size for uploads of larger shards. A shard is also read in pieces of this size.
 pub const UPLOAD_PART_BYTES: usize = 8 * MIB;
-/// Parts in flight: each is in memory twice, in its buffer and behind what the socket has taken, and the request is
-/// written into one that they share: 8 MiB x (2 x 2 + 1) = 40 MiB.
+/// Maximum number of parts in flight. Each is in memory twice, in its buffer and in the unsent rest of the socket's
+/// data. All share one buffer for the request: 8 MiB x (2 x 2 + 1) = 40 MiB.
 pub const UPLOAD_PARTS_IN_FLIGHT: usize = 2;
-/// A store takes 10,000 parts of an object: 80 GiB. A shard may be larger than its size by its last window.
+/// Maximum size of an uploaded shard. A store accepts 10,000 parts per object: 80 GiB. A shard may exceed its size by
+/// its last window.
 pub const UPLOAD_SHARD_BYTES_MAX: u64 = 64 * 1024 * MIB as u64;
-/// Lines of an index that are sorted in memory at once; more are sorted in parts, which a file holds meanwhile.
+/// Maximum bytes of index lines that are sorted in memory. More are sorted in parts, which a file holds meanwhile.
 pub const INDEX_SORT_BYTES: usize = 16 * MIB;
-/// What is read at once of each part when they become one.
+/// Bytes that are read together from each part when the parts are merged.
 pub const INDEX_PART_READ_BYTES: usize = 16 * 1024;
-/// A Parquet shard is sealed after this long: until then no reader sees its rows, and it gets a row group for each
-/// commit window. `--seal-after` says otherwise.
+/// Default age at which a Parquet shard is sealed, without `--seal-after`. Until then no reader sees its rows, and it
+/// gets a row group for each commit window.
 pub const SEAL_AFTER: Duration = Duration::from_secs(15);
-/// What is appended to a shard at once; one record more may be in it.
+/// Bytes that are appended to a shard together. One more record may exceed it.
 pub const SHARD_BUFFER_BYTES: usize = MIB;
-/// Row groups of all workers together, encoded and not yet written: at most 16 MiB in one.
+/// Maximum bytes of encoded and unwritten row groups, for all workers together. One has at most 16 MiB.
 pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
-/// Columns of the row groups of the open shards of all workers together: what the footer will say of one has about 0.6
-/// KiB, 10 MiB. A shard with too many is sealed: one of ten columns at 819 row groups when there are two workers.
+/// Maximum number of column chunks in the open shards of all workers together. Each takes about 0.6 KiB for the footer:
+/// 10 MiB in total. A shard with too many is sealed: with ten columns and two workers, at 819 row groups.
 pub const COLUMN_CHUNKS_MAX: usize = 16 * 1024;
 
-/// Row groups of a shard with so many columns when there are so many workers.
+/// Returns the maximum number of row groups in a shard with these columns, for this number of workers.
 pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
     let all = workers.saturating_mul(columns);
     let share = COLUMN_CHUNKS_MAX / if all == 0 { 1 } else { all };
     if share == 0 { 1 } else { share }
 }
 
-/// Objects of a shard: its manifest numbers rows with 20 bits.
+/// Maximum number of objects in a shard. Its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
-/// Objects of the open shards of all workers together: a hash (8 bytes) and a sequence number (8) of each are in
-/// memory, 32 MiB; with tar a hash of its member as well, in tables of at most 57 MiB while they grow.
+/// Maximum number of objects in the open shards of all workers together. A hash (8 bytes) and a sequence number (8
+/// bytes) of each are in memory: 32 MiB. For tar, a hash of the member is added, in tables that take up to 57 MiB while
+/// they grow.
 pub const OPEN_ROWS_MAX: u64 = 1 << 21;
 
-/// Objects of one shard when there are so many workers; a block more may come before it is sealed.
+/// Returns the maximum number of objects in one shard. One more block may be added before the shard is sealed.
 pub const fn shard_rows_max(workers: usize) -> u64 {
     let share = OPEN_ROWS_MAX / if workers == 0 { 1 } else { workers as u64 };
     let share = if share > SHARD_ROWS_MAX { SHARD_ROWS_MAX } else { share };
     share.saturating_sub(BLOCK_OUTCOMES_MAX as u64)
 }
 
-/// Neighbours by sequence number that share a folder of the stage.
+/// Number of files in a folder of the stage. They have neighbouring sequence numbers.
 pub const STAGE_FOLDER_FILES: u64 = 64;
-/// Folders of a stage: a window has up to 100,000 outcomes.
+/// Number of folders of a stage. A window has up to 100,000 outcomes.
 pub const STAGE_FOLDERS: u64 = 1024;
-/// Targets that were fetched before their mean size is believed.
+/// Number of fetched targets after which their mean size is trusted.
 pub const PREFLIGHT_SAMPLE_MIN: u64 = 1000;
 
-/// Replies that a transform's function is given at once, unless `--transform-batch` says otherwise, ...
+/// Default number of replies that a transform's function receives together, without `--transform-batch`.
 pub const TRANSFORM_BATCH: usize = 256;
-/// ... or their bodies: one body more may be in it. A worker has them once more as they are sent.
+/// Maximum bytes of their bodies. One more body may exceed it. A worker holds them a second time while it sends them.
 pub const TRANSFORM_BATCH_BYTES: u64 = 4 * MIB as u64;
-/// What a transform gives for the columns of one reply.
+/// Maximum bytes that a transform returns for the columns of one reply.
 pub const TRANSFORM_COLUMNS_BYTES_MAX: usize = MIB;
-/// What a transform process says of a failure; the rest is cut off.
+/// Maximum bytes of a transform process's failure message. The rest is cut off.
 pub const TRANSFORM_DETAIL_BYTES_MAX: usize = 4096;
-/// A transform process that ends before it is ready is started so often.
+/// Maximum number of starts of a transform process that ends before it is ready.
 pub const TRANSFORM_STARTS_MAX: u32 = 3;
-/// What a transform process may take to end by itself once the job has ended.
+/// Time that a transform process has to end by itself after the job has ended.
 pub const TRANSFORM_END_WAIT: Duration = Duration::from_secs(1);
 
-/// Requests in flight of a check unless `--concurrency` says otherwise.
+/// Default number of requests in flight of a check, without `--concurrency`.
 pub const CHECK_CONCURRENCY: u32 = 4000;
-/// An attempt of a check, from the start of its connection to its end, unless `--timeout` says otherwise.
+/// Default timeout of an attempt of a check, from the start of its connection to its end, without `--timeout`.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is read of a body in a check: enough for a page's head, and little enough for a million of them.
+/// Bytes that a check reads of a body: enough for a page's head, and little enough for a million pages.
 pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
-/// Rows of targets that failed, with all they have, that a check tells at its end: a row has at most 64 KiB of
-/// URL and 64 KiB of each of 20 redirects, 27 MiB when all are as long as they can be.
+/// Maximum number of rows of failed targets that a check shows at its end, with all their columns. A row has at most 64
+/// KiB of URL and 64 KiB for each of 20 redirects: 27 MiB if all have the maximum length.
 pub const CHECK_FAILED_SHOWN: usize = 20;
-/// Lines of a list that is written out and given to the program, at once, ...
+/// Bytes of list lines that are written out and given to the program together.
 pub const ROWS_CHUNK_BYTES: usize = 64 * 1024;
-/// ... and how often before it takes one: with one more in the making 5 x (64 + 256 KiB), the longest line, 1.6 MiB.
+/// Number of such chunks that wait for the program. With one more in preparation: 5 x (64 + 256 KiB), where 256 KiB is
+/// the longest line, 1.6 MiB.
 pub const ROWS_CHUNKS_QUEUED_MAX: usize = 4;
-/// Rows of results that are made into a batch of columns, ...
+/// Maximum number of result rows in a batch of columns.
 pub const RESULTS_BATCH_ROWS: usize = 4096;
-/// ... or their bytes: one row more may be in it.
+/// Maximum bytes of result rows in a batch of columns. One more row may exceed it.
 pub const RESULTS_BATCH_BYTES: usize = MIB;
-/// Rows that `diff` holds of the first file, 16 bytes for each: 8 M x 16 bytes = 128 MiB. With more of them both files
-/// are read several times, each time for a part of the rows.
+/// Maximum number of rows of the first file that `diff` holds in memory. Each takes 16 bytes: 128 MiB in total. With
+/// more rows, both files are read several times, each time for a part of the rows.
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
-/// Answers that differ, status and kind together: a number of 16 bits stands for each, 64 bytes of text at most.
+/// Maximum number of different answers, status and kind together. A 16-bit number stands for each, with at most 64
+/// bytes of text.
 pub const DIFF_ANSWERS_MAX: usize = 16 * 1024;

@@ -30,31 +30,31 @@ const EMPTY_LAST_SEGMENT: &[u8] = b"%index";
 /// Approximate length at which a name in a message is cut.
 const DISPLAY_BYTES_MAX: usize = 200;
 
-/// Why a name cannot be a path.
+/// Reason why a name cannot be a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It is empty.
+    /// The name is empty.
     #[error("it is empty")]
     Empty,
-    /// It starts with `/`.
+    /// The name starts with `/`.
     #[error("it starts with a slash")]
     Absolute,
-    /// There is nothing between two of its slashes.
+    /// The name has two consecutive slashes.
     #[error("it has an empty segment")]
     EmptySegment,
-    /// It has a segment `.` or `..`.
+    /// The name has a segment `.` or `..`.
     #[error("it has a segment . or ..")]
     DotSegment,
-    /// It has a NUL.
+    /// The name contains a NUL.
     #[error("it has a NUL byte")]
     Nul,
-    /// It is nested too deep.
+    /// The name has too many segments.
     #[error("it has more than {NAME_SEGMENTS_MAX} segments")]
     TooDeep,
     /// A segment is too long for a file system.
     #[error("a segment is longer than {NAME_SEGMENT_BYTES_MAX} bytes on disk")]
     SegmentTooLong,
-    /// It is too long for the system.
+    /// The name is too long for the operating system.
     #[error("it is longer than {NAME_PATH_BYTES_MAX} bytes on disk")]
     TooLong,
 }
@@ -283,7 +283,7 @@ fn is_misleading(character: char) -> bool {
         || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A byte as `%XX`.
+/// Returns a byte as `%XX`.
 pub fn escaped(byte: u8) -> [u8; 3] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     [b'%', DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]

@@ -1,4 +1,4 @@
-//! Names as requests, as paths below a destination and as members of packs, and back.
+//! Names as requests, as paths below a destination and as members of packs, and the reverse.
 
 use proptest::prelude::*;
 
@@ -117,7 +117,7 @@ fn names_up_to_the_bounds_are_kept() {
     }
 }
 
-/// More than 200 ways to write a path that leads out of a folder.
+/// More than 200 paths that would lead out of a folder.
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn traversals() -> Vec<Vec<u8>> {
     let dots: &[&[u8]] = &[
@@ -358,13 +358,13 @@ fn a_message_shows_no_control_characters() {
     assert_eq!(for_display(&[b'a'; 201]), "a".repeat(200) + "...");
 }
 
-/// Bytes of which many matter here.
+/// Returns bytes, many of which are relevant here.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), prop::sample::select(b"./%\\a2E\0\n \xc2\x85".to_vec())];
     prop::collection::vec(byte, 0..40)
 }
 
-/// Undoes percent-encoding the way a server does.
+/// Undoes percent-encoding as a server does.
 fn decoded(text: &str) -> Vec<u8> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

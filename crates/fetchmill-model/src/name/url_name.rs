@@ -2,7 +2,7 @@
 //!
 //! # Rules
 //! - The same recoding works in both directions: a byte that is always encoded in a URL is decoded, and a bare one is
-//!   encoded. So every URL has its own name, whatever its bytes, and every name leads back to its URL.
+//!   encoded. So every URL has its own name, for any bytes, and every name leads back to its URL.
 //! - These stay encoded: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, and so dot segments; escapes with
 //!   lower-case digits.
 //! - In a segment with a byte that is always encoded, `:` and similar characters are usually encoded too, as
@@ -23,7 +23,7 @@ pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
     recoded(name)
 }
 
-/// Returns the name of the object at a URL without a query: its last segment, decoded; `None` if that is empty.
+/// Returns the name of the object at a URL without a query: its last segment, decoded. `None` if that is empty.
 pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     let last = &url[memchr::memrchr(b'/', url)? + 1..];
     (!last.is_empty()).then(|| of_url(last))
@@ -58,7 +58,7 @@ enum EscapePiece<'t> {
     Encoded(u8),
     /// `%XX` with lower-case digits.
     OtherCase(&'t [u8]),
-    /// A byte that is none of these.
+    /// Any other byte.
     Bare(u8),
 }
 
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Bytes of which some mean something, often next to each other.
+    /// Returns bytes of which some have a meaning, often next to each other.
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
         let pieces = [
             "%", "%2", "25", "%25", "%3A", ":", "%3a", "%2F", "/", "%5C", "\\", "%C3", "%BC", "%c3",

@@ -19,14 +19,14 @@ pub struct Facts<'a> {
     pub attempts: u32,
     /// Time when the reply was complete. 0 if unknown.
     pub fetched_at: Micros,
-    /// The field `Content-Type`, as sent.
+    /// The `Content-Type` field, as sent.
     pub content_type: Option<&'a [u8]>,
-    /// The field `Content-Encoding`, as sent, if the body is stored encoded although the request did not ask for an
+    /// The `Content-Encoding` field, as sent, if the body is stored encoded although the request did not ask for an
     /// encoding.
     pub content_encoding: Option<&'a [u8]>,
-    /// The field `ETag`, as sent.
+    /// The `ETag` field, as sent.
     pub etag: Option<&'a [u8]>,
-    /// The field `Last-Modified`, if it is a date.
+    /// The `Last-Modified` field, if it is a date.
     pub last_modified: Option<Seconds>,
     /// Status line and fields as sent, including the empty line. Kept only for sinks that need them.
     pub head: Option<&'a [u8]>,

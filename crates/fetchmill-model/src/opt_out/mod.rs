@@ -1,7 +1,8 @@
-//! Replies that reserve their content: `X-Robots-Tag`, `TDM-Reservation`, and the same as `meta` of HTML (`--opt-out`).
+//! Replies that reserve their content (`--opt-out`): `X-Robots-Tag`, `TDM-Reservation`, and the same as `meta` in HTML.
 //!
-//! `X-Robots-Tag` and `meta name="robots"`: <https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag>;
-//! `noai` and `noimageai` are in wide use. `TDM-Reservation`: the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
+//! `X-Robots-Tag` and `meta name="robots"`:
+//! <https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag>. `noai` and `noimageai` are in wide
+//! use. `TDM-Reservation`: the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
 
 pub mod robots;
 
@@ -12,7 +13,8 @@ use crate::outcome::opt_out_rule::OptOutRule;
 use crate::source::robots::PRODUCT_TOKEN;
 use crate::verdict::fields_in;
 
-/// Directives that reserve an object, with the rules of the field and of the `meta`; `none` is `noindex` and `nofollow`.
+/// Directives that reserve an object, with the rules of the field and of the `meta`. `none` means `noindex` and
+/// `nofollow`.
 const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
     (b"noai", OptOutRule::FieldNoAi, OptOutRule::MetaNoAi),
     (b"noimageai", OptOutRule::FieldNoImageAi, OptOutRule::MetaNoImageAi),
@@ -20,16 +22,16 @@ const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
     (b"noimageindex", OptOutRule::FieldNoImageIndex, OptOutRule::MetaNoImageIndex),
     (b"none", OptOutRule::FieldNone, OptOutRule::MetaNone),
 ];
-/// A directive whose value follows a colon, as the name of a program does.
+/// A directive that has a value after a colon, like the name of a program.
 const DATED: &[u8] = b"unavailable_after";
 const TDM: &str = "tdm-reservation";
 
-/// What reserves an object.
+/// A reservation of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptOut {
     /// The rule.
     pub rule: OptOutRule,
-    /// The field, the `meta` or the line of a robots.txt, for people.
+    /// The field, the `meta` or the line of a robots.txt, as text for people.
     pub evidence: String,
 }
 
@@ -52,7 +54,7 @@ pub struct OptOutReader {
 }
 
 impl OptOutReader {
-    /// Another reply comes.
+    /// Prepares for another reply.
     pub fn start(&mut self) {
         self.found = None;
         self.is_html = false;
@@ -75,7 +77,7 @@ impl OptOutReader {
         }
     }
 
-    /// Returns the field or the `meta` that reserves the object, if there is one, when the body is complete.
+    /// Returns the field or the `meta` that reserves the object, if there is one. Call it when the body is complete.
     pub fn found(&mut self) -> Option<OptOut> {
         let html = std::mem::take(&mut self.html);
         self.found.take().or_else(|| reserving_meta(&html))
@@ -103,8 +105,8 @@ fn reserving_field(head: &[u8]) -> Option<OptOut> {
     })
 }
 
-/// The first directive of a value of `X-Robots-Tag` that is for this program and reserves the object. `name: directive,
-/// directive` is for one program.
+/// Returns the rule of the first directive in an `X-Robots-Tag` value that applies to this program and reserves the
+/// object. `name: directive, directive` is for one program.
 fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     let mut is_for_us = true;
     value.split(|byte| *byte == b',').find_map(|directive| {
@@ -121,19 +123,19 @@ fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     })
 }
 
-/// The rules of a directive that reserves an object: as a field, and as a `meta`.
+/// Returns the rules of a directive that reserves an object: as a field, and as a `meta`.
 fn rules_of(directive: &[u8]) -> Option<(OptOutRule, OptOutRule)> {
     let known = RESERVING.iter().find(|(name, ..)| directive.eq_ignore_ascii_case(name));
     known.map(|(_, of_field, of_meta)| (*of_field, *of_meta))
 }
 
-/// The first `meta` of an HTML page that reserves it, in the bytes that are read.
+/// Returns the first `meta` that reserves an HTML page, within the bytes that are read.
 fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     if html.is_empty() {
         return None;
     }
     let mut emitter = DefaultEmitter::default();
-    // The text of scripts is not tags.
+    // The text of scripts does not contain tags.
     emitter.naively_switch_states(true);
     Tokenizer::new_with_emitter(html, emitter).find_map(|token| {
         let Ok(Token::StartTag(tag)) = token else { return None };
@@ -155,7 +157,7 @@ fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     })
 }
 
-/// A value for people: one line, and not a long one.
+/// Returns a short value for people, on one line.
 fn shown(value: &[u8]) -> String {
     let start = &value[..value.len().min(OPT_OUT_EVIDENCE_BYTES_MAX)];
     String::from_utf8_lossy(start)

@@ -77,7 +77,7 @@ impl HostRobots {
     }
 }
 
-/// The start of a rule: one line, and not a long one.
+/// Returns the start of a rule, on one line.
 fn cut(rule: &str) -> String {
     let shown = rule.chars().map(|shown| if shown.is_control() { '\u{fffd}' } else { shown });
     shown.take(OPT_OUT_EVIDENCE_BYTES_MAX).collect()

@@ -1,4 +1,4 @@
-//! Outcomes of targets, failure kinds, counters that always balance, and receipts.
+//! Outcomes of targets, failure kinds, counters that always balance, and receipts: the commit records of sinks.
 
 pub mod answer_pattern;
 pub mod opt_out_rule;
@@ -26,12 +26,12 @@ pub enum Outcome {
     Absent,
     /// Any other final result.
     Failed(FailureKind),
-    /// Left out on purpose.
+    /// Skipped on purpose.
     Skipped(SkipReason),
 }
 
 impl Outcome {
-    /// The name of [`Outcome::Skipped`] in rows.
+    /// Name of [`Outcome::Skipped`] in rows.
     pub const SKIPPED: &str = "skipped";
 
     /// Returns the name as in rows.
@@ -47,7 +47,7 @@ impl Outcome {
 
 macro_rules! failure_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
-        /// Why an attempt failed. This is a closed list.
+        /// Reason why an attempt failed. This is a closed list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum FailureKind { $($(#[doc = $doc])* $variant,)* }
@@ -69,7 +69,7 @@ macro_rules! failure_kinds {
     };
 }
 
-/// How a failure kind is treated.
+/// Treatment of a failure kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
     /// Tried again soon.

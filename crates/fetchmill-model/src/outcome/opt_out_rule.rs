@@ -8,7 +8,7 @@ use crate::limits::{OPT_OUT_HOST_BYTES_MAX, OPT_OUT_HOSTS_MAX};
 
 macro_rules! opt_out_rules {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal;)*) => {
-        /// Why an object has opted out.
+        /// Reason why an object has opted out.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum OptOutRule { $($(#[doc = $doc])* $variant,)* }

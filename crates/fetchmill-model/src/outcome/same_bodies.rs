@@ -38,7 +38,7 @@ impl BodyCount {
 }
 
 impl SameBodies {
-    /// Notes a body of an object; `None` if it is not in memory.
+    /// Notes the body of an object. `None` if it is not in memory.
     pub fn note(&mut self, body: Option<&[u8]>) {
         self.fetched += 1;
         if let Some(body) = body.filter(|body| body.len() <= SAME_BODY_BYTES_MAX) {

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
 use crate::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 
-/// Why a target is skipped, because of its listing or its reply.
+/// Reason why a target is skipped, in its listing or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SkipReason {
     /// A filter, a sample or a limit of the user excludes it.
     Filter,
-    /// It has another origin than SOURCE.
+    /// Its origin differs from that of SOURCE.
     OtherOrigin,
     /// It has the same origin but is not in the folder: it is elsewhere on the server, or a view of a file.
     OtherPath,
@@ -24,7 +24,8 @@ pub enum SkipReason {
     Unchanged,
     /// A transform dropped its reply.
     Dropped,
-    /// Its reply reserves it from machine learning or from indexing (`--opt-out`), or its host's robots.txt does (`--robots`).
+    /// Its reply reserves it from machine learning or from indexing (`--opt-out`), or its host's robots.txt does
+    /// (`--robots`).
     OptedOut(OptOutRule),
     /// Its store has archived it, and must restore it before it can be read.
     Archived,
@@ -33,7 +34,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// The name of [`SkipReason::OptedOut`], whatever the rule.
+    /// Name of [`SkipReason::OptedOut`], for any rule.
     pub const OPTED_OUT: &str = "opted-out";
 
     /// All reasons in the order of [`SkipReason::index`]. The reason with a rule occurs once.
@@ -51,7 +52,7 @@ impl SkipReason {
         SkipReason::Duplicate,
     ];
 
-    /// Returns whether the reason is the reply, not the listing.
+    /// Returns whether the reason is the reply and not the listing.
     pub fn is_of_reply(self) -> bool {
         matches!(
             self,

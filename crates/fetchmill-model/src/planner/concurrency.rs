@@ -1,18 +1,19 @@
-//! Finds by trial how many requests an origin gets at a time: as many as increase its goodput, and no more.
+//! Finds the number of simultaneous requests that maximises an origin's goodput, and no more.
 //!
-//! Clock-free: time is an argument. Decisions are based on rounds at one limit, which measure goodput and mean latency.
+//! Clock-free: time is an argument. A round is a time at one limit, in which goodput and mean latency are measured. All
+//! decisions are based on rounds.
 //! - Climb: the limit doubles each round while goodput grows with it or latency does not. (TCP's slow start and BBR's
 //!   startup work like this.)
-//! - Shrink: the limit falls by 29 % at a time while that costs no goodput. Requests that only wait in a queue are
-//!   given up.
-//! - Hold: now and then a slightly higher or lower limit is tried in turns with the held one, and the better one is
+//! - Shrink: the limit falls by 29 % at a time while that costs no goodput. Requests that only wait in a queue bring
+//!   nothing.
+//! - Hold: at intervals, a trial alternates a slightly higher or lower limit with the held one, and the better one is
 //!   kept. If the held limit no longer gives the same goodput, the search climbs again from there. Other clients may be
-//!   the reason. So a limit twice as high must increase goodput, and an increase that costs others more than it gains
-//!   is given up.
+//!   the reason. So a doubled limit must then increase goodput, and an increase that costs others more than it gains is
+//!   undone.
 //!
-//! Rounds in which something else limited the job (no targets, a full sink, a pace) decide nothing, with one exception:
-//! if there are no targets and requests wait in a queue, the listing's pages wait in it too, and the limit is lowered
-//! (docs/internals/decisions/0029).
+//! Rounds in which something else limited the job (no targets, a full sink, a pace) decide nothing, with one exception.
+//! If there are no targets and requests wait in a queue, the listing's pages wait in it too, and the limit is lowered
+//! (`docs/internals/decisions/0029`).
 
 mod climb;
 mod hold;
@@ -211,7 +212,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Returns the units a second in this round.
+    /// Returns the units/s of this round.
     fn goodput(&self) -> f64 {
         self.workers.iter().map(WorkerState::goodput).sum()
     }

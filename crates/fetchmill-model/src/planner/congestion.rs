@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use super::millis::Millis;
 use crate::limits;
 
-/// Replies are counted in slots of this length.
+/// Length of the slots in which replies are counted.
 const SLOT: Millis = 50;
-/// How long slots are kept.
+/// Time for which slots are kept.
 const KEPT: Millis = 4000;
 /// Time that a measurement covers. It is longer at a slow pace.
 const LATELY: Millis = 1000;
-/// How long after a cut replies to earlier requests still come: a report's interval and a round trip.
+/// Time after a cut in which replies to earlier requests still arrive: a report's interval and a round trip.
 const STALE: Millis = 150;
 /// Minimum time of the first measurement, without a pace.
 const FIRST_MEASURED: Millis = 100;
@@ -50,7 +50,7 @@ const USELESS_REFUSED: f64 = 10.0;
 const UNCHANGED: f64 = 0.6;
 /// In addition, the requests must fall to this part or less. Otherwise the cut was hardly effective.
 const LOWERED: f64 = 0.9;
-/// How long refusals are then tolerated. The time doubles, up to `PUT_UP_MAX`.
+/// First time for which refusals are then tolerated. It doubles, up to `PUT_UP_MAX`.
 const PUT_UP_FIRST: Millis = 10_000;
 const PUT_UP_MAX: Millis = 300_000;
 /// Largest refused share that is tolerated.
@@ -66,7 +66,7 @@ struct TimeSlot {
     refused: u32,
 }
 
-/// What came in some time.
+/// Numbers of replies in a period.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReplyCounts {
     millis: Millis,
@@ -97,18 +97,18 @@ impl ReplyCounts {
 /// A pace in force.
 #[derive(Debug, Clone, Copy)]
 struct ActivePace {
-    /// Requests a second.
+    /// Requests/s.
     rate: f64,
-    /// What was refused last, as far as is known: growth is slowest there.
+    /// Rate of the last refusals, as far as known. Growth is slowest there.
     plateau: f64,
-    /// Seconds of growth from the plateau; below 0 before it.
+    /// Seconds of growth since the plateau. Negative before it.
     grown: f64,
-    /// The first pace was measured in a hurry: it grows fast until something is refused again.
+    /// Whether the first pace was measured in a short time. It then grows fast until a request is refused again.
     is_guess: bool,
 }
 
 impl ActivePace {
-    /// Holds at a rate below its plateau.
+    /// Creates a pace with a rate below its plateau.
     fn below(plateau: f64, rate: f64) -> Self {
         let rate = rate.max(limits::PACE_MIN);
         let plateau = plateau.max(rate);
@@ -129,30 +129,30 @@ impl ActivePace {
     }
 }
 
-/// Cuts that follow each other.
+/// Consecutive cuts.
 #[derive(Debug, Clone, Copy, Default)]
 struct CutSeries {
-    /// What was asked for before the first.
+    /// Requests/s before the first cut.
     before: f64,
-    /// What was refused before the first.
+    /// Refused share before the first cut.
     share: f64,
-    /// What came between the first and the last, ...
+    /// Replies between the first and the last cut.
     since: ReplyCounts,
-    /// ... and how many cuts have changed nothing. Of all replies together: those of one cut are few at a slow pace.
+    /// Number of cuts without effect. They are judged by all replies together, because at a slow pace one cut has few.
     useless: u32,
 }
 
-/// Refusals that come whatever the pace is.
+/// Refusals that do not depend on the pace.
 #[derive(Debug, Clone, Copy)]
 struct UnrelatedRefusals {
     share: f64,
     until: Millis,
-    /// For how long the next time.
+    /// Duration of the next toleration.
     next: Millis,
 }
 
 impl UnrelatedRefusals {
-    /// The share of these replies that may be refused: twice the standard deviation more than what was put up with.
+    /// Returns the share of these replies that may be refused: the tolerated share plus two standard deviations.
     fn allowed(&self, replies: &ReplyCounts, now: Millis) -> f64 {
         if now >= self.until {
             return 0.0;
@@ -167,7 +167,7 @@ impl UnrelatedRefusals {
 pub struct Congestion {
     slots: VecDeque<TimeSlot>,
     held: Option<ActivePace>,
-    /// When what is measured begins: the first reply, or a cut and what is stale after it.
+    /// Start of the measurement: the first reply, or the end of the stale replies after a cut.
     since: Option<Millis>,
     seen_at: Millis,
     series: CutSeries,
@@ -188,7 +188,7 @@ impl Default for Congestion {
 }
 
 impl Congestion {
-    /// Requests a second, while there is a pace.
+    /// Returns the pace in requests/s, if there is one.
     pub fn rate(&self) -> Option<f64> {
         self.held.map(|held| held.rate)
     }
@@ -308,11 +308,11 @@ impl Congestion {
         self.since = Some(now + STALE);
     }
 
-    /// Whether this would be one more cut that changes nothing.
+    /// Returns whether this would be one more cut without effect.
     fn is_useless(&mut self, measured: ReplyCounts, before: f64) -> bool {
         let series = &mut self.series;
         series.since.add(measured);
-        // Of one cut if they are many, otherwise of all: those of one may be few.
+        // Judge one cut if it has many replies, otherwise all cuts together.
         let expected = measured.replies() * series.share;
         let seen = if expected >= USELESS_REFUSED { measured } else { series.since };
         if !(UNCHANGED..=1.0 / UNCHANGED).contains(&(seen.share() / series.share)) {
@@ -333,12 +333,12 @@ impl Congestion {
             until: now + next,
             next: (next * 2).min(PUT_UP_MAX),
         };
-        // What gives most is not known: as little was asked for as refusals, or a busy machine, had left.
+        // The best rate is unknown: refusals or a busy machine left only few requests.
         self.held = Some(ActivePace { is_guess: true, ..ActivePace::below(before, before) });
         self.since = Some(now + STALE);
     }
 
-    /// A few are refused: this is what the origin gives.
+    /// Holds the pace. With few refusals, it is the origin's rate.
     fn hold(&mut self) {
         if let Some(held) = &mut self.held {
             *held = ActivePace::below(held.rate, held.rate);
@@ -348,7 +348,7 @@ impl Congestion {
     fn grow(&mut self, step: Millis, lately: ReplyCounts) {
         let Some(held) = &mut self.held else { return };
         held.grow(step as f64 / 1000.0);
-        // Of a few replies none is refused by chance.
+        // Among few replies, the absence of refusals may be chance.
         if held.grown >= 0.0 && lately.replies() >= MEASURED_REPLIES {
             self.series = CutSeries::default();
         }

@@ -62,11 +62,11 @@ fn origin_text(url: &[u8]) -> &[u8] {
 pub struct HostRules {
     /// Requests in flight to a host. 0 for no limit.
     pub connections: u32,
-    /// Requests per second to a host. `None` for no limit.
+    /// Requests/s to a host. `None` for no limit.
     pub rate: Option<f64>,
     /// Number of tests of an unreachable host before it is dead.
     pub probes: u32,
-    /// How long a dead host is not tested again.
+    /// Time for which a dead host is not tested again.
     pub dead_for: Millis,
     /// Number of hosts whose state is kept.
     pub held_max: usize,
@@ -77,17 +77,17 @@ pub struct HostRules {
 /// Whether a target of a host may go now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It may go. It counts as in flight until [`HostTable::left`].
+    /// The target may go. It counts as in flight until [`HostTable::left`].
     Go,
-    /// It may go after another target of the host has left.
+    /// The target may go after another target of the host has left.
     Full,
-    /// It may go after a target of another host that is not known to be prompt has left: see [`HostTable::has_room`].
+    /// The target may go after a target of another host not known to be prompt has left ([`HostTable::has_room`]).
     Crowded,
-    /// It may go at this time, because of the rate.
+    /// The target may go at this time, because of the rate.
     Later(Millis),
-    /// It may go at this time, which is long from now: the host asked for a pause, or rests.
+    /// The target may go at this time, long from now, because the host asked for a pause or rests.
     Resting(Millis),
-    /// It may never go, because the host is dead. Contains the failure.
+    /// The target may never go, because the host is dead. Contains the failure.
     Closed(FailureKind),
 }
 
@@ -422,7 +422,7 @@ mod tests {
         HostId(number)
     }
 
-    /// Sends a request and tells what was seen.
+    /// Sends a request and reports its outcome.
     fn ask(hosts: &mut HostTable, host: HostId, seen: RequestOutcome, now: Millis) -> Admission {
         let admission = hosts.admit(host, now);
         if admission == Admission::Go {
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 0), Admission::Go);
         hosts.left_after(id(1), RequestOutcome::Answer, 5, 5);
 
-        // From now on one place more than those that it has is kept for it.
+        // From now on, one place more than the host uses is kept for it.
         assert_eq!(hosts.admit(id(1), 5), Admission::Go);
         for number in 0..4 {
             hosts.left_after(slow(number), RequestOutcome::Failure(FailureKind::HeadTimeout), 4000, 10);
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 10), Admission::Go);
         assert_eq!(hosts.admit(slow(30), 10), Admission::Crowded);
 
-        // When nobody wants it, nothing is kept.
+        // If no target needs it, no place is kept.
         assert!(!hosts.has_room(1_009));
         assert!(hosts.has_room(1_010));
         assert_eq!(hosts.admit(slow(30), 1_010), Admission::Go);
@@ -564,7 +564,7 @@ mod tests {
 
         hosts.doubt(id(1), 1_000, 20_998);
         assert_eq!(hosts.admit(id(1), 20_998), closed);
-        // The clock of who asks may be a tick behind that of who set the time.
+        // The caller's clock may be a tick behind that of the thread that set the time.
         hosts.doubt(id(1), 21_003, 20_999);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Go);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Full);

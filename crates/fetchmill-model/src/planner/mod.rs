@@ -41,7 +41,7 @@ pub struct PlannerOptions {
     pub workers: usize,
     /// Maximum number of requests in flight.
     pub limit: usize,
-    /// Maximum while the job has one host; `None` = no other than `limit`.
+    /// Maximum while the job has one host. `None` if only `limit` applies.
     pub host_limit: Option<usize>,
     /// Bounds for finding that number while the job has one origin. `None` if the number is fixed.
     pub auto: Option<ConcurrencyBounds>,
@@ -100,7 +100,7 @@ pub struct Planner {
     read_ahead: ReadAhead,
     /// State of the job's only origin.
     origin: OriginState,
-    /// Search for the number of requests in flight to the origin; `None` if the number is fixed.
+    /// Search for the number of requests in flight to the origin. `None` if the number is fixed.
     concurrency: Option<ConcurrencyLimit>,
     /// The current probe of the origin.
     probing: Probing,
@@ -219,7 +219,7 @@ impl Planner {
         !self.listing_done && self.unassigned_targets() == 0
     }
 
-    /// Number of targets that are listed and not handed out.
+    /// Returns the number of targets that are listed and not handed out.
     fn unassigned_targets(&self) -> usize {
         self.announced + self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
@@ -244,7 +244,7 @@ impl Planner {
         self.until_given_up(next)
     }
 
-    /// Limits a wait to the time at which the job gives the origin up.
+    /// Limits a wait to the time at which the job abandons the origin.
     fn until_given_up(&self, next: NextWork) -> NextWork {
         let Some(OriginTrouble { until, .. }) = self.origin.trouble() else { return next };
         match next {
@@ -408,13 +408,13 @@ impl Planner {
         ListingState::Ahead
     }
 
-    /// Maximum number of requests in flight.
+    /// Returns the maximum number of requests in flight.
     pub fn concurrency(&self) -> usize {
         let most = self.unbounded_concurrency();
         self.only_host_limit().map_or(most, |limit| most.min(limit))
     }
 
-    /// The limit of the only host, if no other limit is lower.
+    /// Returns the limit of the only host, if no other limit is lower.
     pub fn reached_host_limit(&self) -> Option<usize> {
         self.only_host_limit().filter(|limit| *limit <= self.unbounded_concurrency())
     }
@@ -455,7 +455,7 @@ impl Planner {
         self.routes.is_none() && (self.probing.can_check() || !self.ready.is_empty())
     }
 
-    /// Lets a target wait for another attempt.
+    /// Makes a target wait for another attempt.
     fn put_off(&mut self, retry: Retry, now: Millis, to_journal: &mut Vec<WaitingTarget>) {
         let Retry { mut target, retry_after, not_before } = retry;
         let delay = match not_before {
@@ -634,22 +634,22 @@ impl Planner {
         self.waiting.loaded(rows, complete)
     }
 
-    /// Number of targets in memory that wait for another attempt.
+    /// Returns the number of targets in memory that wait for another attempt.
     pub fn waiting_targets(&self) -> usize {
         self.waiting.held()
     }
 
-    /// Returns when the next of them is due, and the failure of its last attempt; `None` without one.
+    /// Returns when the next of them is due, with the failure of its last attempt. `None` if no target waits.
     pub fn next_waiting(&self) -> Option<(Millis, FailureKind)> {
         self.waiting.next()
     }
 
-    /// Whether every listed target has an outcome.
+    /// Returns whether every listed target has an outcome.
     pub fn is_done(&self) -> bool {
         self.listing_done && !self.is_past_end && self.is_idle()
     }
 
-    /// Whether every target before [`PlannerOptions::end`] has an outcome, and there are more.
+    /// Returns whether every target before [`PlannerOptions::end`] has an outcome, and there are more targets.
     pub fn is_at_end(&self) -> bool {
         self.is_past_end && self.is_idle()
     }
@@ -662,7 +662,7 @@ impl Planner {
 /// Longest `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis;
 
-/// Uncounts the last attempt, which was made while the origin was down.
+/// Removes the last attempt from the count, because it was made while the origin was down.
 fn uncounted(mut retry: Retry) -> Retry {
     retry.target.attempts = retry.target.attempts.saturating_sub(1);
     retry

@@ -32,7 +32,7 @@ pub struct Observations {
     pub repeated: u32,
     /// Throttling replies.
     pub throttled: u32,
-    /// The longest `Retry-After` among them, milliseconds.
+    /// The longest `Retry-After` among them, in milliseconds.
     pub retry_after: Millis,
     /// Probes that have ended.
     pub probes: u32,
@@ -74,22 +74,22 @@ impl Observations {
 /// Whether requests may go to an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// At most this many in flight.
+    /// At most this many requests in flight.
     Open(usize),
     /// No requests before this time.
     Resting(Millis),
-    /// Only a probe.
+    /// Only a probe may be sent.
     Asking,
 }
 
 /// Trouble of an origin that the job waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OriginTrouble {
-    /// When it began.
+    /// Start of the trouble.
     pub since: Millis,
-    /// When the job gives up.
+    /// Time at which the job gives up.
     pub until: Millis,
-    /// Why the last attempt failed.
+    /// Reason why the last attempt failed.
     pub kind: Option<FailureKind>,
 }
 

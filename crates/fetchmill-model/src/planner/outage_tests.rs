@@ -1,4 +1,4 @@
-//! An origin with broken objects and outages, played with the planner and what the engine makes of it: time is a number.
+//! Simulates an origin with broken objects and outages, the planner, and the engine's reactions. Time is a number.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ const TAKES: Millis = 20;
 const ATTEMPTS_MAX: u32 = 5;
 const REPORTED_EVERY: Millis = 50;
 
-/// What is played.
+/// Parameters of a simulation.
 struct Play {
     targets: u64,
     broken: BTreeSet<Sequence>,
     outages: Vec<Range<Millis>>,
     has_first_page: bool,
-    /// The listing is still given while its objects are not.
+    /// Whether the listing works while objects do not.
     pages_stay: bool,
     seed: u64,
 }
 
-/// What came of it.
+/// Results of a simulation.
 #[derive(Debug, Default)]
 struct Played {
     fetched: BTreeSet<Sequence>,
@@ -174,7 +174,7 @@ fn targets_of(batch: Batch) -> Vec<WaitingTarget> {
     }
 }
 
-/// So many numbers below a bound, drawn.
+/// Returns `count` random numbers below a bound.
 fn drawn(count: usize, below: u64, seed: u64) -> BTreeSet<Sequence> {
     let mut jitter = Jitter::new(seed);
     let mut drawn = BTreeSet::new();
@@ -285,7 +285,7 @@ fn neighbours_may_be_broken_together() {
 #[test]
 fn an_outage_while_only_those_that_failed_are_left_costs_none() {
     for seed in 0..20 {
-        // All are asked for when it begins; nobody has a first attempt left.
+        // All were requested at its start, so no target has a first attempt left.
         let play = Play {
             targets: 30,
             broken: BTreeSet::new(),
@@ -341,7 +341,7 @@ fn an_origin_that_never_comes_back_is_given_up() {
 
 #[test]
 fn what_always_fails_ends_where_nothing_can_be_asked_for() {
-    // A list of one host, of which nothing was ever fetched.
+    // A list of one host, from which nothing was ever fetched.
     let broken: BTreeSet<_> = (0..30).collect();
     let play = Play {
         targets: 30,

@@ -60,25 +60,25 @@ impl Pace {
 #[derive(Debug)]
 pub struct ByteRate {
     per_second: f64,
-    /// When what has come is paid for, in nanoseconds.
+    /// Time at which the arrived bytes are within the rate, in nanoseconds.
     due: AtomicU64,
 }
 
 impl ByteRate {
-    /// After a quiet time so much may come at once.
+    /// Burst after a quiet time, as time in nanoseconds.
     const BURST: u64 = 100_000_000;
 
-    /// Of so many bytes a second; any number above 0.
+    /// Creates a rate of any number of bytes/s above 0.
     pub fn new(per_second: f64) -> Self {
         ByteRate { per_second, due: AtomicU64::new(0) }
     }
 
-    /// In nanoseconds.
+    /// Returns the time of these bytes at the rate, in nanoseconds.
     fn cost(&self, bytes: usize) -> u64 {
         (bytes as f64 * 1e9 / self.per_second).min(1e18) as u64
     }
 
-    /// So many bytes have come; the clock is in microseconds.
+    /// Charges bytes that have arrived. `now` is in microseconds.
     pub fn take(&self, bytes: usize, now: u64) {
         let cost = self.cost(bytes);
         let earliest = now.saturating_mul(1000).saturating_sub(Self::BURST);
@@ -86,13 +86,13 @@ impl ByteRate {
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// So many bytes came where so many were taken before.
+    /// Corrects a charge: `taken` bytes were charged, and `came` bytes have arrived.
     pub fn correct(&self, taken: usize, came: usize) {
         let next = |due: u64| Some(due.saturating_add(self.cost(came)).saturating_sub(self.cost(taken)));
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// How long to wait before more is asked for; none: not at all.
+    /// Returns how long to wait before more is requested. `None` for no wait.
     pub fn wait(&self, now: u64) -> Option<Duration> {
         let wait = self.due.load(Ordering::Relaxed).saturating_sub(now.saturating_mul(1000));
         (wait > 0).then(|| Duration::from_nanos(wait))
@@ -146,7 +146,7 @@ mod tests {
         let now = 10_000_000;
         assert_eq!(rate.wait(now), None);
 
-        // A tenth of a second's worth comes at once.
+        // A tenth of a second's worth may come together.
         rate.take(100_000, now);
         assert_eq!(rate.wait(now), None);
         rate.take(1_000_000, now);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(rate.wait(now + 400_000), Some(Duration::from_millis(600)));
         assert_eq!(rate.wait(now + 1_000_000), None);
 
-        // Reckoned with before it comes, and corrected then.
+        // The bytes are charged as an estimate before they come, and corrected afterwards.
         rate.take(300_000, now + 1_000_000);
         rate.correct(300_000, 500_000);
         assert_eq!(rate.wait(now + 1_000_000), Some(Duration::from_millis(500)));

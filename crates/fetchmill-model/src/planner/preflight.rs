@@ -10,30 +10,32 @@
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 
-/// What a file of a file system takes at least: larger blocks may be shared or compressed, which nothing tells.
+/// Minimum space of a file, even if the file system has larger blocks: they may be shared or compressed, which no field
+/// shows.
 const BLOCK_MAX: u64 = 4096;
-/// The journal's: its write-ahead log is cut at a thousand pages of 4 KiB, ...
+/// Bytes of the journal. Its write-ahead log is truncated at a thousand pages of 4 KiB.
 const JOURNAL_BYTES_MAX: u64 = 4 << 20;
-/// ... and a small job's does not get so far.
+/// Bytes of a small job's journal per object.
 const JOURNAL_BYTES_AN_OBJECT: u64 = 64;
-/// The journal's files, the stage.
+/// Inodes of the journal's files and of the stage.
 const INODES_OF_A_JOB: u64 = 6;
-/// The stage and the failures shard.
+/// Inodes of a worker's stage and of its failures shard.
 const INODES_OF_A_WORKER: u64 = 2;
 
-/// What is free.
+/// Free room of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Inodes; none where they are made as they are needed, such as on btrfs.
+    /// Free inodes. `None` if the file system creates them on demand, as btrfs does.
     pub inodes: Option<u64>,
-    /// Bytes.
+    /// Free bytes.
     pub bytes: u64,
-    /// Of a file: its bytes are rounded up to it.
+    /// Block size. A file's bytes are rounded up to it.
     pub block: u64,
 }
 
 impl Room {
-    /// From the numbers of the file system. Without a number of inodes small files lie inside of other things.
+    /// Creates the room from the numbers of the file system. File systems without a number of inodes store small files
+    /// inside other structures.
     pub fn new(inodes: (u64, u64), blocks: u64, block: u64) -> Self {
         let (inodes, free) = inodes;
         let is_limited = inodes > 0;
@@ -44,20 +46,20 @@ impl Room {
         }
     }
 
-    /// What a file of so many bytes takes.
+    /// Returns the space of a file with this many bytes.
     pub fn space(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block).saturating_mul(self.block)
     }
 }
 
-/// What has become of targets.
+/// Numbers of targets by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SizeSample {
-    /// Fetched.
+    /// Number of fetched targets.
     pub stored: u64,
-    /// Absent or failed: they take no room.
+    /// Number of absent or failed targets, which take no room.
     pub others: u64,
-    /// What the fetched ones take.
+    /// Space of the fetched targets in bytes.
     pub space: u64,
 }
 
@@ -71,39 +73,39 @@ impl SizeSample {
     }
 }
 
-/// What a run has to do.
+/// Work of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Targets that were not settled when it began, as far as they are known.
+    /// Number of targets that were not settled at its start, as far as known.
     pub targets: u64,
-    /// What has become of some of them.
+    /// Outcomes of some of them.
     pub sample: SizeSample,
-    /// What became of targets of earlier runs.
+    /// Outcomes of targets of earlier runs.
     pub before: SizeSample,
-    /// Workers: each has a stage.
+    /// Number of workers. Each has a stage.
     pub workers: u64,
 }
 
-/// What there is too little of: what is needed, and what is free.
+/// The resource that is too small, with the needed and the free amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// One a file, and those of the stage.
+    /// Inodes: one per file, and those of the stage.
     Inodes {
-        /// At least.
+        /// Minimum number of needed inodes.
         needed: u64,
-        /// When the run began.
+        /// Number of free inodes at the start of the run.
         free: u64,
     },
-    /// As the mean of what was fetched tells; a block a file before that.
+    /// Bytes, estimated from the mean size of fetched objects. Before there is a mean, one block per file.
     Bytes {
-        /// About.
+        /// Approximate number of needed bytes.
         needed: u64,
-        /// When the run began.
+        /// Number of free bytes at the start of the run.
         free: u64,
     },
 }
 
-/// What is lacking; none when it fits, or as long as nobody can know.
+/// Returns the resource that is too small. `None` if the job fits, or while that is unknown.
 pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
     let files = work.targets.saturating_sub(work.sample.others);
     if files == 0 {
@@ -114,7 +116,7 @@ pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
         .or_else(|| find_too_few_bytes(room, work, folders))
 }
 
-/// A stage's folders are made as they are needed and stay until the end of the run.
+/// Returns the number of a stage's folders. They are created on demand and stay until the end of the run.
 fn stage_folders(files: u64, workers: u64) -> u64 {
     workers.saturating_mul(files.div_ceil(STAGE_FOLDER_FILES).min(STAGE_FOLDERS))
 }
@@ -138,7 +140,8 @@ fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Shortage
         .then_some(Shortage::Bytes { needed: certain.saturating_add(of_rest), free })
 }
 
-/// What so many targets will take, and whether that is a mean: it is exact that a file takes a block.
+/// Returns the space of the remaining targets, and whether it is based on a mean. That a file takes at least one block
+/// is exact.
 fn space_of_rest(room: &Room, work: &Work, rest: u64) -> (u64, bool) {
     match [work.sample, work.before].iter().find(|sample| sample.is_enough()) {
         Some(sample) => {

@@ -38,10 +38,10 @@ pub(super) enum ProbeState {
     /// A target.
     Target {
         sequence: Sequence,
-        /// It has never failed.
+        /// Whether it has never failed.
         is_first: bool,
     },
-    /// A health check; with the target that has failed before it, which waits for what comes of it.
+    /// A health check, with the target that failed before it and waits for the result.
     Check(Option<Retry>),
 }
 
@@ -51,34 +51,34 @@ pub(super) struct Probing {
     pub(super) state: ProbeState,
     fetched: Option<Box<[u8]>>,
     has_first_page: bool,
-    /// Health checks that are to be made.
+    /// Requested health check.
     pub(super) question: Option<HealthCheck>,
 }
 
 impl Probing {
-    /// The first page of the listing can be asked for again.
+    /// Notes that the first page of the listing can be requested again.
     pub(super) fn can_ask_first_page(&mut self) {
         self.has_first_page = true;
     }
 
-    /// An object was fetched.
+    /// Notes a fetched object.
     pub(super) fn note_fetched(&mut self, entry: Option<Box<[u8]>>) {
         if entry.is_some() {
             self.fetched = entry;
         }
     }
 
-    /// The last object that was fetched.
+    /// Returns the last fetched object.
     pub(super) fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.fetched.clone()
     }
 
-    /// Whether there is anything that is known to be there.
+    /// Returns whether anything is known to exist.
     pub(super) fn can_check(&self) -> bool {
         self.fetched.is_some() || self.has_first_page
     }
 
-    /// What was to be asked for again cannot be.
+    /// Removes something that can no longer be requested.
     pub(super) fn forget(&mut self, asked: &HealthCheck) {
         match asked {
             HealthCheck::Object(_) => self.fetched = None,
@@ -86,7 +86,7 @@ impl Probing {
         }
     }
 
-    /// Asks for a health check; `false` when there is nothing to ask for.
+    /// Requests a health check. Returns `false` if there is nothing to request.
     pub(super) fn check(&mut self) -> bool {
         let question = match &self.fetched {
             Some(entry) => HealthCheck::Object(entry.clone()),
@@ -98,7 +98,7 @@ impl Probing {
         true
     }
 
-    /// The target that asks.
+    /// Returns the target that is the probe.
     pub(super) fn target(&self) -> Option<Sequence> {
         match self.state {
             ProbeState::Target { sequence, .. } => Some(sequence),

@@ -50,7 +50,7 @@ impl<V> RecentHosts<V> {
         self.young.hosts.get(&host).map(|known| &known.value)
     }
 
-    /// Keeps what is known of a host: a value of `bytes` besides its place here.
+    /// Keeps what is known of a host. `bytes` is the memory of the value in addition to its entry.
     pub fn insert(&mut self, host: HostId, value: V, bytes: usize) {
         self.remove(host);
         if self.young.hosts.len() >= self.hosts_max || self.young.bytes + bytes > self.bytes_max {
@@ -68,12 +68,12 @@ impl<V> RecentHosts<V> {
         }
     }
 
-    /// Returns how many hosts are known.
+    /// Returns the number of known hosts.
     pub fn len(&self) -> usize {
         self.young.hosts.len() + self.old.len()
     }
 
-    /// Whether no host is known.
+    /// Returns whether no host is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

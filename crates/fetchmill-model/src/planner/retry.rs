@@ -1,4 +1,4 @@
-//! When a target is tried again. [`crate::verdict`] decides whether it is.
+//! The delay before a target is tried again. [`crate::verdict`] decides whether it is.
 //!
 //! Full jitter: a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is obeyed up to
 //! `RETRY_AFTER_MAX`.
@@ -38,17 +38,17 @@ pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, rand
     if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
 }
 
-/// A small generator of random numbers: jitter needs no better one (splitmix64, public domain, Vigna 2015).
+/// A small random number generator. Jitter needs no better one (splitmix64, public domain, Vigna 2015).
 #[derive(Debug, Clone)]
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Jitter(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -31,17 +31,17 @@ impl Routes {
         Routes { workers: (0..workers).map(|_| WorkerRoute::default()).collect(), is_divided: false }
     }
 
-    /// How many a worker could take.
+    /// Returns the number of targets that a worker could take.
     pub(super) fn len(&self, worker: usize) -> usize {
         self.workers[worker].targets
     }
 
-    /// How many there are for all.
+    /// Returns the number of targets of all workers.
     pub(super) fn total(&self) -> usize {
         self.workers.iter().map(|route| route.targets).sum()
     }
 
-    /// Whether targets were divided since this was asked the last time.
+    /// Returns whether targets were divided since the last call.
     pub(super) fn take_divided(&mut self) -> bool {
         std::mem::take(&mut self.is_divided)
     }
@@ -67,7 +67,7 @@ impl Routes {
         }
     }
 
-    /// Adds one that is tried again.
+    /// Adds a target for another attempt.
     pub(super) fn add_retry(&mut self, target: WaitingTarget) {
         self.is_divided = true;
         let route = self.of(&target.name);
@@ -75,7 +75,7 @@ impl Routes {
         route.retries.push_back(target);
     }
 
-    /// Takes what is for a worker: first what is tried again.
+    /// Takes targets for a worker. Retries come first.
     pub(super) fn take(&mut self, worker: usize, max: usize) -> Option<Batch> {
         let route = &mut self.workers[worker];
         let batch = if route.retries.is_empty() {
@@ -94,7 +94,7 @@ impl Routes {
         Some(batch)
     }
 
-    /// Takes back what a worker did not start.
+    /// Takes back targets that a worker did not start.
     pub(super) fn give_back(&mut self, page: Arc<Page>, positions: Vec<u32>) {
         let Some(&first) = positions.first() else { return };
         let route = self.of(page.names.get(first as usize));

@@ -1,4 +1,4 @@
-//! The plan: what is handed out, what waits, and when it ends.
+//! The plan: targets handed out, targets that wait, and the end.
 
 use super::*;
 use crate::limits::WAITING_HELD_MAX;
@@ -157,13 +157,13 @@ fn a_resting_origin_gets_nothing_then_one_at_a_time() {
     add(&mut planner, &page(0, 100));
     observe(&mut planner, Observations { transient: 40, ..Observations::default() }, 0);
 
-    // It seems to be down: one asks.
+    // The origin seems to be down, so only a probe is sent.
     let NextWork::Batch(probe) = planner.next_batch(0, 10, 0) else { panic!() };
     let sequence = probe.first_sequence();
     assert_eq!((probe.len(), sequence), (1, planner.probe()));
     assert_eq!(planner.held_until(0), Some(Millis::MAX));
     assert!(matches!(planner.next_batch(0, 10, 0), NextWork::Wait));
-    // It has failed, and there is nothing that was fetched before.
+    // The probe has failed, and no object was fetched before.
     let failed = retry(sequence.unwrap(), FailureKind::Reset, None);
     let observed = Observations { probes: 1, transient: 1, ..Observations::default() };
     planner.report(WorkerReport { retries: vec![failed], observed, ..WorkerReport::default() }, 0);

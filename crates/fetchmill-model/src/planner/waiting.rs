@@ -121,7 +121,7 @@ impl WaitingTargets {
         self.horizon = Some((0, 0));
     }
 
-    /// Number of targets in memory.
+    /// Returns the number of targets in memory.
     pub fn held(&self) -> usize {
         self.held.len()
     }
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The table, and what is on its way to it, in order.
+    /// The table, with requests on the way to it, in order.
     #[derive(Default)]
     struct Table {
         rows: BTreeMap<Sequence, WaitingTarget>,
@@ -181,14 +181,14 @@ mod tests {
                     rows.sort_by_key(key);
                     let complete = rows.len() <= max;
                     rows.truncate(max);
-                    // Behind what is on its way: a target may be among that.
+                    // After the requests on the way, because a target may be among them.
                     self.requests.extend(waiting.loaded(rows, complete).into_iter().map(Request::Write));
                 }
             }
         }
     }
 
-    /// Some targets, each of which waits so often before it is settled; every step is drawn.
+    /// Plays targets that each wait a number of times before they are settled. Every step is random.
     fn play(seed: u64) {
         let mut random = Jitter::new(seed);
         let mut waiting = WaitingTargets::with_room(16);
@@ -259,7 +259,7 @@ mod tests {
         let mut spilled = std::collections::BTreeSet::new();
 
         for sequence in 0..count {
-            // As those of a worker's process that has died: all are due at once, the later ones first.
+            // Like the targets of a worker's process that has died: all are due together, the later ones first.
             let not_held = waiting.add(target(count - sequence, 7));
             spilled.extend(not_held.map(|target| target.sequence));
             assert!(waiting.held() <= WAITING_HELD_MAX);

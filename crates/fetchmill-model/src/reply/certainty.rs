@@ -65,17 +65,17 @@ pub struct ConnectionReplies {
     slowest: MonotonicMicros,
     /// Whether it has rested after several replies.
     has_collected: bool,
-    /// When the first of these requests was sent.
+    /// Time at which the first of these requests was sent.
     started: MonotonicMicros,
     /// Whether its last request asks the server to close it.
     is_ending: bool,
-    /// How long it was silent in its last rest.
+    /// Duration of its silence in the last rest.
     rested_for: MonotonicMicros,
-    /// How long it must be silent now.
+    /// Duration of the silence that it needs now.
     rests_for: MonotonicMicros,
 }
 
-/// What a connection does after a reply.
+/// Next step of a connection after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     /// Send the next request.
@@ -117,8 +117,8 @@ impl OriginReplies {
     }
 
     /// Records that the number of requests in flight changes from `before` to `requests`. If it is far smaller, earlier
-    /// replies were slow because of the other requests. Then it is as unknown as at the start how slow a reply can be.
-    /// Observations of a connection itself still count for it.
+    /// replies were slow because of the other requests. Then the longest possible time of a reply is as unknown as at
+    /// the start. Observations of a connection itself still count for it.
     pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
         if requests as f64 > before as f64 * FAR_FEWER {
             return;
@@ -370,7 +370,7 @@ mod tests {
             in_tenths[rest as usize / 100] += 1;
         }
 
-        // A quarter of a second at least, then as many in each tenth.
+        // At least a quarter of a second, then the same number in each tenth.
         assert_eq!(in_tenths[..2], [0, 0]);
         assert!(in_tenths[3..10].iter().all(|count| (100..170).contains(count)), "{in_tenths:?}");
     }
@@ -447,7 +447,7 @@ mod tests {
         origin.note(2000 * MILLI, 1_000_000);
 
         assert_eq!(origin.next_step(&connection(MILLI, 900), false, 1000 * MILLI), NextStep::LastRequest);
-        // The slowest is forgotten after a minute.
+        // The slowest reply is forgotten after a minute.
         origin.note(MILLI, 40_000 * MILLI);
         origin.note(MILLI, 80_000 * MILLI);
         assert_eq!(
@@ -466,7 +466,7 @@ mod tests {
         origin.note_fewer(1000, 900, 51_000 * MILLI);
         assert_eq!(origin.silence(&several), 4000 * MILLI, "these are hardly fewer");
         origin.note_fewer(1000, 700, 51_000 * MILLI);
-        // To a request of before.
+        // A reply to an earlier request.
         origin.note(1500 * MILLI, 51_500 * MILLI);
         assert_eq!(origin.silence_of_end(&several), REST_MAX, "little is known");
         for number in 0..64 {
@@ -512,7 +512,7 @@ mod tests {
     fn after_a_surplus_connections_end_after_a_hundred_replies() {
         let mut origin = origin(300, 1_000_000);
         origin.note_surplus();
-        // The break that it was is forgotten by then, and the surplus is not.
+        // By then the break is forgotten, but not the unsolicited reply.
         (0..40_000).for_each(|number| origin.note(300, 300_000_000 + number));
 
         assert_eq!(origin.next_step(&connection(300, 98), false, MILLI), NextStep::GoOn);
@@ -531,7 +531,7 @@ mod tests {
 
         let replies = origin.window_replies();
         assert!((21..=28).contains(&replies), "{replies}");
-        // They took less time than a rest would: a new connection costs less.
+        // The replies took less time than a rest would, so a new connection costs less.
         assert_eq!(origin.next_step(&connection(MILLI, replies), false, MILLI), NextStep::LastRequest);
     }
 
@@ -554,8 +554,9 @@ mod tests {
         assert_eq!(origin.next_step(&connection(50 * MILLI, 2), false, 0), NextStep::GoOn);
     }
 
-    /// One connection in virtual time: requests one after the other, or so many at once; after the reply to one of them a
-    /// stray one comes, `late` after it. Whether all that was called certain is the own reply of its request.
+    /// Simulates one connection in virtual time. Requests are sent one by one, or `at_once` together. After the reply
+    /// to one of them, an unsolicited reply comes, `late` after it. Returns whether each reply that was called certain
+    /// belongs to its request.
     fn is_right(
         service: &mut dyn FnMut() -> MonotonicMicros,
         stray_after: u32,
@@ -565,7 +566,7 @@ mod tests {
         let mut origin = OriginReplies::default();
         let mut connection = ConnectionReplies::default();
         let (mut now, mut sent) = (0, 0_u32);
-        // Replies on their way: when each arrives, and which request it answers.
+        // Replies on their way: the time of arrival, and the request that the reply answers.
         let mut coming: std::collections::VecDeque<(MonotonicMicros, Option<u32>)> =
             std::collections::VecDeque::new();
         let mut held: Vec<bool> = Vec::new();
@@ -586,7 +587,7 @@ mod tests {
                 now = now.max(at);
                 held.push(answers == Some(asked));
             }
-            // Behind a batch it is looked what has come.
+            // After a batch, check which replies have come.
             if at_once > 1 && coming.front().is_some_and(|(at, _)| *at <= now) {
                 return true;
             }

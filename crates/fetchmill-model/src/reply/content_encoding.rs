@@ -39,7 +39,7 @@ pub fn not_asked_for(name: &[u8]) -> String {
     format!("Content-Encoding is {}, but only {ACCEPTED_ENCODINGS} were requested", for_display(name))
 }
 
-/// Why a body is not decoded.
+/// Reason why a body is not decoded.
 #[derive(Debug)]
 pub enum DecodeError {
     /// The body does not match its encoding. Contains the problem.
@@ -51,7 +51,7 @@ pub enum DecodeError {
 }
 
 impl ContentEncoding {
-    /// Reads the values of the fields `Content-Encoding`. `None` if the body is not encoded. Several nested encodings
+    /// Reads the values of the `Content-Encoding` fields. `None` if the body is not encoded. Several nested encodings
     /// are an error: they were not requested, and each would need its own bound.
     pub fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
@@ -306,7 +306,7 @@ mod tests {
                 let mut wrong = body.clone();
                 wrong[bit / 8] ^= 1 << (bit % 8);
                 match decoded(encoding, &wrong, 1 << 20) {
-                    // Some bits of a header say nothing of the body, nor do those that fill a last byte.
+                    // Some bits of a header do not affect the body, and neither do those that fill a last byte.
                     Ok(text) => {
                         assert_eq!(text, TEXT, "{encoding:?} bit {bit}");
                         harmless += 1;
@@ -349,7 +349,7 @@ mod tests {
             panic!("a window of 16 MiB")
         };
         assert_eq!(problem, "zstd: its window is larger than 8 MiB");
-        // Large windows of brotli begin with what is reserved without them (RFC 9841).
+        // Large windows of brotli begin with bits that are reserved without them (RFC 9841).
         let large = [&[0x11, 0x1e][..], &encoded(ContentEncoding::Brotli)[1..]].concat();
         assert!(is_malformed(ContentEncoding::Brotli, &large));
     }

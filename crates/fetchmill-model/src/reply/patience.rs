@@ -1,4 +1,4 @@
-//! Rules for how long to wait for a reply before its request is repeated on another connection.
+//! Rules for the wait for a reply before its request is repeated on another connection.
 //!
 //! Options limit an attempt: 30 s for a head. If replies take a millisecond and one request in 2,000 hangs, hung
 //! requests could occupy all places in flight within that limit. So a request that is far slower than its origin's
@@ -28,12 +28,12 @@ const KNOWN_PAGES: u64 = 4;
 const KNOWN_A_LITTLE: u64 = 4;
 /// A reply to a repeated request is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
-/// Each wait for a target is this many times as long as the one before it.
+/// Factor by which each wait for a target is longer than the one before it.
 const LONGER: Millis = 4;
 /// Maximum number of abandoned requests for one target.
 const TIMES_MAX: u32 = 3;
-/// Extra requests that each reply allows. Pages allow more: there are few of them, and all objects wait for a page that
-/// hangs.
+/// Extra requests that each reply allows. Pages allow more, because there are few of them and all objects wait for a
+/// page that hangs.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 0.1;
 /// Extra requests that are allowed before any reply, so that a few replies are enough for one.
@@ -48,7 +48,7 @@ const LAST: usize = 4;
 /// Milliseconds after a refusal during which no request is repeated.
 const REFUSED: Millis = 10_000;
 
-/// Measured reply times of one origin, as one thread has seen them; see the module.
+/// Measured reply times of one origin, as one thread has seen them. See the module.
 #[derive(Debug, Clone)]
 pub struct Patience {
     /// The shortest wait.
@@ -89,7 +89,7 @@ impl Patience {
         Patience { extra_each: EXTRA_PAGES, known: KNOWN_PAGES, ..Patience::default() }
     }
 
-    /// Notes `count` replies to requests that were sent together; all came within `took`.
+    /// Notes `count` replies to requests that were sent together. All came within `took`.
     pub fn note_replies(&mut self, count: u32, took: MonotonicMicros) {
         let each = took as f64 / f64::from(count.max(1));
         self.mean += (each - self.mean) * if self.replies == 0 { 1.0 } else { MEAN_WEIGHT };
@@ -230,7 +230,7 @@ mod tests {
             pages.abandons(0, 0, 0, LONG)
         });
 
-        // One more at first.
+        // One more at the start.
         assert_eq!(abandoned.count(), 3);
     }
 

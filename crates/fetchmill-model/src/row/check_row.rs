@@ -21,10 +21,10 @@ pub struct CheckRow<'a> {
     /// The status of the last final reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why there is no complete reply. `None` if there is one, whatever its status.
+    /// Reason why there is no complete reply. `None` if there is one, with any status.
     #[serde(skip_serializing_if = "Option::is_none", with = "kind_name")]
     pub kind: Option<FailureKind>,
-    /// Why a line has no URL.
+    /// Reason why a line has no URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'a, str>>,
     /// Final URL after redirects.
@@ -39,10 +39,10 @@ pub struct CheckRow<'a> {
     /// `1.0`, `1.1` or `2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_version: Option<Cow<'a, str>>,
-    /// The field `Content-Type`.
+    /// The `Content-Type` field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<Cow<'a, str>>,
-    /// The field `Content-Length`.
+    /// The `Content-Length` field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_length: Option<u64>,
     /// Number of bytes of the body that were read.

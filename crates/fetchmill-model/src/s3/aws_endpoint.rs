@@ -4,19 +4,19 @@
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Which of AWS's endpoints are asked.
+/// Variant of the AWS endpoints.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AwsVariant {
-    /// Those with cryptography that FIPS 140 has approved.
+    /// Whether to use endpoints with cryptography approved under FIPS 140.
     pub fips: bool,
-    /// Those that have IPv6 addresses too.
+    /// Whether to use endpoints that also have IPv6 addresses.
     pub dual_stack: bool,
-    /// Those at the edge of the network, for S3 alone.
+    /// Whether to use endpoints at the edge of the network. Only S3 has them.
     pub accelerate: bool,
 }
 
 impl AwsVariant {
-    /// The host of S3 in a region; a bucket may stand before it.
+    /// Returns the S3 host in a region. A bucket name may be put before it.
     pub fn s3_host(self, region: &str) -> Result<String> {
         let suffix = suffix_of(must_be_region(region)?);
         let dual_stack = if self.dual_stack { ".dualstack" } else { "" };
@@ -27,7 +27,7 @@ impl AwsVariant {
         Ok(format!("s3{fips}{dual_stack}.{region}.{suffix}"))
     }
 
-    /// The host of another service in a region, such as `sts`.
+    /// Returns the host of another service in a region, such as `sts`.
     pub fn service_host(self, service: &str, region: &str) -> Result<String> {
         must_be_region(region)?;
         // All endpoints of GovCloud are approved.
@@ -45,7 +45,7 @@ fn suffix_of(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// Refuses what is no region: it becomes part of a host that gets signed requests.
+/// Refuses an invalid region. It becomes part of a host that receives signed requests.
 fn must_be_region(region: &str) -> Result<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !region.is_empty() && region.bytes().all(is_part) {

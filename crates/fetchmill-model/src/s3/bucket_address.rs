@@ -36,7 +36,7 @@ impl OptionValue for Addressing {}
 /// A store.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// URL of the store; `None` = AWS.
+    /// URL of the store. `None` for AWS.
     pub url: Option<OriginUrl>,
     /// See [`Addressing`].
     pub addressing: Addressing,

@@ -12,10 +12,10 @@ use md5::{Digest as _, Md5};
 
 use crate::target::expected_hash::ExpectedHash;
 
-/// The longest that is known: SHA-256.
+/// Size of the longest supported checksum, SHA-256.
 const BYTES_MAX: usize = 32;
 
-/// What is said of an object, and what has come of it so far.
+/// Expected checksum of an object, and the checksum of its bytes so far.
 pub struct BodyChecksum {
     running: ChecksumState,
     said: [u8; BYTES_MAX],
@@ -36,7 +36,7 @@ impl fmt::Debug for BodyChecksum {
     }
 }
 
-/// What a head says that matters here.
+/// Relevant parts of a head.
 #[derive(Default)]
 struct GivenChecksums<'h> {
     crc64nvme: Option<&'h [u8]>,
@@ -45,14 +45,15 @@ struct GivenChecksums<'h> {
     sha256: Option<&'h [u8]>,
     sha1: Option<&'h [u8]>,
     etag: Option<&'h [u8]>,
-    /// The checksums are of the parts' checksums.
+    /// Whether the checksums are composites of the parts' checksums.
     is_composite: bool,
-    /// The `ETag` is no MD5, whatever it looks like.
+    /// Whether the `ETag` is not an MD5, even if it looks like one.
     has_own_etag: bool,
 }
 
 impl BodyChecksum {
-    /// What the head of a reply says of all of its object; none if that is nothing. `head` is as it was sent.
+    /// Returns the checksum of the whole object from the head of a reply. `None` if there is none. `head` is in its
+    /// original form.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let mut said = GivenChecksums::default();
         for line in head.split(|byte| *byte == b'\n') {
@@ -63,7 +64,7 @@ impl BodyChecksum {
         said.checksum()
     }
 
-    /// What a list says of an object.
+    /// Returns the expected hash of an object in a list.
     pub fn of_hash(hash: &ExpectedHash) -> Self {
         let running = match hash {
             ExpectedHash::Md5(_) => ChecksumState::Md5(Md5::new()),
@@ -74,7 +75,7 @@ impl BodyChecksum {
         BodyChecksum { running, said }
     }
 
-    /// The next bytes of the body.
+    /// Adds the next bytes of the body.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.running {
             ChecksumState::Crc(digest, _) => digest.update(bytes),
@@ -84,7 +85,7 @@ impl BodyChecksum {
         }
     }
 
-    /// Whether the body was what the store has said.
+    /// Returns whether the body has the expected checksum.
     pub fn matches(self) -> bool {
         let said = &self.said;
         match self.running {
@@ -101,7 +102,7 @@ impl BodyChecksum {
     }
 }
 
-/// Whether a body is not what its head says. `head` is as it was sent.
+/// Returns whether a body contradicts its head. `head` is in its original form.
 pub fn is_damaged(head: &[u8], body: &[u8]) -> bool {
     BodyChecksum::of_head(head).is_some_and(|mut checksum| {
         checksum.update(body);
@@ -124,7 +125,7 @@ impl<'h> GivenChecksums<'h> {
                 self.is_composite |= !value.eq_ignore_ascii_case(b"FULL_OBJECT");
             }
             _ if is("x-amz-server-side-encryption-customer-algorithm") => self.has_own_etag = true,
-            // A bucket of one zone: its ETags are made up.
+            // A bucket in a single zone has artificial ETags.
             _ if is("x-amz-storage-class") => self.has_own_etag |= value == b"EXPRESS_ONEZONE",
             _ => {}
         }
@@ -143,7 +144,7 @@ impl<'h> GivenChecksums<'h> {
             .or_else(|| self.of_etag())
     }
 
-    /// A value in Base64; one of the parts' checksums has `-N` behind it.
+    /// Parses a Base64 value. Composite checksums end with `-N`.
     fn of(
         &self,
         value: Option<&[u8]>,
@@ -157,7 +158,7 @@ impl<'h> GivenChecksums<'h> {
         Some(BodyChecksum { running: running(), said })
     }
 
-    /// The `ETag` of an object that was written in one piece is its MD5, unless it is encrypted with keys of its own.
+    /// Returns the MD5 in an `ETag`: that of an object written in one piece, unless KMS or customer keys encrypt it.
     fn of_etag(&self) -> Option<BodyChecksum> {
         let text = self.etag.filter(|_| !self.has_own_etag)?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         let mut said = [0; BYTES_MAX];
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     const BODY: &[u8] = b"123456789";
-    // Check values of the catalogues, and of coreutils.
+    // Check values from the catalogues and from coreutils.
     const RIGHT: [&str; 6] = [
         "x-amz-checksum-crc64nvme: rosUhgp5mIg=",
         "X-AMZ-Checksum-CRC32C: 4waSgw==",

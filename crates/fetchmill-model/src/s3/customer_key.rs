@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest as _, Md5};
 
-/// Bytes of a key of AES-256.
+/// Size of an AES-256 key in bytes.
 const KEY_BYTES: usize = 32;
 
-/// See the module. Nothing shows it but the requests.
+/// See the module. Only requests contain it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CustomerKey {
     key: String,
@@ -21,7 +21,7 @@ impl std::fmt::Debug for CustomerKey {
 }
 
 impl CustomerKey {
-    /// Of the content of a file: the 32 bytes of a key, or their base64. None if it is neither.
+    /// Parses the contents of a file: the 32 bytes of a key, or their Base64 form. `None` if it is neither.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let key = if bytes.len() == KEY_BYTES {
             bytes.to_vec()
@@ -32,7 +32,7 @@ impl CustomerKey {
         (key.len() == KEY_BYTES).then(|| CustomerKey { key: STANDARD.encode(key), md5 })
     }
 
-    /// What requests for objects say.
+    /// Returns the header fields of requests for objects.
     pub fn fields(&self) -> [(&'static str, &str); 3] {
         [
             ("x-amz-server-side-encryption-customer-algorithm", "AES256"),

@@ -13,7 +13,7 @@ const VALUE_BYTES_MAX: usize = 1024;
 /// Contents of an error document. The texts are short, and can be shown.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ErrorDocument {
-    /// Error code, such as `AccessDenied`; empty if there is none.
+    /// Error code, such as `AccessDenied`. Empty if there is none.
     pub code: String,
     /// Message for people.
     pub message: String,
@@ -107,7 +107,7 @@ impl ErrorDocument {
                 StoreError::WrongRegion
             }
             "AuthorizationHeaderMalformed" if self.region.is_some() => StoreError::WrongRegion,
-            // The second is what versitygw says.
+            // versitygw uses the second code.
             "InvalidAccessKeyId"
             | "XAdminUserNotFound"
             | "SignatureDoesNotMatch"
@@ -124,7 +124,7 @@ impl ErrorDocument {
         }
     }
 
-    /// What a user can do, in one clause; none where there is nothing, or the message says it.
+    /// Returns advice for the user, in one clause. `None` if there is none, or if the message contains it.
     pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {
@@ -151,7 +151,7 @@ impl ErrorDocument {
                     "check that AWS_SECRET_ACCESS_KEY, or the profile's secret, is the secret of this access key"
                         .into()
                 }
-                // The second is what MinIO says.
+                // MinIO uses the second code.
                 "InvalidToken" | "InvalidTokenId" => {
                     "check that the session token is complete and belongs to these keys".into()
                 }
@@ -177,7 +177,7 @@ impl ErrorDocument {
 }
 
 impl StoreError {
-    /// Of an error whose code says nothing, or that has no document.
+    /// Returns the meaning of a status, for an unknown error code or a missing document.
     pub fn of_status(status: u16) -> Self {
         match status {
             429 | 503 => StoreError::Throttled,
@@ -189,7 +189,7 @@ impl StoreError {
     }
 }
 
-/// What stands behind a declaration, an instruction or a comment.
+/// Returns the text after a declaration, an instruction or a comment.
 fn behind_note(text: &[u8]) -> Option<&[u8]> {
     let end: &[u8] = match text {
         [b'<', b'?', ..] => b"?>",
@@ -199,7 +199,7 @@ fn behind_note(text: &[u8]) -> Option<&[u8]> {
     memchr::memmem::find(text, end).map(|at| &text[at + end.len()..])
 }
 
-/// An error document as far as it is read.
+/// The error document read so far.
 #[derive(Default)]
 struct ErrorDocumentReader {
     fault: ErrorDocument,
@@ -209,7 +209,7 @@ struct ErrorDocumentReader {
 }
 
 impl ErrorDocumentReader {
-    /// Whether to go on.
+    /// Begins an element. Returns whether to continue.
     fn open(&mut self, element: &str) -> bool {
         self.depth += 1;
         if self.depth == 2 {
@@ -226,7 +226,7 @@ impl ErrorDocumentReader {
         }
     }
 
-    /// Whether to go on.
+    /// Ends an element. Returns whether to continue.
     fn close(&mut self) -> bool {
         if self.depth == 2 {
             self.take();
@@ -235,7 +235,7 @@ impl ErrorDocumentReader {
         self.depth > 0
     }
 
-    /// The value of an element that has ended. Of two of a name the first holds.
+    /// Takes the value of an element that has ended. Of two elements with the same name, the first one applies.
     fn take(&mut self) {
         let value = name::for_display(self.text.trim().as_bytes());
         let fault = &mut self.fault;

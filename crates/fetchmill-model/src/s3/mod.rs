@@ -30,19 +30,19 @@ pub use upload::UploadDestination;
 
 pub use crate::target::source_metadata::ListedKey;
 
-/// Who asks.
+/// Credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Known to everybody who sees a request.
+    /// Public part, visible in each request.
     pub access_key: String,
-    /// What requests are signed with; never sent.
+    /// Key for signing requests. It is never sent.
     pub secret_key: String,
-    /// Of credentials that expire.
+    /// Session token of temporary credentials.
     pub token: Option<String>,
 }
 
 impl std::fmt::Debug for Credentials {
-    /// Without what is secret.
+    /// Leaves out the secret parts.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
     }

@@ -25,7 +25,7 @@ pub struct PageEnd {
     pub keys: u64,
     /// Last key. It is the greatest one if the keys ascend.
     pub last_key: Option<Vec<u8>>,
-    /// Place where the keys do not ascend; `None` if they ascend.
+    /// Place where the keys do not ascend. `None` if they ascend.
     pub disorder: Option<Disorder>,
     /// Folders of a page that was requested by folder, each with its final `/`. At most [`FOLDERS_KEPT`].
     pub folders: Vec<Vec<u8>>,
@@ -180,7 +180,7 @@ impl<'e> PageParser<'e> {
         Ok(())
     }
 
-    /// Of the entities only the five that XML has: others would have to be declared.
+    /// Supports only the five predefined entities of XML. Others would have to be declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), BadPage> {
         let bad_reference = || bad("the page has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| bad_reference())? {
@@ -239,7 +239,7 @@ impl<'e> PageParser<'e> {
         Ok(())
     }
 
-    /// At the end of a key's element.
+    /// Passes on the key at the end of its element.
     fn give(&mut self) -> Result<(), BadPage> {
         let CurrentKey { key, etag, storage_class, size, modified, known } = &mut self.current;
         let is_known = |field: Field| *known & (1 << field as u8) != 0;
@@ -323,8 +323,8 @@ fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(),
     })
 }
 
-/// Appends what a form's encoding stands for: `+` is a space, as in AWS and botocore. Stores that write spaces as `%20`
-/// write `+` as `%2B`. `None` for a `%` without its two digits.
+/// Appends the decoded text. As in AWS and botocore, `+` is a space. Stores that write spaces as `%20` write `+` as
+/// `%2B`. Returns `None` for a `%` without two digits.
 fn decode_url(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut rest = text;
@@ -370,7 +370,7 @@ mod tests {
         end.map(|end| (keys, end)).map_err(|error| error.0)
     }
 
-    /// As AWS writes it.
+    /// Returns a page in the form of AWS.
     fn page(inner: &str) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
@@ -423,7 +423,7 @@ mod tests {
             names(&page(&format!("{contents}<EncodingType></EncodingType>"))),
             [" a%20+<&\n\u{1}<\u{e9} "]
         );
-        // Behind the keys, as some stores write it.
+        // After the keys, as some stores write it.
         assert_eq!(
             names(&page(&format!("{contents}<EncodingType>url</EncodingType>"))),
             [" a  <&\n\u{1}<\u{e9} "]
@@ -526,7 +526,7 @@ mod tests {
         }
     }
 
-    /// What a store does with a key that it url-encodes.
+    /// Encodes a key as a store does for `encoding-type=url`.
     fn encoded(key: &str, space: &str) -> String {
         key.bytes().fold(String::new(), |mut out, byte| {
             match byte {

@@ -3,26 +3,26 @@
 
 use crate::name::encode_whole;
 
-/// Starts an upload in parts.
+/// Query that starts an upload in parts.
 pub const START_UPLOAD_QUERY: &str = "uploads=";
 
-/// A question for a page of ListObjectsV2.
+/// Query for a page of ListObjectsV2.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ListQuery<'a> {
-    /// Keys that begin so.
+    /// Start of the keys.
     pub prefix: &'a [u8],
-    /// Keys after this one; empty: from the first on.
+    /// Only keys after this one. Empty to start at the first key.
     pub start_after: &'a [u8],
-    /// What the page before has given: the keys after that page.
+    /// Token from the page before, to continue after that page.
     pub token: Option<&'a str>,
-    /// Keys that go on with a `/` somewhere after the prefix are one entry for each folder.
+    /// Whether keys with a `/` after the prefix are grouped into one entry per folder.
     pub by_folder: bool,
-    /// Entries at most.
+    /// Maximum number of entries.
     pub max_keys: u32,
 }
 
 impl ListQuery<'_> {
-    /// In canonical form.
+    /// Returns the query in canonical form.
     pub fn text(&self) -> String {
         let mut query = Vec::new();
         if let Some(token) = self.token {
@@ -46,12 +46,12 @@ impl ListQuery<'_> {
     }
 }
 
-/// A part of an upload; parts are numbered from 1.
+/// Returns the query of a part of an upload. Parts are numbered from 1.
 pub fn part_query(number: u32, upload_id: &str) -> String {
     format!("partNumber={number}&{}", upload_query(upload_id))
 }
 
-/// An upload itself, to complete it or to give it up.
+/// Returns the query of an upload itself, to complete or abort it.
 pub fn upload_query(upload_id: &str) -> String {
     let mut query = b"uploadId=".to_vec();
     encode_whole(upload_id.as_bytes(), &mut query);
@@ -59,7 +59,7 @@ pub fn upload_query(upload_id: &str) -> String {
 }
 
 fn text(query: Vec<u8>) -> String {
-    // What is encoded is ASCII.
+    // Encoded text is ASCII.
     String::from_utf8(query).unwrap_or_default()
 }
 

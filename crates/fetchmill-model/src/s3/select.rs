@@ -12,7 +12,7 @@ const STANDARD: &str = "STANDARD";
 pub struct BucketEntry<'a> {
     /// Facts for the journal.
     pub listed: ListedKey<'a>,
-    /// Storage class, such as `GLACIER`; empty if the listing does not name it.
+    /// Storage class, such as `GLACIER`. Empty if the listing does not state it.
     pub storage_class: &'a str,
 }
 
@@ -28,7 +28,7 @@ options! {
         modified_from: Option<u64> = None;
         /// Written before this.
         modified_to: Option<u64> = None;
-        /// Storage classes; empty for any class.
+        /// Storage classes. Empty for any class.
         storage_class: Vec<String> = Vec::new();
     }
 }
@@ -71,8 +71,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Why a key is no target; none: it is one. Folder markers are none: they have no bytes, and a name that no file can
-    /// have.
+    /// Returns the reason why a key is not a target. `None` if it is one. Folder markers are not targets: they have no
+    /// bytes, and a name that no file can have.
     pub fn reason_to_skip(&self, object: &BucketEntry<'_>) -> Option<SkipReason> {
         let listed = &object.listed;
         if listed.key.ends_with(b"/") && listed.size == Some(0) {

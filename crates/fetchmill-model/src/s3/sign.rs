@@ -8,20 +8,20 @@ use aws_lc_rs::{digest, hmac};
 use super::Credentials;
 use crate::text::dates::basic_date;
 
-/// What asks for the checksum of an object.
+/// Field that requests the checksum of an object.
 pub const CHECKSUM_MODE: (&str, &str) = ("x-amz-checksum-mode", "ENABLED");
-/// What says that whoever asks pays for it.
+/// Field by which the requester agrees to pay.
 pub const REQUEST_PAYER: (&str, &str) = ("x-amz-request-payer", "requester");
-/// The SHA-256 of no bytes: the body of a GET.
+/// SHA-256 of no bytes, the body of a `GET`.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// The fields of every signature, in this order.
+/// Fields of every signature, in this order.
 const HOST: &str = "host";
 const CONTENT_HASH: &str = "x-amz-content-sha256";
 const DATE: &str = "x-amz-date";
 const TOKEN: &str = "x-amz-security-token";
 const S3: &str = "s3";
 const STS: &str = "sts";
-/// Bytes of `20261122`, the day of a date.
+/// Length of the day in a date, such as `20261122`.
 const DAY_LEN: usize = 8;
 
 /// Signs the requests to one host, for one region.
@@ -32,19 +32,20 @@ pub struct Signer {
     host: Box<str>,
     day: Option<SigningDay>,
     canonical: Vec<u8>,
-    /// What requests say besides.
+    /// Additional fields of all requests.
     fields: SignedFields,
-    /// What requests for objects (`GET`) say besides.
+    /// Additional fields of requests for objects (`GET`).
     object_fields: SignedFields,
 }
 
-/// Fields of the store that are the same in each request, as they are sent and as they are signed.
+/// Store fields that are the same in each request, in their sent and their signed form.
 #[derive(Debug, Clone)]
 struct SignedFields {
     lines: Vec<u8>,
-    /// In the canonical request: before the hash of the body, between the date and the session's token, after that.
+    /// Parts of the canonical request: before the hash of the body, between the date and the session token, and after
+    /// that.
     canonical: [Vec<u8>; 3],
-    /// The names of all signed fields, without and with that token.
+    /// Names of all signed fields, without and with the session token.
     names: [String; 2],
 }
 
@@ -74,17 +75,17 @@ impl SignedFields {
     }
 }
 
-/// What holds for a day and a pair of keys.
+/// Values that depend only on the day and the credentials.
 #[derive(Debug)]
 struct SigningDay {
     date: [u8; DAY_LEN],
-    /// With the secret: the same access key may get another one.
+    /// Credentials, including the secret, because an access key may get another one.
     credentials: Credentials,
     key: hmac::Key,
 }
 
 impl Signer {
-    /// For the value `host` of the field `Host`.
+    /// Creates a signer. `host` is the value of the `Host` field.
     pub fn new(region: &str, host: &str) -> Self {
         Signer {
             service: S3,
@@ -97,12 +98,13 @@ impl Signer {
         }
     }
 
-    /// The same for requests to the service that gives out credentials of roles.
+    /// Creates a signer for requests to the service that issues credentials for roles.
     pub fn for_sts(region: &str, host: &str) -> Self {
         Signer { service: STS, ..Signer::new(region, host) }
     }
 
-    /// Lets every request say `fields` of the store (`x-amz-...`), and each `GET` also `of_objects`. Names are in lower case.
+    /// Adds `fields` of the store (`x-amz-...`) to every request, and `of_objects` to each `GET`. Names are in lower
+    /// case.
     #[must_use]
     pub fn with_fields(self, fields: &[(&str, &str)], of_objects: &[(&str, &str)]) -> Self {
         let object_fields = SignedFields::new(&[fields, of_objects].concat());
@@ -113,14 +115,14 @@ impl Signer {
         if method == "GET" { &self.object_fields } else { &self.fields }
     }
 
-    /// Appends the fields of [`Signer::with_fields`] alone: of a request that nobody signs.
+    /// Appends only the fields of [`Signer::with_fields`], for an unsigned request.
     pub fn write_unsigned(&self, method: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.fields(method).lines);
     }
 
     /// Appends the fields that sign a request: `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` for
-    /// credentials that have one, `Authorization`. `target` is the path as it is sent, with its query in canonical
-    /// form; `now` is the store's time in seconds since 1970.
+    /// credentials that have one, and `Authorization`. `target` is the path as sent, with its query in canonical form.
+    /// `now` is the store's time in seconds since 1970 UTC.
     pub fn write_fields(
         &mut self,
         credentials: &Credentials,
@@ -249,8 +251,8 @@ impl Signer {
     }
 }
 
-/// The path as it is signed. It is sent with `%2E` for the dots of a segment `.` or `..`, that nobody on the way is to
-/// resolve; a store decodes it, and signs the dots as they are.
+/// Appends the path in its signed form. The segments `.` and `..` are sent with `%2E`, so that nothing on the way
+/// resolves them. A store decodes them, and signs plain dots.
 fn write_path(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memmem::find(rest, b"%2E") {
@@ -261,7 +263,7 @@ fn write_path(path: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// In lower case.
+/// Writes bytes as hexadecimal digits in lower case.
 fn hex(bytes: &[u8], out: &mut [u8; 64]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
@@ -296,7 +298,7 @@ mod tests {
         fields.trim_end().rsplit_once("Signature=").unwrap().1.to_owned()
     }
 
-    /// Those of the S3 API reference that sign no more fields than are signed here.
+    /// Examples of the S3 API reference that sign the same fields as this module.
     #[test]
     fn the_examples_of_aws_have_their_signatures() {
         assert_eq!(

@@ -13,7 +13,7 @@ const BEYOND: u32 = 0x7f;
 const BEYOND_WEIGHT: u32 = 8;
 /// Number of these code points.
 const BEYOND_COUNT: u128 = 0x11_0000 - BEYOND as u128;
-/// Where the interval of each character of ASCII starts; then that of all beyond, and the end.
+/// Start of each ASCII character's interval, then the start of the common interval of all others, and the end.
 const STARTS: [u32; BEYOND as usize + 2] = starts();
 
 /// Returns a UTF-8 string with the prefix that is greater than `after` and less than `until` (`None` = the end of the
@@ -46,7 +46,7 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     let (mut start, mut width) = (0, WHOLE);
     let mut found = None;
     while width >= WIDTH_MIN {
-        // A character that stands for one that must not be there may start behind the target.
+        // A character that replaces a forbidden one may start after the target.
         let character = character_at(target.saturating_sub(start), width);
         (start, width) = interval(character, start, width);
         text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -100,7 +100,7 @@ fn interval(character: char, start: u128, width: u128) -> (u128, u128) {
     (start + from + each * u128::from(code - BEYOND), each)
 }
 
-/// The reverse: whose part of an interval an offset into it is in. Control characters stay out of it.
+/// Returns the character whose interval contains an offset. Control characters are never returned.
 fn character_at(offset: u128, width: u128) -> char {
     let unit = width / u128::from(STARTS[BEYOND as usize + 1]);
     let index = STARTS.partition_point(|start| unit * u128::from(*start) <= offset) - 1;
@@ -109,12 +109,12 @@ fn character_at(offset: u128, width: u128) -> char {
     }
     let each = unit * u128::from(BEYOND_WEIGHT) / BEYOND_COUNT;
     let beyond = (offset - unit * u128::from(STARTS[BEYOND as usize])) / each;
-    // What is left over by rounding belongs to the last; surrogates are no characters.
+    // The remainder from rounding belongs to the last character. Surrogates are not characters.
     let code = BEYOND + beyond.min(BEYOND_COUNT - 1) as u32;
     char::from_u32(code).unwrap_or('\u{d7ff}')
 }
 
-/// How wide a character's interval is beside others: what keys are made of.
+/// Returns the relative width of a character's interval, which reflects how frequent it is in keys.
 const fn weight(byte: u8) -> u32 {
     match byte {
         b'0'..=b'9' => 6,
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// How many keys the largest piece has when the largest piece is divided again and again.
+    /// Returns the number of keys in the largest piece after the largest piece was divided repeatedly.
     fn largest_piece(keys: &[String], prefix: &str, pieces: usize) -> usize {
         let mut bounds = vec![String::new()];
         let count = |bounds: &[String], at: usize| {
@@ -229,7 +229,7 @@ mod tests {
         assert!(largest_piece(&keys, "", 10 * 8 + 16) <= 500);
     }
 
-    /// Texts that are often alike at their start.
+    /// Returns strings that often share a prefix.
     fn any_key() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             "[a-c0-2/]{0,6}".prop_map(String::into_bytes),

@@ -1,8 +1,8 @@
-//! The list/get API: pages of names with a marker that leads to the next one.
+//! The list/get API: pages of names, each with a marker that leads to the next page.
 //!
-//! `GET /list` gives `{"FileNames": [...], "NextMarker": "..."}`; the marker is missing, null or empty on the last
-//! page, and opaque, so that the listing cannot be parallelised. `"Total": N` may say how many names all pages have.
-//! `GET /get/NAME` gives the bytes.
+//! `GET /list` returns `{"FileNames": [...], "NextMarker": "..."}`. On the last page the marker is missing, null or
+//! empty. It is opaque, so the listing cannot be parallelised. An optional `"Total": N` states the number of names in
+//! all pages. `GET /get/NAME` returns the bytes.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -15,26 +15,26 @@ use crate::outcome::skips::Skips;
 use crate::target::Names;
 
 options! {
-    /// What a server calls the parts of the API.
+    /// Names that a server uses for the parts of the API.
     #[derive(PartialEq, Eq)]
     pub struct ApiNames {
         /// Path of the listing.
         list_path: String = "/list".into();
-        /// Field of the names; dots lead into objects.
+        /// Field of the names. Dots separate nested fields.
         names_field: String = "FileNames".into();
-        /// Field of the marker; dots lead into objects.
+        /// Field of the marker. Dots separate nested fields.
         marker_field: String = "NextMarker".into();
-        /// Field of the number of all names; dots lead into objects.
+        /// Field of the number of all names. Dots separate nested fields.
         total_field: String = "Total".into();
         /// Query parameter of the marker.
         marker_param: String = "next-marker".into();
-        /// Path of an object, with `{name}` in it.
+        /// Path of an object. Contains `{name}`.
         get_path: String = "/get/{name}".into();
     }
 }
 
 impl ApiNames {
-    /// The path before and behind a name.
+    /// Returns the parts of the path before and after a name.
     pub fn around_name(&self) -> Result<(&str, &str)> {
         match self.get_path.split_once("{name}") {
             Some((before, behind)) if before.starts_with('/') && !behind.contains("{name}") => {
@@ -47,7 +47,7 @@ impl ApiNames {
         }
     }
 
-    /// The path and query of a page.
+    /// Returns the path and query of a page.
     pub fn page_path(&self, origin: &OriginUrl, marker: Option<&str>) -> Result<String> {
         let mut path = format!("{}{}", origin.path(), self.list_path);
         if let Some(marker) = marker {
@@ -62,12 +62,12 @@ impl ApiNames {
         Ok(path)
     }
 
-    /// Reads a page. Names are kept as they come; what is wrong with one of them is its target's failure.
+    /// Reads a page. Names are stored unchanged. An invalid name is a failure of its target.
     pub fn read_page(&self, body: &[u8], from: Option<String>) -> std::result::Result<ListedPage, BadPage> {
         let names_path: Vec<&str> = self.names_field.split('.').collect();
         let mut marker_paths = vec![self.marker_field.split('.').collect::<Vec<_>>()];
         if self.marker_field == "NextMarker" {
-            // Servers in the wild call it so.
+            // Some servers use this name.
             marker_paths.push(vec!["NextFile"]);
         }
         let total_path: Vec<&str> = self.total_field.split('.').collect();
@@ -99,12 +99,12 @@ struct ApiPage {
     names: Names,
     has_names: bool,
     marker: Option<String>,
-    /// Fields with a marker that have come: two at most.
+    /// Marker fields found so far: two at most.
     marker_fields: Vec<String>,
     total: Option<u64>,
 }
 
-/// Walks into an object along the paths that are wanted and ignores all else.
+/// Follows the wanted paths into an object and ignores everything else.
 struct ObjectSeed<'p, 'f> {
     names: Vec<&'p [&'p str]>,
     markers: Vec<&'p [&'p str]>,
@@ -120,7 +120,7 @@ impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, '_> {
     }
 }
 
-/// The rest of the paths that begin with `key`.
+/// Returns the rest of each path that begins with `key`.
 fn below<'p>(paths: &[&'p [&'p str]], key: &str) -> Vec<&'p [&'p str]> {
     paths.iter().filter(|path| path.first() == Some(&key)).map(|path| &path[1..]).collect()
 }
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
     }
 }
 
-/// The number that one of the paths leads to. It is only a hint: where there is something else, the page is good.
+/// Returns the number at one of the paths. It is only a hint, so a page with another value there is still valid.
 fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     if paths.iter().any(|path| path.is_empty()) {
         return whole_number(value.get());
@@ -173,7 +173,7 @@ fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     found.total
 }
 
-/// The number that a text of JSON is. Some servers write all numbers with a point or an exponent.
+/// Parses a JSON number that is whole. Some servers write all numbers with a point or an exponent.
 pub(super) fn whole_number(text: &str) -> Option<u64> {
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     text.parse().ok().or_else(|| {
@@ -182,7 +182,7 @@ pub(super) fn whole_number(text: &str) -> Option<u64> {
     })
 }
 
-/// Pushes the strings of an array without an allocation each.
+/// Pushes the strings of an array without an allocation for each.
 struct NamesSeed<'f>(&'f mut Names);
 
 impl<'de> DeserializeSeed<'de> for NamesSeed<'_> {
@@ -212,7 +212,7 @@ impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        // Half a surrogate pair, as Python's json writes what is no text, is a matter of its name alone: `bytes` gives it
+        // Half a surrogate pair, as Python's `json` writes invalid text, concerns only its own name. `bytes` returns it
         // as three bytes that are not UTF-8 (see `name::has_surrogate`).
         deserializer.deserialize_bytes(self)
     }

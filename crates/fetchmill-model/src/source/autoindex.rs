@@ -14,7 +14,8 @@ use crate::outcome::skips::SkipReason;
 use crate::target::source_metadata::ListedTime;
 use crate::text::dates::parse_http_date;
 
-/// Reads a folder's listing from where `folder` says, and gives its pages to `each`; the last one ends it.
+/// Reads a folder's listing from the position in `folder`, and passes its pages to `each`. The last page ends the
+/// listing.
 pub fn read_folder(
     reader: impl Read,
     folder: &PendingFolder,
@@ -56,13 +57,13 @@ impl IndexEntry {
     }
 }
 
-/// A value that counts where it is what it should be: a server that writes something else has told nothing.
+/// A value that is ignored if it does not have the expected type.
 #[derive(Debug, Default, Clone, Copy)]
 enum EntryValue {
     #[default]
     Nothing,
     Number(u64),
-    /// A date as HTTP has it, which is always in GMT.
+    /// An HTTP date, which is always in GMT.
     Time(ListedTime),
 }
 
@@ -119,7 +120,7 @@ struct RawName(Vec<u8>);
 
 impl<'de> Deserialize<'de> for RawName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // `bytes` keeps what is not UTF-8 as it is.
+        // `bytes` keeps bytes that are not UTF-8 unchanged.
         deserializer.deserialize_bytes(RawNameVisitor)
     }
 }
@@ -144,7 +145,7 @@ impl Visitor<'_> for RawNameVisitor {
 
 struct EntriesSeed<'p, 'f, E> {
     pages: &'p mut FolderPages<'f, E>,
-    /// Why it was stopped, when the JSON is not to blame.
+    /// Reason for the stop if it was not the JSON.
     failed: &'p mut Option<FolderReadError>,
 }
 

@@ -8,12 +8,12 @@ use super::BadPage;
 use super::folder::FolderReadError;
 use crate::limits::{INDEX_BYTES_MAX, INDEX_TAG_BYTES_MAX};
 
-/// Ends a document that is too large, and one whose parser tells nothing: it collects what it reads. With an error that
-/// holds a [`BadPage`].
+/// Ends a document that is too large, and one whose parser collects input without a result. The error holds a
+/// [`BadPage`].
 pub(super) struct BoundedReader<R> {
     reader: R,
     all: u64,
-    /// Bytes since the parser told anything: whoever hears of it sets it to 0.
+    /// Bytes since the parser's last result. The receiver of a result sets it to 0.
     silent: Rc<Cell<usize>>,
 }
 
@@ -39,7 +39,7 @@ impl<R: Read> Read for BoundedReader<R> {
     }
 }
 
-/// What an error of such a reader means.
+/// Converts an error of such a reader.
 pub(super) fn read_error(error: Error) -> FolderReadError {
     match error.downcast::<BadPage>() {
         Ok(bad) => FolderReadError::Page(bad),

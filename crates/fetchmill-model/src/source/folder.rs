@@ -25,7 +25,7 @@ pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
     String::from_utf8(path).unwrap_or_default()
 }
 
-/// Why a folder was not read to its end.
+/// Reason why a folder was not read to its end.
 #[derive(Debug)]
 pub enum FolderReadError {
     /// The reply is not a listing.
@@ -66,7 +66,7 @@ pub(super) enum EntryKind {
 }
 
 impl EntryKind {
-    /// Returns whether this is a file of which only the name is known.
+    /// Returns whether this is a file with only a name.
     pub(super) fn tells_nothing(self) -> bool {
         self == EntryKind::File(FileFacts::default())
     }
@@ -84,7 +84,7 @@ pub(super) struct FolderPages<'f, E> {
     found: Names,
     refused: Names,
     skipped: Skips,
-    /// Whether entries are any links below the folder.
+    /// Whether entries are links anywhere below the folder.
     is_of_links: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         }
     }
 
-    /// Creates pages of links, which may lead deeper into the folder, or to entries that another folder has, too.
+    /// Creates pages of links. A link may lead deeper into the folder, or to an entry that another folder also has.
     pub(super) fn of_links(folder: &'f PendingFolder, each: E) -> Self {
         FolderPages { is_of_links: true, ..FolderPages::new(folder, each) }
     }

@@ -1,7 +1,7 @@
-//! A string of JSON.
+//! A JSON string.
 
 use std::borrow::Cow;
 
-/// What it says, borrowed where it has no escapes.
+/// Its decoded text, borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
 pub(super) struct JsonText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);

@@ -5,12 +5,12 @@ use super::{ListedPage, OriginUrl, PendingFolder};
 use crate::error::Error;
 use crate::name::url_name::object_name;
 
-/// Whether a source may be an object: its path, as it was given, does not end with a slash.
+/// Returns whether a source may be an object: its path, as given, does not end with a slash.
 pub fn is_object(source: &OriginUrl) -> bool {
     object_name(source.url().path().as_bytes()).is_some()
 }
 
-/// Gives the page of the listing to `each`.
+/// Passes the page of the listing to `each`.
 pub fn read_object(
     origin: &OriginUrl,
     folder: &PendingFolder,

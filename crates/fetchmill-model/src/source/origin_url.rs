@@ -1,4 +1,4 @@
-//! The URL that a user gives as SOURCE: an origin, and a path prefix.
+//! The SOURCE that a user gives: an origin and a path prefix.
 
 use serde::Deserialize;
 use url::{Position, Url};
@@ -13,7 +13,7 @@ use crate::options::OptionValue;
 #[serde(try_from = "String")]
 pub struct OriginUrl {
     url: Url,
-    /// It is a request, not a place: each byte of it counts.
+    /// Whether it is a request rather than a place. Then each of its bytes counts.
     is_page: bool,
 }
 
@@ -28,7 +28,7 @@ impl TryFrom<String> for OriginUrl {
 }
 
 impl OriginUrl {
-    /// Parses what a user has typed; the message says what to write instead.
+    /// Parses a URL as typed. The error message says what to write instead.
     pub fn parse(text: &str) -> Result<Self> {
         let url = parse_http(text)?;
         if url.query().is_some() || url.fragment().is_some() {
@@ -39,7 +39,7 @@ impl OriginUrl {
         Ok(OriginUrl { url, is_page: false })
     }
 
-    /// The same of the first page of a listing: it may have a query.
+    /// Parses the first page of a listing, which may have a query.
     pub fn parse_page(text: &str) -> Result<Self> {
         let url = parse_http(text)?;
         if url.fragment().is_some() {
@@ -48,12 +48,13 @@ impl OriginUrl {
         Ok(OriginUrl { url, is_page: true })
     }
 
-    /// As it is asked for.
+    /// Returns the URL as it is requested.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Without a slash at its end: two spellings are one source. Of a page as it is.
+    /// Returns the text without a slash at its end, so that both spellings are one source. The text of a page is
+    /// unchanged.
     pub fn text(&self) -> String {
         if self.is_page {
             return self.url.as_str().to_owned();
@@ -61,35 +62,35 @@ impl OriginUrl {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub fn scheme(&self) -> &str {
         self.url.scheme()
     }
 
-    /// The host, as a resolver or an address parser wants it.
+    /// Returns the host in the form for a resolver or an address parser.
     pub fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         host.trim_start_matches('[').trim_end_matches(']').to_owned()
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or(80)
     }
 
-    /// The value of the Host field.
+    /// Returns the value of the `Host` field.
     pub fn authority(&self) -> String {
         self.url[Position::BeforeHost..Position::AfterPort].to_owned()
     }
 
-    /// The path before everything, encoded, without a slash at its end.
+    /// Returns the encoded path prefix, without a slash at its end.
     pub fn path(&self) -> &str {
         self.url.path().trim_end_matches('/')
     }
 }
 
 fn parse_http(text: &str) -> Result<Url> {
-    // The URL standard drops tabs and newlines silently: look before it does.
+    // The URL standard drops tabs and newlines silently, so check for them first.
     if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(Error::Usage("SOURCE holds a space or a control character; percent-encode it".into()));
     }
@@ -110,8 +111,8 @@ fn parse_http(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// A marker may be a URL, the whole address of the next page. It must stay on the origin: whoever writes listings
-/// must not choose where requests go. `None` when it is no URL but a token.
+/// Resolves a marker that is a URL, the whole address of the next page. It must stay on the origin: the author of a
+/// listing must not choose where requests go. Returns `None` for a token.
 pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>> {
     let lower = marker.get(..8).unwrap_or(marker).to_ascii_lowercase();
     if !(lower.starts_with("http://") || lower.starts_with("https://")) {
@@ -121,12 +122,12 @@ pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>
     Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
 }
 
-/// The URL of the next page, which a page gives as a whole or as a reference that its own URL completes (RFC 3986). It
-/// must stay on the origin, as a marker.
+/// Resolves the URL of the next page, which a page states as a whole or as a reference relative to its own URL (RFC
+/// 3986). Like a marker, it must stay on the origin.
 pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     let mut url = on_origin(origin, text, |text| page.join(text))?;
     url.set_fragment(None);
-    // A reference may make each URL longer than the one before it.
+    // With references, each URL may become longer than the one before it.
     if url.as_str().len() > MARKER_BYTES_MAX {
         return Err(Error::Listing(format!(
             "the listing's next page has a URL that is longer than {MARKER_BYTES_MAX} bytes: {}",
@@ -136,12 +137,12 @@ pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// Gives a URL of the same host the scheme of the source. An API behind a proxy that ends TLS knows itself by http.
+/// Gives a URL of the same host the scheme of the source. An API behind a TLS proxy knows only its http address.
 fn keep_tls(origin: &OriginUrl, url: &mut Url) {
     let own = &origin.url;
     let is_same_port = url.port_or_known_default() == own.port_or_known_default() || url.port().is_none();
     if own.scheme() == "https" && url.scheme() == "http" && url.host() == own.host() && is_same_port {
-        // Both schemes are special ones, and a host is there: neither call fails.
+        // Both schemes are special and there is a host, so neither call fails.
         let _ = url.set_scheme("https");
         let _ = url.set_port(own.port());
     }

@@ -106,7 +106,7 @@ pub enum BucketCursor {
     Token(Option<String>),
 }
 
-/// Why a document is not a page of the listing.
+/// Reason why a document is not a page of the listing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPage(pub String);

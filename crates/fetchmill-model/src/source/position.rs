@@ -1,28 +1,29 @@
 //! The position from which to continue reading a list.
 
-/// How far a list was read.
+/// Position in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListPosition {
-    /// Entries so far: targets, and those that a filter left out.
+    /// Entries so far, including those that a filter excluded.
     pub entries: u64,
-    /// Bytes so far, decompressed, up to a line's start; for Parquet rows.
+    /// Decompressed bytes so far, up to the start of a line. Rows for Parquet.
     pub offset: u64,
     /// Lines so far.
     pub line: u64,
-    /// A digest of all of that.
+    /// Digest of everything before the position.
     pub digest: u64,
-    /// Files before the one that the other numbers but `entries` count in, for a list that has many.
+    /// Number of files before the current one in a list of several files. All other numbers except `entries` count in
+    /// the current file.
     pub file: u64,
 }
 
 impl ListPosition {
-    /// For the journal.
+    /// Returns the text for the journal.
     pub fn to_text(&self) -> String {
         let text = format!("{} {} {} {:016x}", self.entries, self.offset, self.line, self.digest);
         if self.file == 0 { text } else { format!("{text} {}", self.file) }
     }
 
-    /// The reverse of [`ListPosition::to_text`]; `None` for what is none.
+    /// Parses the result of [`ListPosition::to_text`]. Returns `None` if it is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let mut number = || parts.next()?.parse().ok();

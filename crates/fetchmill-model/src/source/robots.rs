@@ -73,7 +73,7 @@ impl Robots {
         self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
     }
 
-    /// Returns the rule that forbids a path, decoded as its parts are; `None` if the path may be asked for.
+    /// Returns the rule that forbids a path, decoded like its parts. `None` if the path may be requested.
     pub fn forbidding(&self, path: &[u8]) -> Option<String> {
         self.rules.iter().find(|rule| rule.fits(path)).filter(|rule| !rule.is_allowed).map(Rule::text)
     }

@@ -196,11 +196,11 @@ enum SitemapKind {
 enum SitemapPlace {
     #[default]
     Elsewhere,
-    /// In an entry.
+    /// Inside an entry.
     Entry,
-    /// In the URL of an entry.
+    /// Inside the URL of an entry.
     Loc,
-    /// In the modification time of an entry.
+    /// Inside the modification time of an entry.
     LastMod,
 }
 
@@ -442,7 +442,7 @@ mod tests {
         let times: Vec<_> = page.names.iter().map(|name| ListEntry::read(name).expected.modified).collect();
         let time = Some(ListedTime::exact(1_767_261_600));
         assert_eq!(times, [time, time, None, None, None, time, None]);
-        // What earlier versions wrote.
+        // The format of earlier versions.
         assert_eq!(page.names.get(2), b"http://a.test:81/3");
     }
 

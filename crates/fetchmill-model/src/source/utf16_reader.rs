@@ -2,17 +2,17 @@
 
 use std::io::{BufRead, Read, Result};
 
-/// A reader of UTF-16. What is not a character becomes U+FFFD.
+/// A reader of UTF-16. Invalid units become U+FFFD.
 pub(super) struct Utf16Reader<R> {
     reader: R,
     is_big_endian: bool,
-    /// The first half of a character.
+    /// First half of a surrogate pair.
     high: Option<u16>,
-    /// Bytes that did not fit where they were wanted: at most two characters.
+    /// Bytes that did not fit into the caller's buffer: at most two characters.
     left: Vec<u8>,
 }
 
-/// Whether text that begins so is UTF-16, and big endian.
+/// Returns the byte order of text with this start: `true` for big endian. `None` if the text is not UTF-16.
 pub(super) fn byte_order(start: &[u8]) -> Option<bool> {
     match start {
         [0xfe, 0xff, ..] => Some(true),
@@ -22,12 +22,12 @@ pub(super) fn byte_order(start: &[u8]) -> Option<bool> {
 }
 
 impl<R: BufRead> Utf16Reader<R> {
-    /// Of text whose byte order mark is still in `reader`.
+    /// Creates a reader of text whose byte order mark is still in `reader`.
     pub(super) fn new(reader: R, is_big_endian: bool) -> Self {
         Utf16Reader { reader, is_big_endian, high: None, left: Vec::new() }
     }
 
-    /// The next two bytes; none at the end, where a single byte is dropped.
+    /// Returns the next two bytes. `None` at the end; a single last byte is dropped.
     fn unit(&mut self) -> Result<Option<u16>> {
         let mut bytes = [0; 2];
         for byte in &mut bytes {
@@ -41,14 +41,14 @@ impl<R: BufRead> Utf16Reader<R> {
     fn push(&mut self, units: &[u16]) {
         for character in char::decode_utf16(units.iter().copied()) {
             let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
-            // The mark says nothing of what follows.
+            // The mark does not belong to the text.
             if character != '\u{feff}' {
                 self.left.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
     }
 
-    /// Decodes the next unit; `false` at the end.
+    /// Decodes the next unit. Returns `false` at the end.
     fn advance(&mut self) -> Result<bool> {
         let Some(unit) = self.unit()? else {
             let high = self.high.take();

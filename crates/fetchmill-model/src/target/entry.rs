@@ -338,7 +338,7 @@ mod tests {
     fn what_is_expected_costs_nothing_where_nothing_is() {
         let keyed = ListEntry { key: Some(b"k"), ..of("http://a/") };
 
-        // As journals of earlier versions have it.
+        // The format of earlier versions.
         assert_eq!(written(keyed), b"http://a/\0\x02k\0");
         let expected = ExpectedObject { size: Some(12), etag: Some(b"e"), modified: None };
         assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");

@@ -112,7 +112,7 @@ pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut 
     }
 }
 
-/// Returns the extension for a field `Content-Type`. Parameters and case are ignored.
+/// Returns the extension for a `Content-Type` field. Parameters and case are ignored.
 fn of_content_type(field: &[u8]) -> Option<&'static str> {
     let end = memchr::memchr2(b';', b',', field).unwrap_or(field.len());
     let kind = field[..end].trim_ascii();

@@ -75,11 +75,11 @@ pub enum ColumnType {
 pub enum TypedValue<'v> {
     /// See [`ColumnType::String`].
     String(&'v [u8]),
-    /// See there.
+    /// See [`ColumnType::Int64`].
     Int64(i64),
-    /// See there.
+    /// See [`ColumnType::Float64`].
     Float64(f64),
-    /// See there.
+    /// See [`ColumnType::Bool`].
     Bool(bool),
 }
 
@@ -202,7 +202,7 @@ impl ExtraColumns {
         ExtraColumns { has_items, ..self }
     }
 
-    /// Whether rows are items of an API.
+    /// Returns whether rows are items of an API.
     pub fn has_items(&self) -> bool {
         self.has_items
     }

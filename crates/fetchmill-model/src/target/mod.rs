@@ -124,7 +124,7 @@ impl Drop for Page {
 /// A target that is tried again, separate from its page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingTarget {
-    /// Which target.
+    /// Sequence number of the target.
     pub sequence: Sequence,
     /// Its name.
     pub name: Box<[u8]>,
@@ -135,7 +135,7 @@ pub struct WaitingTarget {
     /// Earliest time of the next attempt, in milliseconds since 1970 UTC, because the journal outlives the machine's
     /// uptime.
     pub not_before: u64,
-    /// When it was first throttled, on the same clock. 0 for never.
+    /// Time of the first throttling reply, on the same clock. 0 for never.
     pub throttled_since: u64,
 }
 

@@ -203,7 +203,7 @@ mod tests {
     fn a_name_is_read_as_earlier_versions_wrote_it() {
         assert_eq!(SizedName::read(b"a/b"), SizedName { name: b"a/b", ..SizedName::default() });
         assert_eq!(SizedName::read(b""), SizedName::default());
-        // What is written where nothing is known, and where only the size is.
+        // The form for a file without known facts, and for one with a known size.
         assert_eq!(SizedName::read(b"\0\0a"), SizedName { name: b"a", ..SizedName::default() });
         assert_eq!(SizedName::read(b"\0\x08a"), SizedName { name: b"a", size: Some(7), modified: None });
     }

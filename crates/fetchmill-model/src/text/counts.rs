@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Formats numbers for people.
 
 /// Writes a number with commas: `1,234,567`.
 pub fn with_commas(number: u64) -> String {

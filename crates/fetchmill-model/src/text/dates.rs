@@ -9,8 +9,7 @@ pub const SECONDS_MAX: u64 = 253_402_300_799;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-/// `2026-11-20T21:08:00`, to which a fraction and the zone are added.
-/// A longer text is no date of HTTP.
+/// Maximum length of an HTTP date in any form. A longer text is not a date.
 const LOOSE_DATE_BYTES_MAX: usize = 64;
 const DATE_BYTES: usize = 19;
 

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-/// If the name of a query parameter has one of these words, in lower case, its value is hidden. They are common names
-/// for tokens, and parameters of presigned URLs of S3, `CloudFront`, Google and Azure. `-` and `_` separate words.
+/// Words in the names of query parameters, in lower case. The value of such a parameter is hidden. They are common
+/// names for tokens, and parameters of presigned URLs of S3, `CloudFront`, Google and Azure. `-` and `_` separate
+/// words.
 const SECRET_WORDS: [&str; 21] = [
     "accesskey",
     "apikey",
@@ -29,7 +30,7 @@ const SECRET_WORDS: [&str; 21] = [
 ];
 /// Words that also count at the end of a name without separators, such as `accessToken`.
 const SECRET_ENDS: [&str; 6] = ["apikey", "accesskey", "password", "secret", "signature", "token"];
-/// Beginnings of values that are secrets, whatever the parameter's name: JWTs, and tokens of GitHub, GitLab and Slack.
+/// Starts of values that are secrets in any parameter: JWTs, and tokens of GitHub, GitLab and Slack.
 const SECRET_STARTS: [&str; 9] =
     ["eyJ", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-"];
 /// Replacement for a hidden value.

@@ -112,7 +112,7 @@ pub struct BrokenFacts {
     pub kind: FailureKind,
     /// Whether the connection had delivered a reply before.
     pub was_used: bool,
-    /// Whether not a single byte of a reply came.
+    /// Whether no byte of a reply was received.
     pub is_unanswered: bool,
     /// Whether the connection carries other requests at the same time.
     pub is_shared: bool,
@@ -129,7 +129,7 @@ pub enum BreakOff {
     Whole,
 }
 
-/// What follows from an attempt.
+/// Next step after an attempt.
 #[derive(Debug)]
 pub enum Verdict {
     /// Store the object.
@@ -168,9 +168,9 @@ pub enum Correction {
 pub struct StoreReply<'r> {
     /// Beginning of the body, which may be an error document, up to [`ERROR_BYTES_MAX`].
     pub start: &'r [u8],
-    /// The field `x-amz-bucket-region`.
+    /// The `x-amz-bucket-region` field.
     pub region: Option<&'r [u8]>,
-    /// The field `Date`: the clock of the store.
+    /// The `Date` field: the clock of the store.
     pub date: Option<&'r [u8]>,
     /// Region that a request for the bucket itself was signed for. `None` for a request for an object.
     pub signed_for: Option<&'r str>,

@@ -19,9 +19,9 @@ const SCHEMES_MAX: usize = 4;
 pub struct StatusFacts<'r> {
     /// Its status.
     pub status: u16,
-    /// The field `WWW-Authenticate`.
+    /// The `WWW-Authenticate` field.
     pub challenge: Option<&'r [u8]>,
-    /// The field `Location`.
+    /// The `Location` field.
     pub location: Option<&'r [u8]>,
     /// The delay that `Retry-After` asks for, in seconds.
     pub retry_after: Option<u64>,

@@ -1,6 +1,6 @@
 //! Checks whether a reply is the requested part of an object. Only this module contains the rule.
 //!
-//! The status must be 206, and a single field `Content-Range` must state exactly the requested bytes. The body must
+//! The status must be 206, and a single `Content-Range` field must state exactly the requested bytes. The body must
 //! have that length and must not be encoded. A part is never cut out of another reply.
 
 use super::head_fields::fields_in;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::http1::{ReplyProgress, ReplyReader};
 
-    /// What becomes of a reply with these fields to a request for `bytes=10-14`.
+    /// Returns the result of a reply with these fields to a request for `bytes=10-14`.
     fn outcome(status: &str, fields: &str, length: u64) -> Option<FailureKind> {
         let mut part = ExpectedPart::new(ByteRange::new(10, 5).unwrap());
         let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");

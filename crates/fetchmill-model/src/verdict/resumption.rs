@@ -62,7 +62,7 @@ impl Resumption {
         Head { keep_alive, is_suspect, retry_after, ..self.head }
     }
 
-    /// Returns the meaning of the reply with this head, after `came` bytes.
+    /// Returns the meaning of a reply with this head, after `came` bytes.
     pub fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
         match head.status {
             206 if self.is_rest(came, head, bytes) => ResumedReply::Rest,
@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// What a reply is to the request for the rest: with this range, these fields, and a body so long.
+    /// Returns the meaning of a reply to the request for the rest, with this range, these fields, and a body of this
+    /// length.
     fn reply(status: &str, range: &str, fields: &str, length: u64) -> ResumedReply {
         let begun = resumption("1 200", &format!("Content-Length: {LENGTH}\r\nETag: \"a\"\r\n")).unwrap();
         assert_eq!(begun.rest(CAME).unwrap().to_string(), format!("bytes={CAME}-{}", LENGTH - 1));

@@ -24,7 +24,7 @@ const NOT_MODIFIED: u16 = 304;
 pub struct AttemptState {
     /// Number of counted attempts before this one.
     pub attempts: u32,
-    /// When it was first throttled. 0 for never. In a check: when its recheck was due.
+    /// Time of the first throttling reply. 0 for never. In a check: time at which its recheck was due.
     pub throttled_since: Millis,
     /// Number of connections that ended or failed because they had been used before.
     pub forgiven: u32,
@@ -56,7 +56,7 @@ impl Verdict {
 }
 
 impl AttemptState {
-    /// Returns what follows from a complete reply.
+    /// Decides the next step after a complete reply.
     pub fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.is_no_rest {
             return self.after_no_rest(reply, rules, now);
@@ -91,7 +91,7 @@ impl AttemptState {
         self.after_status(reply, rules, now)
     }
 
-    /// Returns what follows from status and length alone.
+    /// Decides the next step from status and length alone.
     fn after_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.status == NOT_MODIFIED && reply.is_conditional {
             // The client already has this object, so there is nothing to store.
@@ -119,8 +119,8 @@ impl AttemptState {
         }
     }
 
-    /// Returns what follows from a status that only this job treats as throttling. If no attempt is left, the reply has
-    /// its usual meaning.
+    /// Decides the next step after a status that only this job treats as throttling. If no attempt is left, the reply
+    /// has its usual meaning.
     fn after_retried_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         // A reply without a time may be repeated forever, so each attempt counts.
         let rules = Rules { is_patient: rules.is_patient && reply.asks_to_wait, ..*rules };
@@ -133,7 +133,7 @@ impl AttemptState {
         }
     }
 
-    /// Returns what follows if no complete reply came.
+    /// Decides the next step if no complete reply came.
     pub fn after_broken(&mut self, broken: BrokenFacts, rules: &Rules, now: Millis) -> Verdict {
         if broken.needs_http1 && rules.may_repeat && self.forgiven < limits::FORGIVEN_SHARED_MAX {
             self.forgiven += 1;
@@ -178,8 +178,8 @@ impl AttemptState {
         self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
     }
 
-    /// Returns what follows from a reply that is not the requested rest. Nothing else is concluded from it: only the
-    /// reply to a request for the whole object counts.
+    /// Decides the next step after a reply that is not the requested rest. It shows nothing else: only the reply to a
+    /// request for the whole object counts.
     fn after_no_rest(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         let status = reply.status;
         let of_status =
@@ -189,7 +189,7 @@ impl AttemptState {
             .with_detail(Some(detail.into()))
     }
 
-    /// Returns what follows from a failure that is not forgiven.
+    /// Decides the next step after a failure that is not forgiven.
     pub fn after_failure(&mut self, kind: FailureKind, rules: &Rules, now: Millis) -> Verdict {
         let counts = match kind.class() {
             FailureClass::Final => return self.end(kind, rules),
@@ -235,7 +235,7 @@ impl AttemptState {
         Some(Verdict::Correct(correction))
     }
 
-    /// Returns what follows if a store does not return an object.
+    /// Decides the next step if a store does not return an object.
     pub(super) fn after_store_error(
         &mut self,
         store: &StoreReply<'_>,
@@ -272,8 +272,8 @@ impl AttemptState {
         verdict.with_detail(detail)
     }
 
-    /// Returns what follows from the reply to a request for a page of a listing or for an upload, not for an object of
-    /// a job. `may_hide_error` is set if an error may come after a head of success.
+    /// Decides the next step after the reply to a request for a listing page or for an upload, not for an object of a
+    /// job. `may_hide_error` is set if an error may come after a head of success.
     pub fn after_bucket_reply(
         &mut self,
         store: &StoreReply<'_>,

@@ -1,4 +1,4 @@
-//! Replies of an S3 store that mean something else than those of other servers.
+//! Replies of an S3 store whose meaning differs from those of other servers.
 
 use std::fmt::Write as _;
 

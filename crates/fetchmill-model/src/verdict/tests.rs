@@ -1,4 +1,4 @@
-//! Facts and what follows from them, as a table; and what holds for all.
+//! A table of facts with the resulting verdicts, and properties of all verdicts.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const FROZEN: &[u8] = b"<Error><Code>InvalidObjectState</Code><Message>in the ar
 const WRONG_KEY: &[u8] = b"<Error><Code>SignatureDoesNotMatch</Code><Message>m</Message></Error>";
 const ELSEWHERE: &[u8] = b"<Error><Code>PermanentRedirect</Code><Message>m</Message></Error>";
 
-/// A verdict as text: short enough for a table.
+/// Returns a verdict as text, short enough for a table.
 fn text(verdict: Verdict) -> String {
     match verdict {
         Verdict::Store => "store".into(),
@@ -55,7 +55,7 @@ fn listed(size: u64, etag: &'static [u8]) -> Option<ListedKey<'static>> {
     Some(ListedKey { key: b"k", size: Some(size), etag, modified: 0 })
 }
 
-/// A reply of a store with this body.
+/// Returns a store's reply with this body.
 fn of_store(status: u16, start: &'static [u8]) -> ReplyFacts<'static> {
     let store = Some(StoreReply { start, ..StoreReply::default() });
     ReplyFacts { length: start.len() as u64, store, ..reply(status) }
@@ -170,7 +170,7 @@ fn a_store_says_what_is_wrong() {
         (with(ELSEWHERE, 301, None, None), job(), "failed redirect: PermanentRedirect: m".into()),
         (with(b"", 301, Some(b"eu-west-1"), None), job(), "region eu-west-1".into()),
         (with(b"", 301, None, None), follows, "redirect".into()),
-        // Where an object's bucket is was known before.
+        // The region of an object's bucket was known before.
         (with(DENIED, 403, Some(b"eu-west-1"), None), job(), "failed status: AccessDenied: no".into()),
         (with(FROZEN, 403, None, None), job(), "failed status: InvalidObjectState: in the archive".into()),
         (with(WRONG_KEY, 403, None, None), job(), "again".into()),
@@ -225,7 +225,7 @@ fn named_statuses_are_retried_and_mean_their_own_when_no_attempt_is_left() {
         (reply(404), named, "retry throttled", "absent"),
         (reply(500), named, "retry throttled", "failed server-error"),
         (reply(410), named, "absent", "absent"),
-        // As of 429, refusals that name a time do not count at first.
+        // Like 429, refusals with a time do not count at first.
         (waits(403), named, "retry throttled", "retry throttled"),
         (waits(403), job(), "retry throttled", "retry throttled"),
         (waits(403), Rules { is_patient: false, ..job() }, "retry throttled", "failed status"),
@@ -387,7 +387,7 @@ fn what_seems_dead_is_looked_at_twice() {
     let mut next = || text(state.after_failure(FailureKind::Reset, &rules, NOW));
     assert_eq!((next(), next()), ("retry reset".into(), "second look reset".into()));
 
-    // Whoever carries it out notes when it is due.
+    // The caller notes the due time.
     state.throttled_since = NOW;
     assert_eq!(text(state.after_failure(FailureKind::Reset, &rules, NOW)), "failed reset");
     let final_at_once = AttemptState::default().after_failure(FailureKind::Framing, &rules, NOW);
@@ -426,7 +426,7 @@ fn wrong_credentials_stop_a_job_when_two_replies_say_so_and_the_second_is_certai
     }
 }
 
-/// Anything that may come of an attempt.
+/// Any possible result of an attempt.
 #[derive(Debug, Clone)]
 enum Any {
     Reply(u16, [bool; 2], usize, Option<u64>),
@@ -451,7 +451,7 @@ fn next(state: &mut AttemptState, attempt: &Any, rules: &Rules, now: Millis) -> 
             let store =
                 StoreReply { start: starts[start], region, date: Some(DATE), ..StoreReply::default() };
             let listed = size.map(|size| ListedKey { size: Some(size), ..ListedKey::default() });
-            // Those without a body to be looked at are of another server.
+            // Replies without an inspected body are from a server other than a store.
             let store = (start > 0).then_some(store);
             let facts = ReplyFacts {
                 status,

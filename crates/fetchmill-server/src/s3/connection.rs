@@ -25,7 +25,7 @@ const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Time for a client to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How a connection continues.
+/// Next step of a connection after a request.
 enum AfterRequest {
     Continue,
     Close,

@@ -8,7 +8,8 @@
 //! # Layout, from the bottom up
 //! - `failure` has the error replies; `clock`, `uri`, `xml` write and read texts; `head` reads requests, `reply` writes
 //!   replies; `options`, `stats`
-//! - `sign` computes signatures, `checksum` checks bodies, `behaviour` is the current behaviour of the store, `gate` checks access
+//! - `sign` computes signatures, `checksum` checks bodies, `behaviour` is the current behaviour of the store, `gate`
+//!   checks access
 //! - `store` has the objects, `uploads` the parts of incomplete objects
 //! - `operation` identifies the operation of a request; `listing`, `object`, `parts` carry it out; `worker` connects
 //!   them

@@ -21,7 +21,7 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// Parameters that request something else of an object than its bytes.
+/// Parameters that request something other than an object's bytes.
 const OTHER: [&str; 9] =
     ["acl", "attributes", "legal-hold", "policy", "retention", "select", "tagging", "torrent", "versionId"];
 

@@ -23,8 +23,8 @@ pub struct S3Options {
     pub threads: usize,
     /// Region of the endpoint.
     pub region: String,
-    /// Suffix of hosts that name a bucket as `BUCKET.SUFFIX`. `None`: any host that starts with the name of a bucket
-    /// names it.
+    /// Suffix of hosts that name a bucket as `BUCKET.SUFFIX`. `None` means that any host that starts with the name of a
+    /// bucket names it.
     pub virtual_host_suffix: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub struct CredentialOptions {
     /// Token that requests must contain.
     #[serde(default)]
     pub token: Option<String>,
-    /// Seconds until the pair expires. `None`: it does not expire.
+    /// Seconds until the pair expires. `None` if it does not expire.
     #[serde(default)]
     pub expires_in: Option<f64>,
 }
@@ -166,7 +166,7 @@ pub enum ChecksumName {
 pub struct ErrorWith200 {
     /// Code of the error.
     pub code: String,
-    /// Number of times before replies are correct. `None`: forever.
+    /// Number of times before replies are correct. `None` for an unlimited number.
     pub times: Option<u32>,
 }
 

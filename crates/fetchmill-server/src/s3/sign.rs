@@ -195,7 +195,7 @@ mod tests {
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-    /// Whether a request of Amazon's documentation ("Examples: Signature Calculations") is signed right.
+    /// Returns whether a request in Amazon's documentation ("Examples: Signature Calculations") is signed correctly.
     fn holds(request: &str, content_hash: &str, signed: &str, signature: &str, secret: &str) -> bool {
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\

@@ -17,7 +17,7 @@ use super::sign;
 use super::uploads::Uploads;
 use crate::synthetic;
 
-/// A gibibyte, for bodies, keys and their overhead.
+/// One gibibyte, for bodies, keys and their overhead.
 const STORE_BYTES_MAX: u64 = 1 << 30;
 const OBJECT_COST: u64 = 256;
 /// Maximum length of a key, as at Amazon.
@@ -29,9 +29,9 @@ const SYNTHETIC_MODIFIED: i64 = 1_767_225_600_000;
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) body: Bytes,
-    /// Without its quotes.
+    /// The `ETag` without its quotes.
     pub(crate) etag: String,
-    /// Milliseconds since 1970.
+    /// Modification time in milliseconds since 1970.
     pub(crate) modified: i64,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct ListedObject<'a> {
     pub(crate) modified: i64,
 }
 
-/// How a walk over keys continues.
+/// Next step of a walk over keys.
 pub(crate) enum KeyWalk {
     Next,
     Stop,
@@ -297,7 +297,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how many bytes an object counts as.
+/// Returns the number of bytes that an object counts for.
 pub(crate) const fn cost(key: usize, body: usize) -> u64 {
     key as u64 + body as u64 + OBJECT_COST
 }

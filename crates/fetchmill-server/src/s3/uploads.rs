@@ -18,9 +18,9 @@ const PART_BYTES_MIN: usize = 5 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) body: Bytes,
-    /// Without its quotes.
+    /// The `ETag` without its quotes.
     pub(crate) etag: String,
-    /// Milliseconds since 1970.
+    /// Modification time in milliseconds since 1970.
     pub(crate) modified: i64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Part {
 pub(crate) struct Upload {
     pub(crate) bucket: String,
     pub(crate) key: String,
-    /// Milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub(crate) started: i64,
     pub(crate) parts: BTreeMap<u32, Part>,
 }

@@ -58,7 +58,7 @@ async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared
 
 /// Answers a TLS greeting as servers of plain HTTP do.
 async fn refuse_tls(stream: &mut TcpStream) -> io::Result<()> {
-    // Read the whole greeting at once, because unread bytes would turn the end into a reset.
+    // Read the whole greeting, because unread bytes would turn the end into a reset.
     let _ = stream.read(&mut vec![0; GREETING]).await?;
     stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
     stream.shutdown().await?;

@@ -20,12 +20,12 @@ const BIG_BODY: usize = 10 << 20;
 const PIECE: [u8; 16 * 1024] = [b'.'; 16 * 1024];
 const TRICKLE: Duration = Duration::from_secs(1);
 
-/// How a connection ends.
+/// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
-    /// With a regular close of TCP and TLS.
+    /// A regular close of TCP and TLS.
     Closed,
-    /// With a reset.
+    /// A reset.
     Reset,
 }
 

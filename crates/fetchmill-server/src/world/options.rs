@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::options::refuse;
 
 const THREADS_MAX: usize = 64;
-/// An hour. A larger number of seconds is a mistake.
+/// One hour. A larger number of seconds is a mistake.
 const SECONDS_MAX: f64 = 3600.0;
-/// A minute.
+/// One minute in milliseconds.
 const DNS_DELAY_MAX: u64 = 60_000;
 
 /// All options. Every field has a default.

@@ -20,7 +20,7 @@ const AGAIN: &[u8] = b"%again/";
 /// A longer suffix does not count as an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// How sidecars get a key from the name of their object.
+/// Rule for the key that sidecars get from the name of their object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKeys {
     /// The whole name without its extension, so that each object has its own key.

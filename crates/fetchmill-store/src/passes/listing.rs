@@ -34,7 +34,7 @@ pub(super) struct ListedObject {
     pub(super) modified: Option<i64>,
 }
 
-/// How a destination names objects.
+/// Rules of a destination for the names of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListedNames {
     /// Whether the name of an object without a name is its URL, as in shards. Otherwise it is `host/path?query`, as for

@@ -49,7 +49,7 @@ pub struct PassFailure {
     pub detail: Option<String>,
 }
 
-/// How a destination stores objects.
+/// Destination of a sync, with the format of its objects.
 #[derive(Debug, Clone)]
 pub struct SyncDestination {
     /// The folder.

@@ -1,4 +1,4 @@
-//! How to request the objects of a job at their origin.
+//! Requests for the objects of a job at their origin.
 
 use std::collections::BTreeMap;
 

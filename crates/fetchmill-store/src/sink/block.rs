@@ -17,9 +17,10 @@ const LARGE_BYTES: usize = 16 * 1024;
 /// Location of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockBody {
-    /// In the block.
+    /// The bytes are in the block.
     Inside(Range<u32>),
-    /// In a staging file named by the target's sequence number, because it was too large for memory.
+    /// The bytes are in a staging file, because the body was too large for memory. The target's sequence number is
+    /// the file's name.
     Spilled(u64),
     /// Not stored. Contains its length.
     Dropped(u64),

@@ -19,7 +19,7 @@ Tasks = asyncio.Queue[asyncio.Task[bool] | None]
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """One loop."""
+    """Makes all requests in one loop."""
     uvloop.run(_download_all(task, counter))
 
 

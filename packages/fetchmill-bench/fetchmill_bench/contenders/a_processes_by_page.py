@@ -22,7 +22,7 @@ class _ChildSession:
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Pages, one after the other."""
+    """Hands over pages one after the other."""
     processes = min(processors(), task.limit)
     with ProcessPoolExecutor(processes, mp_context=FORK, initializer=_start) as executor:
         for page in pages(task):

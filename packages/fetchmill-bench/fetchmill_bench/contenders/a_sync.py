@@ -9,7 +9,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """One loop."""
+    """Makes all requests in one loop."""
     for page in pages(task):
         for name in page:
             is_fetched = download(task, name)

@@ -8,7 +8,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """One loop."""
+    """Makes all requests in one loop."""
     for url in task.each_url():
         is_read = read(task, url)
         counter.add(failed=int(not is_read))

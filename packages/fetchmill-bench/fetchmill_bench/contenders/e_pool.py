@@ -22,7 +22,7 @@ class _ChildTask:
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """All sites at once into the pool."""
+    """Passes all sites to the pool at once."""
     reports = Reports(counter.add_site)
     with FORK.Pool(PROCESSES, _start, (task, reports)) as pool, reports:
         pool.map(_classify, task.each_url())

@@ -5,6 +5,6 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """One loop."""
+    """Makes all requests in one loop."""
     for url in task.each_url():
         counter.add_site(url, classify(task, url))

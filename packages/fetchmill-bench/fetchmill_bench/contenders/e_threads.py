@@ -10,7 +10,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Submits all, then takes results as they come."""
+    """Submits all sites, then takes results as they come."""
     with ThreadPoolExecutor(task.limit) as executor:
         futures = {executor.submit(classify, task, url): url for url in task.each_url()}
         for future in as_completed(futures):

@@ -13,7 +13,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """One loop."""
+    """Makes all requests in one loop."""
     asyncio.run(_read_all(task, counter))
 
 

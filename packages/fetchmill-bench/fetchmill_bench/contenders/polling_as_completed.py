@@ -16,7 +16,7 @@ Work = Coroutine[Any, Any, None]
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """One loop."""
+    """Makes all requests in one loop."""
     asyncio.run(_fetch_all(task, counter))
 
 

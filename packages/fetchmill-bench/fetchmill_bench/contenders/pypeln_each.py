@@ -12,7 +12,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """A stage without results."""
+    """Runs one stage without results."""
 
     async def fetch_one(url: str, session: aiohttp.ClientSession) -> None:
         await fetch(session, url, counter)

@@ -1,1 +1,1 @@
-"""What the report of the bench is made of: markup that escapes, tables, plots, and which results stand beside which."""
+"""Parts of the bench report: escaping markup, tables, plots, and the choice of results to compare."""

@@ -12,21 +12,21 @@ _LABEL_HEIGHT = 17
 _BAR_HEIGHT = 12
 _BETWEEN_BARS = 3
 _BETWEEN_ROWS = 8
-# To the right of the longest bar, for its value.
+# Space for the value to the right of the longest bar.
 _VALUE_WIDTH = 66
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A way's time a request.
+    """A way's time per request.
 
     Args:
-        way: what it is called.
-        detail: what is said behind that.
-        seconds: the median; None: it failed.
+        way: name of the way.
+        detail: text after the name.
+        seconds: the median. None if the way failed.
         least: the shortest of several repeats, in seconds.
         most: the longest of several repeats.
-        published: the published time a request in seconds, if there is one.
+        published: the published time per request in seconds, if there is one.
         reason: why it failed.
     """
 
@@ -40,18 +40,18 @@ class Bar:
 
     @property
     def height(self) -> float:
-        """What it takes of the plot, the gap to the next included."""
+        """Height in the plot, including the gap to the next bar."""
         second = _BAR_HEIGHT + _BETWEEN_BARS if self.published else 0
         return _LABEL_HEIGHT + _BAR_HEIGHT + second + _BETWEEN_ROWS
 
 
 def bars(title: str, description: str, rows: Sequence[Bar]) -> Markup:
-    """Times a request by way.
+    """Draws the time per request of each way.
 
     Args:
-        title: what the picture shows, for those who do not see it.
-        description: the same, in more words.
-        rows: a way each, from the top; one at least has a figure.
+        title: description of the picture for people who cannot see it.
+        description: a longer description.
+        rows: one bar per way, from the top. At least one has a figure.
 
     Returns:
         The SVG.
@@ -68,7 +68,7 @@ def bars(title: str, description: str, rows: Sequence[Bar]) -> Markup:
 
 
 def legend() -> Markup:
-    """Which bar is measured and which published."""
+    """Returns the legend for measured and published bars."""
     return tag("ul", _key("bar", "this machine"), _key("published", "published, another machine"), class_="legend")
 
 
@@ -104,7 +104,7 @@ def _bar(kind: str, seconds: float, y: float, scale: Scale) -> Markup:
 
 
 def _spread(row: Bar, y: float, scale: Scale) -> list[Markup]:
-    """From the shortest to the longest of several repeats."""
+    """Draws the range from the shortest to the longest of several repeats."""
     if not row.least or not row.most or row.least == row.most:
         return []
     left, right = scale.at(row.least), scale.at(row.most)

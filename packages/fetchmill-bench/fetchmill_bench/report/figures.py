@@ -1,4 +1,4 @@
-"""Figures as texts: three digits, a unit that fits, `-` where there is none."""
+"""Formats figures as text: three digits, a suitable unit, and `-` for a missing figure."""
 
 NONE = "-"
 _KIB = 1024
@@ -21,7 +21,7 @@ def duration(seconds: float | None) -> str:
 
 
 def tick_duration(seconds: float) -> str:
-    """The same at a tick of an axis: `20 us`."""
+    """Formats a duration for a tick of an axis: `20 us`."""
     value, unit = _scale(seconds)
     return f"{value:,g} {unit}"
 
@@ -34,7 +34,7 @@ def mebibytes(mib: float | None) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Three digits, or that there is none."""
+    """Formats three digits, or the sign for a missing figure."""
     return NONE if value is None else three_digits(value)
 
 
@@ -44,7 +44,7 @@ def count(value: float | None) -> str:
 
 
 def tick_count(value: float) -> str:
-    """At a tick of an axis: `50`, `10k`, `1M`."""
+    """Formats a count for a tick of an axis: `50`, `10k`, `1M`."""
     for unit, size in (("M", 1e6), ("k", 1e4)):
         if value >= size:
             return f"{value / (1e6 if unit == 'M' else 1e3):g}{unit}"
@@ -53,7 +53,7 @@ def tick_count(value: float) -> str:
 
 def _scale(seconds: float) -> tuple[float, str]:
     for unit, size in (("us", 1e-6), ("ms", 1e-3)):
-        # What would be rounded to 1,000 belongs to the next unit.
+        # A value that would be rounded to 1,000 gets the next unit.
         if seconds < 999.5 * size:
             return round(seconds / size, 9), unit
     return seconds, "s"

@@ -1,4 +1,4 @@
-"""A plot of one quantity against another by way: lines on logarithmic axes, each with a mark and dashes of its own."""
+"""A plot of one quantity against another by way: lines on logarithmic axes, each with its own mark and dashes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from fetchmill_bench.report.scale import Scale
 
 _HEIGHT = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, WIDTH - 16, 24, _HEIGHT - 40
-# What the label of a tick takes at most.
+# Maximum width of a tick's label.
 _TICK_WIDTH = 40
-# Marks around a point, as paths; with the dashes below a colour is not the only sign.
+# Marks around a point, as paths. With the dashes below, colour is not the only difference.
 _FORMS = (
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "m-3.5 -3.5h7v7h-7z",
@@ -25,12 +25,12 @@ _COLOURS = 8
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis tells.
+    """Texts of an axis.
 
     Args:
         title: the quantity with its unit.
         tick: the text at a tick.
-        value: the text of a value, unit included.
+        value: the text of a value, including its unit.
     """
 
     title: str
@@ -43,9 +43,9 @@ class Line:
     """A way's points.
 
     Args:
-        way: what it is called.
-        points: pairs of x and y, both above 0, x ascending.
-        sign: number of its colour, mark and dashes; a way keeps its own in every plot.
+        way: name of the way.
+        points: pairs of x and y, both above 0, with ascending x.
+        sign: number of its colour, mark and dashes. A way has the same number in every plot.
     """
 
     way: str
@@ -54,17 +54,17 @@ class Line:
 
 
 def lines(title: str, description: str, x: Axis, y: Axis, series: Sequence[Line]) -> Markup:
-    """One quantity against another by way.
+    """Draws one quantity against another by way.
 
     Args:
-        title: what the picture shows, for those who do not see it.
-        description: the same, in more words.
-        x: what the axis to the right tells.
-        y: what the axis upwards tells.
-        series: the lines; one at least.
+        title: description of the picture for people who cannot see it.
+        description: a longer description.
+        x: the horizontal axis.
+        y: the vertical axis.
+        series: the lines, at least one.
 
     Returns:
-        The SVG; `legend` says which line is whose.
+        The SVG. `legend` explains the lines.
     """
     points = [point for line in series for point in line.points]
     across = Scale.around((point[0] for point in points), _LEFT, _RIGHT)
@@ -79,7 +79,7 @@ def lines(title: str, description: str, x: Axis, y: Axis, series: Sequence[Line]
 
 
 def legend(series: Sequence[Line]) -> Markup:
-    """Which line is whose."""
+    """Returns the legend that names the way of each line."""
     return tag("ul", *(tag("li", _key(line.sign), line.way) for line in series), class_="legend")
 
 

@@ -1,20 +1,20 @@
-"""HTML and SVG as text in which nothing but this module makes markup: whatever else is put in is escaped.
+"""HTML and SVG as text. Only this module creates markup; it escapes everything else.
 
-A report shows names, reasons and addresses that others wrote, so that escaping must not depend on who remembers it.
+A report shows names, reasons and addresses from other people, so callers must not have to remember escaping.
 """
 
 import re
 from collections.abc import Iterable
 from html import escape
 
-# Without an end tag, in HTML.
+# Elements without an end tag in HTML.
 _VOID = frozenset({"meta"})
-# HTML has no way to write these, escaped or not.
+# HTML cannot express these characters, escaped or not.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Markup(str):
-    """Text that is markup already; only this module makes it, out of what it has escaped."""
+    """Text that is already markup. Only this module creates it, from text that it has escaped."""
 
     __slots__ = ()
 
@@ -24,15 +24,15 @@ Value = str | float | None
 
 
 def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
-    """An element.
+    """Creates an element.
 
     Args:
         element: its name.
-        children: what is in it, in this order; None is left out.
-        attributes: its attributes; None is left out. `_` stands for `-`, one at the end is dropped (`class_`).
+        children: its contents, in this order. None is left out.
+        attributes: its attributes. None is left out. `_` stands for `-`, and one at the end is dropped (`class_`).
 
     Returns:
-        The element, all texts and values escaped.
+        The element, with all texts and values escaped.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escape(value)}"'
@@ -45,12 +45,15 @@ def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
 
 
 def join(children: Iterable[Child], between: str = "") -> Markup:
-    """Several one behind the other, texts escaped."""
+    """Concatenates several parts, with texts escaped."""
     return Markup(between.join(_escape(child) for child in children if child is not None))
 
 
 def style(text: str) -> Markup:
-    """A style sheet of the package itself; its text has no escapes in HTML, so none that others wrote belongs here."""
+    """Creates a style sheet of the package itself.
+
+    HTML has no escapes in its text, so text from other people must not be in it.
+    """
     return Markup(f"<style>\n{text}</style>")
 
 

@@ -1,4 +1,4 @@
-"""The published tables beside this machine's figures, and the published figure that belongs to a result."""
+"""The published tables next to this machine's figures, and the published figure for a result."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,8 @@ from fetchmill_bench.report.markup import Child, Markup, join, tag
 from fetchmill_bench.report.selection import Record, is_measured, size
 from fetchmill_bench.report.tables import table
 
-# A figure that says for how many it was measured: `s for 10,000`, `MB for 1 million`, `s for 500 sites`, `100 million`.
+# A figure with the number of requests for which it was measured: `s for 10,000`, `MB for 1 million`, `s for 500 sites`,
+# `100 million`.
 _SIZED = re.compile(r"(?:(.+?) for )?([\d,]+)( million)?(?: sites)?(, .*)?")
 _MILLION = 1_000_000
 _A_REQUEST = "s a request"
@@ -25,8 +26,8 @@ class Entry:
 
     Args:
         row: its row of the document.
-        size: requests, objects or sites; None of a row that does not say.
-        figures: what was measured, by unit.
+        size: requests, objects or sites. None if the row does not state a number.
+        figures: the measurements, by unit.
     """
 
     row: Record
@@ -35,32 +36,39 @@ class Entry:
 
     @property
     def seconds(self) -> float | None:
-        """The time a request."""
+        """Time per request."""
         if _A_REQUEST in self.figures:
             return _number(self.figures[_A_REQUEST])
         total = _number(self.figures.get("s"))
         return total / self.size if total and self.size else None
 
     def belongs_to(self, result: Record) -> bool:
-        """Whether a result of this machine stands beside it: the same way, as many requests, the same limit.
+        """Returns whether a result of this machine is comparable: the same way, number of requests and limit.
 
-        A published time a request was extrapolated from whatever was done, so that any number stands beside it.
+        A published time per request was extrapolated from an unknown number of requests, so it is comparable with any
+        number.
         """
         is_size = _A_REQUEST in self.figures or self.size == size(result)
         return self.row["contender"] == result["contender"] and is_size and self._is_limit(result)
 
     def _is_limit(self, result: Record) -> bool:
-        """Processes are as many as a machine has processors; they stand beside one another all the same."""
+        """Returns whether the limits match.
+
+        Ways with processes always match, because their number is that of the machine's processors.
+        """
         return self.row["limit"] in (None, result["limit"]) or "processes" in self.row["way"]
 
 
 def entries(rows: Iterable[Record]) -> list[Entry]:
-    """The rows of the document, one for each size."""
+    """Returns the rows of the document, one for each size."""
     return [Entry(row=row, size=asked, figures=found) for row in rows for asked, found in _by_size(row).items()]
 
 
 def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None]:
-    """Finds the published time a request, in seconds, that belongs to a result; of several texts the first's."""
+    """Returns a function that finds the published time per request of a result in seconds.
+
+    The first of several texts counts.
+    """
 
     def find(result: Record) -> float | None:
         return next((entry.seconds for entry in found if entry.seconds and entry.belongs_to(result)), None)
@@ -69,7 +77,7 @@ def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None
 
 
 def published_tables(found: Iterable[Entry], results: Sequence[Record]) -> Markup:
-    """A table for each text, and this machine's figures of the contenders that are built like its rows."""
+    """Returns a table for each text, with this machine's figures for the contenders that are built like its rows."""
     by_text: dict[str, list[Entry]] = {}
     for entry in found:
         by_text.setdefault(f"{entry.row['table']}. {entry.row['title']}", []).append(entry)
@@ -98,12 +106,12 @@ def _table(own: Sequence[Entry], results: Sequence[Record]) -> Markup:
 
 
 def _published_cells(entry: Entry, units: Sequence[str]) -> list[Child]:
-    """What was published."""
+    """Returns the published cells."""
     return [entry.row["way"], figures.count(entry.size), *(_cell(entry.figures.get(unit)) for unit in units)]
 
 
 def _measured_cells(entry: Entry, results: Sequence[Record]) -> list[Child]:
-    """This machine's figures: of several limits the fastest."""
+    """Returns the cells with this machine's figures. Of several limits, the fastest counts."""
     name = entry.row["contender"]
     if name is None:
         return ["no contender", *[figures.NONE] * 6]
@@ -125,7 +133,7 @@ def _number(value: object) -> float | None:
 
 
 def _cell(value: float | str | None) -> str:
-    """As it was written."""
+    """Returns a value as it was written."""
     if value is None:
         return figures.NONE
     return value if isinstance(value, str) else f"{value:,.9f}".rstrip("0").rstrip(".")

@@ -1,10 +1,10 @@
-"""A logarithmic axis: where a value is, and at which values it is labelled."""
+"""A logarithmic axis: positions of values, and the values with labels."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# An axis spans at least this factor: of a single value, or of several alike, a line shall not fill the plot with noise.
+# Minimum factor that an axis spans, so that the noise of one value, or of similar values, does not fill the plot.
 _SPAN_MIN = 5.0
 _TICKS_MAX = 7
 
@@ -16,8 +16,8 @@ class Scale:
     Args:
         low: the value at its start, above 0.
         high: the value at its end, above `low`.
-        start: where its start is, in units of the picture.
-        end: where its end is; before `start` for an axis that points up.
+        start: position of its start, in units of the picture.
+        end: position of its end. It is before `start` for an axis that points up.
     """
 
     low: float
@@ -27,7 +27,7 @@ class Scale:
 
     @classmethod
     def around(cls, values: Iterable[float], start: float, end: float) -> "Scale":
-        """One on which all values have their place and some room beside it."""
+        """Creates an axis that contains all values, with some space around them."""
         found = list(values)
         low, high = min(found) * 0.8, max(found) * 1.25
         missing = math.sqrt(max(1.0, _SPAN_MIN / (high / low)))
@@ -35,18 +35,24 @@ class Scale:
 
     @classmethod
     def of_bars(cls, values: Iterable[float], start: float, end: float) -> "Scale":
-        """One that starts at a power of ten below all values: on such an axis bars have no zero to start from."""
+        """Creates an axis from a power of ten below all values.
+
+        Bars on a logarithmic axis have no zero to start from.
+        """
         found = list(values)
         low = 10.0 ** math.floor(math.log10(min(found) * 0.8))
         return cls(low, max(*found, low * _SPAN_MIN), start, end)
 
     def at(self, value: float) -> float:
-        """Where a value is."""
+        """Returns the position of a value."""
         share = math.log(value / self.low) / math.log(self.high / self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self) -> list[float]:
-        """Values to label: 1, 2 and 5 of each power of ten; the powers or only some, where that is too many."""
+        """Returns values to label: 1, 2 and 5 of each power of ten.
+
+        If these are too many, only powers, or some of them.
+        """
         powers = [
             10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         ]
@@ -57,7 +63,10 @@ class Scale:
         return coarse[:: math.ceil(len(coarse) / _TICKS_MAX)]
 
     def ticks_at(self, values: Sequence[float], apart: float) -> list[float]:
-        """Those of these values that can be labelled, so many units of the picture apart; the last always."""
+        """Returns the values that can be labelled with this distance in units of the picture.
+
+        The last one is always included.
+        """
         kept: list[float] = []
         for value in sorted(set(values), reverse=True):
             if not kept or abs(self.at(kept[-1]) - self.at(value)) >= apart:

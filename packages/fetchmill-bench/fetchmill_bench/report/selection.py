@@ -1,4 +1,4 @@
-"""Which results of a document stand beside one another in a plot."""
+"""Selects the results of a document that a plot compares."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,25 +7,25 @@ from typing import Any
 from fetchmill_bench.report.bars import Bar
 from fetchmill_bench.report.lines import Line
 
-# Results and rows of the document, as the bench wrote them.
+# Results and rows of the document, as written by the bench.
 Record = Mapping[str, Any]
-# More limits than these are a sweep, of which the bars have the best; two are two rows of a text.
+# More limits than this are a sweep, of which the bars show the best. Two limits are two rows of a text.
 _LIMITS_SHOWN = 2
 
 
 def size(result: Record) -> int:
-    """How many requests or sites a contender was given."""
+    """Returns the number of requests or sites of a contender."""
     found: int = result["requests"] if result["sites"] is None else result["sites"]
     return found
 
 
 def is_measured(result: Record) -> bool:
-    """Whether it has a rate: of repeats that failed at times the others have one."""
+    """Returns whether a result has a rate. If only some repeats failed, the others have one."""
     return bool(result["requests_per_second"]["median"])
 
 
 def by_scenario(results: Iterable[Record]) -> dict[str, list[Record]]:
-    """In the order of the document."""
+    """Groups results by scenario, in the order of the document."""
     found = defaultdict(list)
     for result in results:
         found[result["scenario"]].append(result)
@@ -33,12 +33,12 @@ def by_scenario(results: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def signs(results: Iterable[Record]) -> dict[str, int]:
-    """A number for each contender, the same in every plot."""
+    """Returns a number for each contender, the same in every plot."""
     return {name: number for number, name in enumerate(dict.fromkeys(result["contender"] for result in results))}
 
 
 def common_size(results: Sequence[Record]) -> int:
-    """The largest size at which at least half as many contenders have a figure as anywhere."""
+    """Returns the largest size at which at least half of the maximum number of contenders have a figure."""
     contenders = defaultdict(set)
     for result in filter(is_measured, results):
         contenders[size(result)].add(result["contender"])
@@ -47,14 +47,14 @@ def common_size(results: Sequence[Record]) -> int:
 
 
 def comparison_bars(results: Sequence[Record], published: Callable[[Record], float | None]) -> list[Bar]:
-    """A bar for each contender of a scenario, the fastest first and the failed ones last.
+    """Creates a bar for each contender of a scenario. The fastest is first, and failed ones are last.
 
     Args:
-        results: those of one scenario, of which one at least has a rate.
-        published: the published time a request, in seconds, that belongs to a result.
+        results: the results of one scenario. At least one has a rate.
+        published: returns the published time per request of a result, in seconds.
 
     Returns:
-        Bars at the size that contenders have in common; one that lacks it has its own largest.
+        Bars at the common size. A contender without it has its own largest size.
     """
     common = common_size(results)
     found = [
@@ -72,15 +72,16 @@ def sweep(
     fixed: Callable[[Record], int] | None,
     up: Callable[[Record], float],
 ) -> list[Line]:
-    """A line for each contender that was run at several values of what goes to the right.
+    """Creates a line for each contender with results at several values of the horizontal quantity.
 
     Args:
-        results: those of one scenario.
+        results: the results of one scenario.
         numbers: the contenders' signs.
-        across: what goes to the right.
-        fixed: what stays the same along a line: the value of which there are most points, the largest of several such.
-            None: nothing; where several results have one place, that with the highest limit is shown.
-        up: what goes upwards.
+        across: the horizontal quantity.
+        fixed: a quantity that is constant along a line. Its value with the most points is used, or the largest of
+            several such values. If `fixed` is None, and several results have the same position, the one with the
+            highest limit is shown.
+        up: the vertical quantity.
 
     Returns:
         Lines of at least two points.
@@ -112,7 +113,10 @@ def _at_size(results: Sequence[Record], common: int) -> list[Record]:
 
 
 def _best(results: Sequence[Record]) -> list[Record]:
-    """Those to show of one contender at one size: a failure only where nothing else is."""
+    """Returns the results to show of one contender at one size.
+
+    A failure is included only if there is no other result.
+    """
     measured = [result for result in results if is_measured(result)]
     if not measured:
         return list(results[:1])

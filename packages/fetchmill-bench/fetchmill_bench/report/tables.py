@@ -6,16 +6,16 @@ from fetchmill_bench.report import figures
 from fetchmill_bench.report.markup import Child, Markup, join, tag
 from fetchmill_bench.report.selection import Record, is_measured, size
 
-# Columns of texts; all others are figures, set to the right.
+# Columns with text. All others are figures, aligned to the right.
 _RESULT_TEXTS = frozenset({"contender", "remark"})
-# Without the first and last seconds; only some scenarios have such a rate.
+# Without the first and last seconds. Only some scenarios have such a rate.
 _STEADY = "steady requests/s"
-# Of ways that tell how long their clients took to make, which are those of one scenario.
+# For ways that report how long they took to create their clients, which are those of one scenario.
 _SET_UP = "set-up s"
 
 
 def results_table(results: Sequence[Record]) -> Markup:
-    """What came out of a scenario: a row for each contender, size and limit."""
+    """Returns the results of a scenario: a row for each contender, size and limit."""
     rows = [_columns(result) for result in results]
     for head, name in ((_STEADY, "steady_per_second"), (_SET_UP, "set_up_seconds")):
         if not any(result[name] for result in results):
@@ -26,7 +26,7 @@ def results_table(results: Sequence[Record]) -> Markup:
 
 
 def differences_table(results: Iterable[Record]) -> Markup | None:
-    """Where a way and `fetchmill check` disagree on a site; None where nobody looked."""
+    """Returns the sites on which a way and `fetchmill check` disagree. None if they were not compared."""
     rows = []
     for result in results:
         if result["differs"] is not None:
@@ -40,12 +40,12 @@ def differences_table(results: Iterable[Record]) -> Markup | None:
 
 
 def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Container[int]) -> Markup:
-    """A table in a box of its own, in which it scrolls.
+    """Creates a table in its own box, in which it scrolls.
 
     Args:
         heads: heads of the columns.
-        rows: cells of the rows; the first heads its row.
-        texts: places of the columns of texts; all others have figures, which are set to the right.
+        rows: cells of the rows. The first cell is the head of its row.
+        texts: positions of the columns with text. All others have figures, aligned to the right.
 
     Returns:
         The box.
@@ -53,7 +53,7 @@ def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Contai
     kinds = [None if position in texts else "figure" for position in range(len(heads))]
     head = tag("tr", *(tag("th", text, scope="col", class_=kind) for text, kind in zip(heads, kinds, strict=True)))
     body = join((_row(row, kinds) for row in rows), "\n")
-    # Reachable by keyboard, for only then can it be scrolled by one.
+    # Reachable by keyboard, because it can be scrolled with the keyboard only then.
     return tag("div", tag("table", tag("thead", head), tag("tbody", body)), class_="box", tabindex=0)
 
 
@@ -64,7 +64,7 @@ def _row(cells: Sequence[Child], kinds: Sequence[str | None]) -> Markup:
 
 
 def _columns(result: Record) -> dict[str, Child]:
-    """The cells of a result by their heads."""
+    """Returns the cells of a result by their heads."""
     rate, peak = result["requests_per_second"], result["peak_mib"]
     is_there = is_measured(result)
     return {
@@ -86,7 +86,7 @@ def _columns(result: Record) -> dict[str, Child]:
 
 
 def _with_spread(found: Record) -> Markup:
-    """The median, and below it what it lies between."""
+    """Returns the median, with its spread below it."""
     between = None
     if found["least"] != found["most"]:
         between = tag("small", f"{figures.figure(found['least'])} - {figures.figure(found['most'])}")

@@ -1,4 +1,4 @@
-//! Chunked bodies: what they hold, and what is refused.
+//! Chunked bodies: valid and refused ones.
 
 use super::{assert_refused, assert_reply};
 use crate::http1::Framing;
@@ -134,7 +134,7 @@ fn extensions_and_trailers_are_bounded() {
     assert_reply(&chunked(&extension(CHUNK_EXTENSION_BYTES_MAX)), Framing::Chunked, b"a", 0);
     assert_refused(&chunked(&extension(CHUNK_EXTENSION_BYTES_MAX + 1)), FailureKind::Framing);
 
-    // All together.
+    // Extensions of all chunks together.
     let many = format!("{}0\r\n\r\n", "1;xxx\r\na\r\n".repeat(900));
     assert_reply(&chunked(&many), Framing::Chunked, &[b'a'; 900], 0);
     let many = format!("{}0\r\n\r\n", "1;xxxxx\r\na\r\n".repeat(900));

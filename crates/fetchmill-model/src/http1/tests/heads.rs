@@ -1,4 +1,4 @@
-//! Heads: what they say about the body, and what is refused.
+//! Heads: the framing of the body, and refused heads.
 
 use super::{Read, assert_refused, assert_reply, read};
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use crate::http1::{
 };
 use crate::outcome::FailureKind::{self, BodyTooLarge, HeadTooLarge, NotHttp, Reset, Truncated};
 
-/// A 200 with these fields, and `abc` behind it.
+/// Returns a 200 with these fields, followed by `abc`.
 fn with(fields: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\n{fields}\r\nabc").into_bytes()
 }
@@ -410,7 +410,7 @@ fn a_body_that_is_too_large_is_refused() {
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Truncated);
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n", BodyTooLarge);
 
-    // Without a length, as soon as it is.
+    // Without a length, it is refused as soon as it is too long.
     let unbounded = |length: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(length));
     assert_reply(unbounded(1000).as_bytes(), Framing::Eof, &[b'x'; 1000], 0);
     assert_refused(unbounded(1001).as_bytes(), BodyTooLarge);

@@ -1,5 +1,5 @@
-//! The codec as a transport uses it: every case is fed whole, byte by byte, and cut at each position, and must end
-//! the same.
+//! The codec as a transport uses it. Every case is passed as a whole, byte by byte, and split at each position. All
+//! must have the same result.
 
 mod chunks;
 mod heads;
@@ -28,16 +28,16 @@ fn parses() -> usize {
     PARSES.with(Cell::get)
 }
 
-/// How a stream was read.
+/// Result of reading a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
-    /// A reply, its body, and how many bytes of the stream belong to it.
+    /// A reply, its body, and the number of bytes in the stream that belong to it.
     Reply(Head, Vec<u8>, usize),
     Unanswered,
     Refused(MalformedReply),
 }
 
-/// Reads one reply from `stream`, that comes in pieces that end at `cuts` and then ends.
+/// Reads one reply from `stream`, which arrives in pieces that end at `cuts` and then ends.
 pub(super) fn read_cut(stream: &[u8], cuts: impl Iterator<Item = usize>) -> Read {
     let mut reader = ReplyReader::new(MAX_BODY);
     let mut body = Vec::new();
@@ -65,7 +65,7 @@ fn reply(reader: &ReplyReader, body: Vec<u8>, consumed: usize) -> Read {
     Read::Reply(*reader.head().expect("a reply has a head"), body, consumed)
 }
 
-/// Reads one reply, and checks that it does not matter how the stream is cut.
+/// Reads one reply, and checks that the result does not depend on how the stream is split.
 pub(super) fn read(stream: &[u8]) -> Read {
     let whole = read_cut(stream, std::iter::empty());
     assert_eq!(read_cut(stream, 1..stream.len()), whole, "byte by byte: {}", stream.escape_ascii());
@@ -83,7 +83,7 @@ pub(super) fn assert_refused(stream: &[u8], kind: FailureKind) {
     }
 }
 
-/// Checks that a stream is one reply with this framing and body, and is used up but for `surplus` bytes.
+/// Checks that a stream is one reply with this framing and body, followed by `surplus` unused bytes.
 pub(super) fn assert_reply(stream: &[u8], framing: Framing, body: &[u8], surplus: usize) -> Head {
     match read(stream) {
         Read::Reply(head, got, consumed) => {

@@ -1,4 +1,4 @@
-//! What holds for any stream and any cuts.
+//! Properties of any stream with any splits.
 
 use std::collections::BTreeSet;
 

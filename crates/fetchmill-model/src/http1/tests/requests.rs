@@ -1,4 +1,4 @@
-//! What is sent.
+//! Requests as sent.
 
 use crate::http1::{RequestTemplate, add_cookies};
 

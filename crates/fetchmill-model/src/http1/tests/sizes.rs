@@ -1,4 +1,4 @@
-//! The bounds of a head, and the work that a server can make us do with one.
+//! Limits of a head, and of the work that a server can cause with one.
 
 use super::{Read, parses, read_cut};
 use crate::http1::{ReplyProgress, ReplyReader};
@@ -7,7 +7,7 @@ use crate::outcome::FailureKind;
 
 const END: &str = "Content-Length: 0\r\n\r\n";
 
-/// A head of exactly so many bytes, with lines of 8 KiB.
+/// Returns a head of exactly this many bytes, with lines of 8 KiB.
 fn head_of(bytes: usize) -> String {
     let mut head = String::from("HTTP/1.1 200 OK\r\n");
     while head.len() + END.len() < bytes {
@@ -18,7 +18,7 @@ fn head_of(bytes: usize) -> String {
     head + END
 }
 
-/// Checks that it does not matter how it comes, and gives what came out.
+/// Checks that the result does not depend on how the stream arrives, and returns the result.
 fn read_in_steps(stream: &str) -> Read {
     let stream = stream.as_bytes();
     let whole = read_cut(stream, std::iter::empty());
@@ -45,7 +45,7 @@ fn a_head_is_bounded() {
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1));
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000));
 
-    // As soon as it is known.
+    // As soon as the limit is exceeded.
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000)[..HEAD_BYTES_MAX]);
 }
 
@@ -84,7 +84,7 @@ fn a_head_that_trickles_costs_linear_work() {
 
     assert!(matches!(read_cut(stream.as_bytes(), 1..stream.len()), Read::Reply(..)));
 
-    // The first byte, and once its end was there: what lies between is looked at once.
+    // One run for the first byte and one after the end. The bytes between are not parsed one by one.
     assert!(parses() - before <= 2, "{} runs", parses() - before);
 }
 

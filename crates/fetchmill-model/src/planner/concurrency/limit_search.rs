@@ -28,12 +28,12 @@ const SHARED_STEP: f64 = 1.2;
 /// State of the listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ListingState {
-    /// It reads ahead for the first time.
+    /// The listing reads ahead for the first time.
     ReadsAhead,
     /// There are targets, or no listing uses the origin.
     #[default]
     Ahead,
-    /// It continues, and all its targets are handed out.
+    /// The listing continues, and all its targets are handed out.
     Behind,
 }
 

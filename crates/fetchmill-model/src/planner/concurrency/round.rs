@@ -31,7 +31,7 @@ pub struct Load {
 /// Result of a round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Measured {
-    /// Units a second.
+    /// Units/s.
     pub(super) goodput: f64,
     /// Microseconds.
     pub(super) latency: f64,
@@ -103,7 +103,7 @@ impl WorkerState {
         (self.counted_from, self.units) = (self.said_at, 0.0);
     }
 
-    /// Units a second.
+    /// Returns the units/s.
     pub(super) fn goodput(&self) -> f64 {
         self.units * 1000.0 / self.said_at.saturating_sub(self.counted_from).max(1) as f64
     }

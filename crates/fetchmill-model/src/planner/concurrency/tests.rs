@@ -1,4 +1,4 @@
-//! Origins of all sorts and a client in simulated time: what the limit does, and what it gives.
+//! Simulates origins of several kinds and a client: the behaviour of the limit, and its goodput.
 
 mod two_jobs;
 
@@ -11,29 +11,29 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
-/// What pages leave of an origin while a listing reads ahead, and while one of them comes later: it has 10,000 names, in
-/// as many bytes as so many replies.
+/// Share of an origin that pages leave while a listing reads ahead, and while a single page arrives later. A page has
+/// 10,000 names, in as many bytes as that many replies.
 const LEFT_BY_PAGES: f64 = 0.28;
 const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;
 const PAGE_REPLIES: f64 = 800.0;
 const WORKERS: usize = 2;
-/// Connections that rest beside those that work.
+/// Resting connections per active one.
 const RESTING: f64 = 0.5;
 const BOUNDS: ConcurrencyBounds = ConcurrencyBounds { first: 32, least: WORKERS, most: 16_384 };
 
-/// An origin: how long its replies take in a second, in microseconds, and how many it gives a second when so many
-/// requests are there at once.
+/// An origin: the latency of its replies in a given second, in microseconds, and its capacity in replies/s with a given
+/// number of requests.
 #[derive(Clone, Copy)]
 struct Origin {
     latency: fn(u64) -> (u64, u64),
     capacity: fn(usize) -> f64,
-    /// What a new connection takes.
+    /// Duration of a new connection, in microseconds.
     connect_micros: u64,
-    /// By how much its capacity is more or less than that, for a tenth of a second each.
+    /// Maximum relative deviation of its capacity. Each deviation lasts a tenth of a second.
     noise: f64,
-    /// Each reply takes longer by the square of how many more connections there are than this. Half as many more as work
-    /// rest a second later, as a real client has them.
+    /// Number of connections above which replies take longer, by the square of the excess. A second later, half as many
+    /// connections as the active ones rest, as in a real client.
     crowd: f64,
 }
 
@@ -53,7 +53,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// A request begins; whether it needs a new connection.
+    /// Begins a request. Returns whether it needs a new connection.
     fn begin(&mut self) -> bool {
         self.in_flight += 1;
         let is_new = self.in_flight > self.connections;
@@ -82,22 +82,22 @@ struct World {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     workers: [Worker; WORKERS],
     free_at: f64,
-    /// Connections, those that rest included.
+    /// Number of connections, including resting ones.
     connections: f64,
-    /// None: a fixed number.
+    /// `None` for a fixed number of requests.
     controller: Option<ConcurrencyLimit>,
     limit: usize,
-    /// Requests that there are at all, a second.
+    /// Maximum number of requests/s for which there are targets.
     targets: f64,
     taken: f64,
-    /// The listing reads ahead for so long, in microseconds.
+    /// End of the listing's read-ahead, in microseconds.
     reads_ahead_until: u64,
-    /// Names of the listing that were handed out since the last page, if pages take what requests do; what is left of a page.
+    /// Number of names handed out since the last page, if pages share capacity with requests, and the rest of a page.
     names_taken: Option<f64>,
     page_left: f64,
     /// Bytes of a body.
     body: u64,
-    /// By slot: replies, and the limit at its end.
+    /// Replies and final limit of each slot.
     slots: Vec<(u32, usize)>,
 }
 
@@ -210,7 +210,7 @@ impl World {
         self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
     }
 
-    /// The next page begins, or more of one has come.
+    /// Begins the next page, or receives more of one.
     fn list(&mut self, now: u64) {
         let Some(names) = &mut self.names_taken else { return };
         if *names >= PAGE_NAMES && now >= self.reads_ahead_until {
@@ -235,20 +235,20 @@ impl World {
         &self.slots[(seconds.start * a_second) as usize..(seconds.end * a_second) as usize]
     }
 
-    /// Replies a second.
+    /// Returns the replies/s.
     fn goodput(&self, seconds: Range<u64>) -> f64 {
         let replies: u32 = self.slots_of(seconds.clone()).iter().map(|(replies, _)| replies).sum();
         f64::from(replies) / (seconds.end - seconds.start) as f64
     }
 
-    /// The least and the most of the limit.
+    /// Returns the lowest and the highest limit.
     fn limits(&self, seconds: Range<u64>) -> (usize, usize) {
         let limits = self.slots_of(seconds).iter().map(|(_, limit)| *limit);
         (limits.clone().min().unwrap_or(0), limits.max().unwrap_or(0))
     }
 }
 
-/// The most that any fixed number gives.
+/// Returns the highest goodput of any fixed number.
 fn best_fixed(origin: Origin, seconds: Range<u64>, most: usize) -> f64 {
     let limits = (1..=14).map(|power| 1 << power).chain([200]).filter(|limit| *limit <= most);
     let goodput = |limit| {
@@ -259,7 +259,7 @@ fn best_fixed(origin: Origin, seconds: Range<u64>, most: usize) -> f64 {
     limits.map(goodput).fold(0.0, f64::max)
 }
 
-/// What is told when a limit was no good.
+/// Returns the message for a limit that failed the test.
 fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
     format!(
         "{name}: {:.3} of the best fixed number's {best:.0}/s; limit within {:?}",
@@ -268,7 +268,7 @@ fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
     )
 }
 
-/// Latency, capacity, new connections, all by name.
+/// Origins by name, with different latency, capacity and cost of new connections.
 const ORIGINS: [(&str, Origin); 15] = [
     (
         "loopback",

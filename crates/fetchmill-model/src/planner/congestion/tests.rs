@@ -1,4 +1,4 @@
-//! An origin that refuses what is above its rate, its client, and the time of both: what the pace makes of it.
+//! Simulates an origin that refuses requests above its rate, and a client whose pace is tested.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,22 +10,22 @@ use super::super::retry::Jitter;
 use super::Congestion;
 use crate::limits;
 
-/// A client's processor time for a request, in microseconds: it makes no more than 40,000 a second, ...
+/// A client's processor time per request, in microseconds. It limits the client to 40,000 requests/s.
 const REQUEST_MICROS: u64 = 25;
-/// ... or 80 while other programs have the machine.
+/// The same while other programs use the machine: 80 requests/s.
 const BUSY_REQUEST_MICROS: u64 = 12_500;
 const TICK_MICROS: u64 = 50_000;
 const REPORTED_AT: u32 = 16;
 
-/// What the origin does with a request.
+/// The origin's handling of a request.
 #[derive(Clone, Copy)]
 struct Server {
-    /// Requests a second, and how many at once after a quiet time.
+    /// Requests/s, and the burst after a quiet time.
     rate: fn(u64) -> f64,
     burst: f64,
-    /// Share of all others that it refuses, whatever their rate.
+    /// Share of all other requests that it refuses, at any rate.
     stray: f64,
-    /// How long it asks refused requests to wait.
+    /// `Retry-After` of refused requests.
     retry_after: Millis,
 }
 
@@ -46,10 +46,10 @@ struct World {
     origin: OriginState,
     pace: Pace,
     report: Observations,
-    /// Successes and refusals, by second.
+    /// Successes and refusals of each second.
     seconds: Vec<(u32, u32)>,
     rests: u32,
-    /// For so long the client's machine is busy, in microseconds.
+    /// Time until which the client's machine is busy, in microseconds.
     busy_until: u64,
 }
 
@@ -113,7 +113,7 @@ impl World {
         self.pace.set(self.origin.rate());
     }
 
-    /// `clients` connections, each of which asks again when it has a reply, for so many seconds.
+    /// Runs `clients` connections for `seconds`. Each sends another request after each reply.
     fn run(&mut self, clients: usize, latency_micros: u64, seconds: u64) {
         let mut events = BinaryHeap::from([Reverse((0, Event::Free)), Reverse((TICK_MICROS, Event::Tick))]);
         let (mut idle, mut free_at) = (clients, 0);
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Goodput a second, and the share that was refused.
+    /// Returns the goodput in replies/s, and the refused share.
     fn in_seconds(&self, seconds: Range<usize>) -> (f64, f64) {
         let length = seconds.len() as f64;
         let counts = &self.seconds[seconds];
@@ -161,13 +161,14 @@ impl World {
 }
 
 impl Server {
-    /// Its bucket holds what it gives in so many seconds: less than three requests would be refused for a timer's sake.
+    /// Creates an origin whose token bucket holds its rate times `bucket_seconds`. A bucket of less than three requests
+    /// would refuse some only because timers are inexact.
     fn steady(rate: fn(u64) -> f64, bucket_seconds: f64) -> Self {
         Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0, retry_after: 0 }
     }
 }
 
-/// Rates in requests a second; a server's rate is a function of the second.
+/// Rates in requests/s. A server's rate is a function of the second.
 const RATES: [fn(u64) -> f64; 6] = [|_| 50.0, |_| 150.0, |_| 500.0, |_| 2000.0, |_| 6000.0, |_| 20_000.0];
 
 #[test]

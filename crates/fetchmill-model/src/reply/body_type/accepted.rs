@@ -35,7 +35,7 @@ impl TryFrom<Vec<String>> for AcceptedTypes {
 }
 
 impl AcceptedTypes {
-    /// Whether any body is accepted.
+    /// Returns whether any body is accepted.
     pub fn is_all(&self) -> bool {
         self.0 == 0
     }

@@ -13,7 +13,7 @@ pub(super) enum Brand {
     Audio,
     QuickTime,
     Mobile,
-    /// Any other.
+    /// Any other format.
     Video,
 }
 

@@ -175,7 +175,7 @@ pub(super) const TYPES: &[BodyType] = &[
         is_also: &[],
         begins: |start| Markup::of(start) == Some(Markup::Xml),
     },
-    // Readers of PDF take one that begins later, after what another program has put before it.
+    // PDF readers accept a header that comes later, after text that another program has added before it.
     binary(&["application/pdf"], "a PDF document", |start| {
         memchr::memmem::find(&start[..start.len().min(1024)], b"%PDF-").is_some()
     }),

@@ -1,4 +1,4 @@
-//! Starts of bodies, and the types that they show.
+//! Starts of bodies, and the types that they indicate.
 
 use super::{AcceptedTypes, BodyStart};
 use crate::limits::BODY_START_BYTES;
@@ -7,7 +7,7 @@ fn accepted(names: &[&str]) -> AcceptedTypes {
     AcceptedTypes::try_from(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
-/// The type that a body is refused with.
+/// Returns the type in the refusal of a body.
 fn shown(body: &[u8]) -> String {
     let refusal = accepted(&["font/woff"]).refusal(body).unwrap();
     let (came, _) = refusal.rsplit_once(", wanted font/woff").unwrap();

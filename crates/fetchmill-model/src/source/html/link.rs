@@ -15,20 +15,20 @@ pub(super) enum IndexLink {
     File(Vec<u8>),
     /// A folder in the folder.
     Folder(Vec<u8>),
-    /// The folder itself, in another order say, or one above it: no index is without these.
+    /// The folder itself, for example in another order, or a parent folder. Every index has such links.
     Own,
-    /// It leads to another origin.
+    /// A link to another origin.
     OtherOrigin,
     /// Anything else.
     Outside,
 }
 
-/// Which links below the folder are entries.
+/// Set of links below the folder that are entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkReach {
-    /// Those directly in it.
+    /// Links directly in the folder.
     Direct,
-    /// All of them; names of deeper ones have slashes.
+    /// All links. Names of deeper ones contain slashes.
     Below,
 }
 
@@ -37,17 +37,17 @@ enum LinkReach {
 pub(super) struct IndexPlace {
     scheme: String,
     authority: String,
-    /// Its path, decoded; none of these is empty.
+    /// Decoded segments of its path. None is empty.
     segments: Vec<Vec<u8>>,
-    /// The folder that relative links begin in.
+    /// Folder that relative links start from.
     base: Vec<Vec<u8>>,
     reach: LinkReach,
 }
 
 impl IndexPlace {
-    /// `folder` is its path below that of the source, without slashes at its ends.
+    /// Creates the folder. `folder` is its path below that of the source, without slashes at its ends.
     pub(super) fn new(origin: &OriginUrl, folder: &[u8]) -> Self {
-        // A path that cannot be decoded has no entry but those of relative links.
+        // A path that cannot be decoded has only the entries of relative links.
         let base = percent::decode(origin.path().as_bytes()).unwrap_or_else(|| origin.path().into());
         let segments = base.split(|byte| *byte == b'/').chain(folder.split(|byte| *byte == b'/'));
         let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect();
@@ -60,14 +60,16 @@ impl IndexPlace {
         }
     }
 
-    /// Takes all links below the folder as its entries. Its page came from `url`; `None` if that is not below the folder.
+    /// Takes all links below the folder as its entries. `url` is the URL of its page. Returns `None` if that is not
+    /// below the folder.
     pub(super) fn all_below(mut self, url: &[u8]) -> Option<Self> {
         self.reach = LinkReach::Below;
         let is_at_origin = self.set_base(url).is_some();
         (is_at_origin && self.base.starts_with(&self.segments)).then_some(self)
     }
 
-    /// Reads relative links from `href` on, as `<base href>` wants it; `None` if that is at another origin or not a path.
+    /// Resolves relative links against `href`, as `<base href>` requires. Returns `None` if it is at another origin or
+    /// not a path.
     pub(super) fn set_base(&mut self, href: &[u8]) -> Option<()> {
         let href = url_of(href);
         let (path, _) = split_query(&href);
@@ -79,19 +81,19 @@ impl IndexPlace {
         Some(())
     }
 
-    /// What a link on the page means; `href` has no entities any more.
+    /// Returns the meaning of a link on the page. `href` contains no entities.
     pub(super) fn read(&self, href: &[u8]) -> IndexLink {
         let href = url_of(href);
         let (path, query) = split_query(&href);
         let meant = self.local_path(path).map_or_else(|elsewhere| elsewhere, |path| self.resolve(path));
         match meant {
-            // A view of an entry is another object.
+            // A view of an entry is not the entry itself.
             IndexLink::File(_) | IndexLink::Folder(_) if query.is_some() => IndexLink::Outside,
             meant => meant,
         }
     }
 
-    /// A link without scheme and host, when these are the folder's own; else what it is.
+    /// Returns a link without its scheme and host if they are the folder's own. Otherwise returns the link's meaning.
     fn local_path<'a>(&self, link: &'a [u8]) -> Result<&'a [u8], IndexLink> {
         let scheme = scheme_of(link);
         let after_scheme = scheme.map_or(link, |scheme| &link[scheme.len() + 1..]);
@@ -115,7 +117,8 @@ impl IndexPlace {
         }
     }
 
-    /// Resolves a path, and tells whether it is that of a folder; `None` if a segment of it cannot be that of a name.
+    /// Resolves a path, and returns its segments and whether it is a folder. Returns `None` if one of its segments
+    /// cannot be a name.
     fn segments_of(&self, path: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
         let mut segments: Vec<Vec<u8>> = if path.starts_with(b"/") { Vec::new() } else { self.base.clone() };
         let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -153,15 +156,15 @@ impl IndexPlace {
     }
 }
 
-/// What an `href` says, as a browser reads it, without its fragment.
+/// Reads an `href` as a browser does, without its fragment.
 fn url_of(href: &[u8]) -> Vec<u8> {
-    // As in every URL.
+    // Every URL parser removes these.
     let href: Vec<u8> = href.iter().copied().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).collect();
     let href = href.trim_ascii();
     href[..memchr::memchr(b'#', href).unwrap_or(href.len())].to_vec()
 }
 
-/// What is before a query, and the query.
+/// Splits a link before its query. Returns the rest and the query.
 fn split_query(href: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', href) {
         Some(at) => (&href[..at], Some(&href[at..])),
@@ -169,7 +172,7 @@ fn split_query(href: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// What stands before the first colon, when that is a scheme.
+/// Returns the text before the first colon if it is a scheme.
 fn scheme_of(link: &[u8]) -> Option<&[u8]> {
     let scheme = &link[..memchr::memchr(b':', link)?];
     let is_scheme = scheme.first().is_some_and(u8::is_ascii_alphabetic)

@@ -17,18 +17,18 @@ use crate::source::{ListedPage, OriginUrl, PendingFolder};
 
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A page as it came.
+/// A received page.
 #[derive(Debug)]
 pub struct LinkPage<R> {
-    /// Reads its bytes.
+    /// Reader of its bytes.
     pub reader: R,
-    /// Where it came from, after redirects.
+    /// URL of the page, after redirects.
     pub url: String,
-    /// Whether its reply said where it ends: if not, a page without `</html>` may have been cut.
+    /// Whether the reply stated the length. Without a length, a page without `</html>` may have been truncated.
     pub has_length: bool,
 }
 
-/// Reads the page of a folder, and gives its pages to `each`; the last one ends it.
+/// Reads the page of a folder, and passes its pages of entries to `each`. The last one ends the listing.
 pub fn read_links(
     page: LinkPage<impl Read>,
     origin: &OriginUrl,
@@ -74,14 +74,14 @@ fn place_of(url: &str, origin: &OriginUrl, folder: &PendingFolder) -> Result<Ind
     )
 }
 
-/// A script, an image or a page of JSON would look like a folder without files.
+/// Refuses a page that is not HTML. A script, an image or a JSON page would look like a folder without files.
 fn must_be_html(reader: &mut impl BufRead) -> Result<(), FolderReadError> {
     let start = reader.fill_buf().map_err(read_error)?;
     let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
     if start.starts_with(b"<") { Ok(()) } else { bad("its page is not HTML: it does not begin with a tag") }
 }
 
-/// What is known of a page so far.
+/// Facts of a page so far.
 struct LinkReader {
     place: IndexPlace,
     seen: SeenEntries,
@@ -90,7 +90,7 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Takes the page's base; the first one counts, as in a browser.
+    /// Takes the page's base. The first one applies, as in a browser.
     fn take_base(&mut self, href: &[u8]) -> Result<(), FolderReadError> {
         if std::mem::replace(&mut self.has_base, true) {
             return Ok(());
@@ -150,7 +150,7 @@ mod tests {
 
         assert_eq!(read(page), (vec!["a".into(), "b/c".into()], vec!["d/e".into()], 2));
         let pages = read_in(page.as_bytes(), &PendingFolder::default(), true).unwrap();
-        // What is next to a link may mean anything.
+        // Text next to a link may mean anything.
         assert_eq!(pages[0].names.get(0), b"\0\0a");
     }
 

@@ -1,9 +1,9 @@
-//! A web server's folders as index pages: those of Apache, nginx, lighttpd and `python -m http.server`. If the user
-//! wants it, `links.rs` reads any other page with links.
+//! Index pages of a web server's folders, from Apache, nginx, lighttpd and `python -m http.server`. On request,
+//! `links.rs` reads any other page with links.
 //!
 //! A page is read as a stream, link by link. It must identify itself as an index and must be complete. A folder's own
 //! page (`index.html`) is not a listing, and in a truncated page nobody would notice the missing files. Displayed names
-//! are not used, because servers shorten them; the name is taken from the link.
+//! are not used, because servers shorten them. The name is taken from the link.
 
 mod link;
 mod links;
@@ -23,10 +23,10 @@ use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
 use crate::outcome::skips::SkipReason;
 
-/// How headings of index pages begin, in lower case: Apache, nginx and lighttpd; Python.
+/// Starts of headings of index pages, in lower case: first Apache, nginx and lighttpd, then Python.
 const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];
 
-/// Reads a folder's page from where `folder` says, and gives its pages to `each`; the last one ends it.
+/// Reads a folder's page from the position in `folder`, and passes its pages to `each`. The last page ends the listing.
 pub fn read_folder(
     reader: impl Read,
     origin: &OriginUrl,
@@ -36,7 +36,7 @@ pub fn read_folder(
     let place = IndexPlace::new(origin, &folder.path);
     let mut pages = FolderPages::new(folder, each);
     let mut index = IndexReader::default();
-    // The last one: where an icon has a link, too, the name's comes next, and what is told of the file is behind that.
+    // The last entry. If an icon also has a link, the link of the name comes next, followed by the facts of the file.
     let mut last: Option<(Vec<u8>, EntryKind)> = None;
     for token in tokens(reader) {
         match token.map_err(read_error)? {
@@ -60,7 +60,7 @@ pub fn read_folder(
     }
     index.must_be_index()?;
     if !index.has_end {
-        // As if the connection had failed: it may be whole the next time.
+        // Handled like a broken connection: the page may be complete the next time.
         return Err(FolderReadError::Cut("the page was cut: it ends without </html>"));
     }
     if let Some((name, kind)) = last {
@@ -69,10 +69,10 @@ pub fn read_folder(
     pages.finish()
 }
 
-/// Whether the page that begins so is an index; if it is none, what it is called.
+/// Checks whether a page with this start is an index. If it is not, the error is its title.
 pub fn is_index(page: &[u8]) -> Result<(), String> {
     let mut index = IndexReader::default();
-    // Behind an error there is nothing but the same error.
+    // After an error, the tokenizer only repeats it.
     for token in tokens(page).map_while(Result::ok) {
         if let IndexToken::Heading(text) = token {
             index.heading(&text);
@@ -84,14 +84,14 @@ pub fn is_index(page: &[u8]) -> Result<(), String> {
     Err(index.title())
 }
 
-/// What is known of a page so far.
+/// Facts of a page so far.
 #[derive(Default)]
 struct IndexReader {
     is_index: bool,
     /// The first heading.
     heading: Option<Vec<u8>>,
     has_end: bool,
-    /// A link may come twice, as that of an icon and of a name.
+    /// Entries so far. A link may come twice, for example for an icon and for a name.
     seen: SeenEntries,
 }
 
@@ -123,7 +123,7 @@ impl IndexReader {
     }
 }
 
-/// Digests of a page's entries so far. Memory: of [`INDEX_ENTRIES_MAX`] entries.
+/// Digests of a page's entries so far. Memory: up to [`INDEX_ENTRIES_MAX`] entries.
 #[derive(Default)]
 struct SeenEntries(HashSet<u128>);
 
@@ -132,7 +132,7 @@ impl SeenEntries {
         self.0.is_empty()
     }
 
-    /// Whether the entry was not on the page before.
+    /// Returns whether the entry is new on the page.
     fn is_new(&mut self, name: &[u8], kind: EntryKind) -> Result<bool, FolderReadError> {
         let seed = match kind {
             EntryKind::File(_) => 0,
@@ -149,7 +149,7 @@ impl SeenEntries {
     }
 }
 
-/// What a link is of the folder; none for what is the folder's own.
+/// Returns the entry of a link. Returns `None` for a link to the folder itself.
 fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, EntryKind)> {
     if href.len() > INDEX_HREF_BYTES_MAX {
         return Some((href.to_vec(), EntryKind::LeftOut(SkipReason::OtherPath)));
@@ -163,8 +163,8 @@ fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, 
     }
 }
 
-/// What the text behind a file's link tells of it: `01-Jan-2026 10:00   1234`, say. A size is exact only where it is
-/// written as nginx does it. With a unit behind it, as Apache and lighttpd write it, it is rounded.
+/// Reads the facts of a file from the text after its link, for example `01-Jan-2026 10:00   1234`. A size is exact only
+/// in nginx's format. A size with a unit, as Apache and lighttpd write it, is rounded.
 fn facts(behind: &[u8]) -> FileFacts {
     let mut words = behind.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let (Some(day), Some(time)) = (words.next(), words.next()) else { return FileFacts::default() };
@@ -176,7 +176,7 @@ fn facts(behind: &[u8]) -> FileFacts {
     FileFacts { size, modified }
 }
 
-/// `01-Jan-2026 10:00`.
+/// Returns whether a date has nginx's format: `01-Jan-2026 10:00`.
 fn is_of_nginx(day: &[u8], time: &[u8]) -> bool {
     matches!(day, [_, _, b'-', _, _, _, b'-', ..]) && time.len() == 5
 }

@@ -14,37 +14,38 @@ use html5gum::{IoReader, State, Tokenizer};
 use crate::limits::INDEX_HREF_BYTES_MAX;
 use crate::source::bounded_reader::BoundedReader;
 
-/// Of a name of a tag or an attribute: none that matters is longer.
+/// Maximum size of the name of a tag or an attribute. All relevant names are shorter.
 const WORD_BYTES_MAX: usize = 16;
-/// Of a heading, and of the text behind a link.
+/// Maximum size of a heading, and of the text after a link.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// What a page tells.
+/// A relevant part of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IndexToken {
     /// The text of a `title` or `h1`.
     Heading(Vec<u8>),
     /// A link.
     Link {
-        /// Where it leads to, without its entities.
+        /// Target of the link, with its entities decoded.
         href: Vec<u8>,
-        /// The text behind it, also in the next cells of its row of a table, which a space parts; none when it is long.
+        /// Text after the link, including the next cells of its table row, separated by a space. Empty if it is too
+        /// long.
         behind: Vec<u8>,
     },
-    /// The page's `base`, which says what its links are relative to; `None` without an `href`.
+    /// The page's `base`, which relative links are resolved against. `None` without an `href`.
     Base(Option<Vec<u8>>),
     /// The page's end tag.
     End,
 }
 
-/// Reads the tokens of a page. An error is to be read by `bounded_reader::read_error`.
+/// Reads the tokens of a page. Convert errors with `bounded_reader::read_error`.
 pub(super) fn tokens(reader: impl Read) -> impl Iterator<Item = Result<IndexToken, Error>> {
     let silent = Rc::new(Cell::new(0));
     let reader = BoundedReader::new(reader, Rc::clone(&silent));
     Tokenizer::new_with_emitter(IoReader::new(reader), IndexEmitter { silent, ..IndexEmitter::default() })
 }
 
-/// Bytes up to a number of them, and whether there were more.
+/// Bytes up to a maximum number, and whether there were more.
 #[derive(Debug, Default)]
 struct CutBytes {
     bytes: Vec<u8>,
@@ -68,7 +69,7 @@ impl CutBytes {
     }
 }
 
-/// Where text belongs to.
+/// Element that text belongs to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum TextPlace {
     #[default]
@@ -87,11 +88,11 @@ struct IndexEmitter {
     attribute: CutBytes,
     /// The first `href` of the tag.
     href: Option<CutBytes>,
-    /// Whether the value that is read is that of `href`.
+    /// Whether the current attribute value is that of `href`.
     is_in_href: bool,
     text: CutBytes,
     text_place: TextPlace,
-    /// A link that is not yet handed over: the text behind it may come.
+    /// A link that is not yet handed over, because the text after it may follow.
     link: Option<Vec<u8>>,
     tokens: VecDeque<IndexToken>,
 }
@@ -123,7 +124,7 @@ impl IndexEmitter {
         if self.tag.is("a") {
             self.end_link();
             self.end_heading();
-            // One that is too long is told as it was cut, and refused for its length.
+            // A link that is too long is passed on truncated, and refused for its length.
             self.link = self.href.take().map(|href| href.bytes);
         } else if self.tag.is("base") {
             self.end_link();
@@ -139,7 +140,7 @@ impl IndexEmitter {
         }
     }
 
-    /// Servers put a file's time and size into cells of their own.
+    /// Begins a cell. Servers put a file's time and size into separate cells.
     fn next_cell(&mut self) {
         if self.text_place == TextPlace::BehindLink {
             self.text.push(b" ", TEXT_BYTES_MAX);
@@ -223,7 +224,7 @@ impl Emitter for IndexEmitter {
         self.last_start_tag.bytes.extend_from_slice(&self.tag.bytes);
         self.start_tag();
         match naive_next_state(&self.tag.bytes).filter(|_| !self.tag.is_cut) {
-            // In a script the tokenizer keeps words, however long. Nothing of a script matters but its end.
+            // In a script the tokenizer keeps words of any length. Only the end of a script matters.
             Some(State::ScriptData) => Some(State::RawText),
             state => state,
         }
@@ -238,7 +239,7 @@ impl Emitter for IndexEmitter {
     fn set_force_quirks(&mut self) {}
 
     fn push_tag_name(&mut self, name: &[u8]) {
-        // The tokenizer keeps a name, too, where it may turn out to be text: a long one is silence.
+        // The tokenizer also keeps a name that may turn out to be text. A long name counts as bytes without a result.
         self.tag.push(name, WORD_BYTES_MAX);
     }
 
@@ -258,7 +259,7 @@ impl Emitter for IndexEmitter {
     }
 
     fn init_attribute_value(&mut self) {
-        // Of two attributes with one name the first counts.
+        // Of two attributes with the same name, the first applies.
         self.is_in_href = self.attribute.is("href") && self.href.is_none();
         if self.is_in_href {
             self.href = Some(CutBytes::default());

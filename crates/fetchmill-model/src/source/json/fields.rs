@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::limits::FIELD_PATH_PARTS_MAX;
 use crate::source::json_text::JsonText;
 
-/// What stands where there is nothing.
+/// Text of a missing value.
 pub(super) const NULL: &str = "null";
 
-/// The way to a field through objects.
+/// A path through objects to a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Reads what a user has typed for an option; `.` is the value itself.
+    /// Parses an option's value as typed. `.` is the value itself.
     pub(super) fn new(option: &str, text: &str) -> Result<Self> {
         if text == "." {
             return Ok(FieldPath(Vec::new()));
@@ -33,21 +33,21 @@ impl FieldPath {
         Ok(FieldPath(parts))
     }
 
-    /// Whether it is the value itself.
+    /// Returns whether the path is the value itself.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// As it was typed.
+    /// Returns the path as typed.
     pub(super) fn text(&self) -> String {
         self.0.join(".")
     }
 }
 
-/// A value as it stands in its page; none: there is no such field.
+/// A value as written in its page. `None` if there is no such field.
 pub(super) type FieldText<'t> = Option<&'t str>;
 
-/// Finds the values of fields in `text`, which is one value of JSON. What is found stands in the order of the paths.
+/// Finds the values of fields in `text`, which is one JSON value. Returns them in the order of the paths.
 pub(super) fn find_fields<'t, const N: usize>(
     text: &'t str,
     paths: [Option<&FieldPath>; N],
@@ -59,7 +59,7 @@ pub(super) fn find_fields<'t, const N: usize>(
     Ok(found)
 }
 
-/// A field, and what of its path is still before it.
+/// A field, and the rest of its path.
 #[derive(Clone, Copy)]
 struct WantedField<'p> {
     at: usize,

@@ -17,33 +17,33 @@ use crate::target::extra_columns::{
     ColumnType, TypedValue, TypesByName, UNFIT_COLUMN, is_item_column, write_extra,
 };
 
-/// What stands in [`UNFIT_COLUMN`] for an item that is not an object.
+/// Text in [`UNFIT_COLUMN`] for an item that is not an object.
 const NOT_AN_OBJECT: &str = ".";
 
-/// The columns that items have shown so far, and the type that fits all values of each: at most [`KEPT_COLUMNS_MAX`] of
-/// them, one of which is [`UNFIT_COLUMN`].
+/// The columns that items have had so far, each with the type that fits all its values. There are at most
+/// [`KEPT_COLUMNS_MAX`], including [`UNFIT_COLUMN`].
 #[derive(Debug, Default)]
 pub struct ItemTypes {
     names: Vec<String>,
-    /// `None`: only null has come so far.
+    /// `None` while all values are null.
     types: BTreeMap<String, Option<ColumnType>>,
 }
 
 impl ItemTypes {
-    /// With columns whose types are given: these stay.
+    /// Creates columns with given types, which do not change.
     pub fn given(given: &TypesByName) -> Self {
         let types = given.iter().map(|(name, kind)| (name.clone(), Some(*kind))).collect();
         ItemTypes { names: given.keys().cloned().collect(), types }
     }
 
-    /// Looks at one more item.
+    /// Adds the columns of one more item.
     pub fn add(&mut self, item: &str, given: &TypesByName) {
         let mut fields = |name: &str, value: &str| {
             if !given.contains_key(name) && is_item_column(name) {
                 self.see(name, value);
             }
         };
-        // What is not an object has no fields.
+        // An item that is not an object has no fields.
         let _ = for_each_field(item, &mut fields);
     }
 
@@ -59,7 +59,7 @@ impl ItemTypes {
         }
     }
 
-    /// The columns in the order in which they came, with that of what has no place last.
+    /// Returns the columns in the order of their first values. [`UNFIT_COLUMN`] is last.
     pub fn into_columns(self) -> Vec<(String, ColumnType)> {
         let ItemTypes { names, types } = self;
         let kind = |name: &String| types.get(name).copied().flatten().unwrap_or_default();
@@ -68,7 +68,7 @@ impl ItemTypes {
     }
 }
 
-/// The type of a value; `None` for null.
+/// Returns the type of a value. `None` for null.
 fn type_of(value: &str) -> Option<ColumnType> {
     match value.as_bytes().first() {
         Some(b'n') => None,
@@ -81,7 +81,7 @@ fn type_of(value: &str) -> Option<ColumnType> {
     }
 }
 
-/// The type that has a place for the values of both.
+/// Returns the type that fits the values of both.
 fn joined(one: Option<ColumnType>, other: Option<ColumnType>) -> Option<ColumnType> {
     let (Some(one_type), Some(other_type)) = (one, other) else { return one.or(other) };
     if one_type == other_type {
@@ -92,10 +92,10 @@ fn joined(one: Option<ColumnType>, other: Option<ColumnType>) -> Option<ColumnTy
     Some(if are_numbers { ColumnType::Float64 } else { ColumnType::String })
 }
 
-/// Takes the values of a job's columns out of items.
+/// Reads the values of a job's columns from items.
 #[derive(Debug, Default)]
 pub struct ItemColumns {
-    /// Without [`UNFIT_COLUMN`].
+    /// All columns except [`UNFIT_COLUMN`].
     columns: Vec<(String, ColumnType)>,
     places: BTreeMap<String, usize>,
     /// The values of one item.
@@ -105,14 +105,15 @@ pub struct ItemColumns {
 }
 
 impl ItemColumns {
-    /// Of a job with these columns; the last one is [`UNFIT_COLUMN`]. None at all: of a format without columns.
+    /// Creates the values of a job with these columns, of which the last one is [`UNFIT_COLUMN`]. A format without
+    /// columns has none.
     pub fn new(columns: impl Iterator<Item = (String, ColumnType)>) -> Self {
         let columns: Vec<_> = columns.filter(|(name, _)| name != UNFIT_COLUMN).collect();
         let places = columns.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
         ItemColumns { columns, places, ..ItemColumns::default() }
     }
 
-    /// Appends the values of an item, as [`write_extra`] does.
+    /// Appends the values of an item, in the format of [`write_extra`].
     pub fn write(&mut self, item: &str, out: &mut Vec<u8>) {
         self.values.clear();
         self.values.resize(self.columns.len(), None);
@@ -128,7 +129,7 @@ impl ItemColumns {
                     add_name(unfit, name);
                 }
             }
-            // It comes twice: neither is its value.
+            // The field comes twice, so neither is its value.
             Some(place) => {
                 if values[*place].take().is_some() || value != NULL {
                     add_name(unfit, name);
@@ -144,7 +145,7 @@ impl ItemColumns {
     }
 }
 
-/// Notes a name once where it comes twice in a row.
+/// Adds a name, unless it is the last one already.
 fn add_name(names: &mut String, name: &str) {
     if names.rsplit(',').next() == Some(name) {
         return;
@@ -155,7 +156,7 @@ fn add_name(names: &mut String, name: &str) {
     names.push_str(name);
 }
 
-/// The text of a value in a column of this type; `None`: null, or it has no place there.
+/// Returns the text of a value in a column of this type. `None` if it is null or does not fit.
 fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     let first = value.as_bytes().first();
     match (kind, first) {
@@ -173,7 +174,7 @@ fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether a float64 is another integer than its text says. Fractions are rounded, as everywhere.
+/// Returns whether the float64 is a different integer from the text. Rounded fractions do not count, as everywhere.
 fn is_rounded(text: &str, number: f64) -> bool {
     text.parse::<i128>().is_ok_and(|exact| number as i128 != exact)
 }

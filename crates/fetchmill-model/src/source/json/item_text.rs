@@ -1,9 +1,9 @@
-//! The text of an item as it is stored: on one line.
+//! Stores the text of an item on one line.
 
 use std::borrow::Cow;
 
-/// Removes what JSON allows between its tokens: blanks, tabs and line ends outside of strings. Everything else stays as it
-/// came, numbers and the order of fields among it. The text must be one value of JSON.
+/// Removes the white space that JSON allows between its tokens: blanks, tabs and line ends outside of strings.
+/// Everything else is unchanged, including numbers and the order of fields. The text must be one JSON value.
 pub(super) fn compact(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
         return Cow::Borrowed(text);

@@ -21,7 +21,7 @@ use crate::target::Names;
 use crate::target::entry::{ExpectedObject, ListEntry};
 use crate::target::source_metadata::ListedTime;
 
-/// What a page's items are, by their fields.
+/// Fields of a page's items.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ItemFields {
     pub(super) url: Option<FieldPath>,
@@ -30,35 +30,35 @@ pub(super) struct ItemFields {
     pub(super) modified: Option<FieldPath>,
 }
 
-/// Reads the items of a page, one after the other.
+/// Converts the items of a page, one after the other.
 pub(super) struct ItemReader<'p> {
     pub(super) fields: &'p ItemFields,
     pub(super) filters: &'p Filters,
-    /// Largest item that is stored itself; `None` if what its URL leads to is.
+    /// Maximum size of an item that is stored itself. `None` if the object at its URL is stored.
     pub(super) item_max: Option<u64>,
-    /// The page's own URL, which references are resolved against.
+    /// The page's own URL. References are resolved against it.
     pub(super) page: &'p Url,
     pub(super) read: ReadItems,
 }
 
-/// What came of them.
+/// Results of the conversion.
 #[derive(Default)]
 pub(super) struct ReadItems {
-    /// The targets, as they stand in a page.
+    /// The targets, in the page's order.
     pub(super) names: Names,
-    /// Items, with those that were left out.
+    /// Number of items, including skipped ones.
     pub(super) count: u64,
-    /// Those that a filter has left out.
+    /// Items that a filter has excluded.
     pub(super) skipped: Skips,
-    /// Those without the field of the URL.
+    /// Number of items without the field of the URL.
     pub(super) without_url: u64,
-    /// Of all of them, as they stand in the page.
+    /// Digest of all items as written in the page.
     pub(super) digest: Xxh3,
 }
 
-/// What an item says of its object.
+/// Facts of an object from its item.
 struct Item<'t> {
-    /// As a list has it.
+    /// URL as in a list.
     url: String,
     name: Option<Cow<'t, str>>,
     size: Option<u64>,
@@ -66,18 +66,18 @@ struct Item<'t> {
 }
 
 impl ItemReader<'_> {
-    /// Takes the items out of an array.
+    /// Converts the items of an array.
     pub(super) fn read(mut self, array: &str) -> serde_json::Result<ReadItems> {
         let mut json = serde_json::Deserializer::from_str(array);
         ItemsSeed(&mut self).deserialize(&mut json).and_then(|()| json.end())?;
         Ok(self.read)
     }
 
-    /// Takes an item. One that cannot be used is a target as well, which fails.
+    /// Converts an item. One that cannot be used becomes a target that fails.
     fn push(&mut self, text: &str) -> Result<(), String> {
         self.read.count += 1;
         self.read.digest.update(text.as_bytes());
-        // Two numbers side by side are not one.
+        // Separates items: two adjacent numbers are not one.
         self.read.digest.update(&[0]);
         if let Some(item_max) = self.item_max {
             return self.push_item(text, item_max);
@@ -101,7 +101,7 @@ impl ItemReader<'_> {
         self.push_entry(&entry)
     }
 
-    /// Takes an item that is stored itself. JSON has no NUL, so the text is an entry whose URL it is.
+    /// Adds an item that is stored itself. JSON contains no NUL, so the item's text serves as the URL of an entry.
     fn push_item(&mut self, text: &str, item_max: u64) -> Result<(), String> {
         let item = compact(text);
         if item.len() as u64 <= item_max {
@@ -119,7 +119,7 @@ impl ItemReader<'_> {
         ListEntry { key, kept, ..ListEntry::default() }.write(entry);
     }
 
-    /// A short reference becomes a long URL: what a page takes is bounded again.
+    /// Adds an entry. A short reference becomes a long URL, so the size of a page is limited again here.
     fn push_entry(&mut self, entry: &[u8]) -> Result<(), String> {
         if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
             return Err(
@@ -155,7 +155,8 @@ impl ItemReader<'_> {
         })
     }
 
-    /// The URL that an item gives: the whole of it, or a reference that the page's own completes (RFC 3986).
+    /// Returns the URL of an item: a complete one, or a reference that is resolved against the page's own URL (RFC
+    /// 3986).
     fn resolve(&self, text: &str) -> Result<String, &'static str> {
         if is_whole(text) {
             return normalise(text).map(Cow::into_owned);
@@ -168,14 +169,14 @@ impl ItemReader<'_> {
         }
         let url = self.page.join(text.trim()).map_err(|_| "not a URL")?;
         if !matches!(url.scheme(), "http" | "https") {
-            // Also s3: whoever writes pages must not choose what credentials are used for.
+            // This also refuses s3: the author of pages must not decide where credentials are used.
             return Err("the scheme of its URL is not http or https");
         }
         normalise(url.as_str()).map(Cow::into_owned)
     }
 }
 
-/// Whether it is a URL as most are, which needs no other one.
+/// Returns whether this is a complete URL in the usual form, which needs no base.
 fn is_whole(text: &str) -> bool {
     let scheme = text.get(..8).unwrap_or(text).to_ascii_lowercase();
     scheme.starts_with("http://") || scheme.starts_with("https://")
@@ -185,7 +186,7 @@ fn given(field: FieldText<'_>) -> FieldText<'_> {
     field.filter(|text| *text != NULL)
 }
 
-/// The text that a string of JSON is.
+/// Returns the text of a JSON string.
 fn text_of(text: &str) -> Result<Cow<'_, str>, String> {
     match serde_json::from_str(text) {
         Ok(JsonText(text)) => Ok(text),
@@ -194,7 +195,7 @@ fn text_of(text: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// The same of a name, which may be a number.
+/// Returns the text of a name, which may also be a number.
 fn text_or_number(text: &str) -> Result<Cow<'_, str>, String> {
     match text.as_bytes().first() {
         Some(b'"') => text_of(text),
@@ -203,7 +204,7 @@ fn text_or_number(text: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// When an item says that its object was written last; what is no time says nothing.
+/// Returns the modification time of an object. An invalid time is ignored.
 fn time_of(text: &str) -> Option<ListedTime> {
     match whole_number(text) {
         Some(seconds) => listed_time::of_epoch(seconds),

@@ -1,12 +1,12 @@
-//! The field `Link` of a reply's head (RFC 8288): the link to the next page.
+//! The `Link` field of a reply's head (RFC 8288): the link to the next page.
 //!
-//! It is parsed strictly. Without a next page a listing ends, so a field that cannot be parsed is an error: otherwise
+//! It is parsed strictly. Without a next page a listing ends, so a field that cannot be parsed is an error. Otherwise
 //! the pages after it would never be fetched.
 
 use crate::http1::header_field::is_token;
 
-/// The target of the link with `rel="next"`; none where there is no such link. Links of another context than the page
-/// (`anchor`) are passed over.
+/// Returns the target of the link with `rel="next"`, or `None` without such a link. Ignores links with a context other
+/// than the page (`anchor`).
 pub(super) fn next_link<'h>(values: impl Iterator<Item = &'h [u8]>) -> Result<Option<String>, &'static str> {
     let mut next: Option<String> = None;
     for value in values {
@@ -31,17 +31,17 @@ pub(super) fn next_link<'h>(values: impl Iterator<Item = &'h [u8]>) -> Result<Op
     Ok(next)
 }
 
-/// A link with the parameters that matter.
+/// A link with its relevant parameters.
 #[derive(Default)]
 struct Link<'t> {
     target: &'t str,
-    /// The first `rel`: others do not count.
+    /// The first `rel`. Others are ignored.
     rel: Option<String>,
     has_anchor: bool,
 }
 
 impl<'t> Link<'t> {
-    /// Reads the first link of a text, and gives what is behind it.
+    /// Reads the first link of a text. Returns it with the rest of the text.
     fn read(text: &'t str) -> Result<(Self, &'t str), &'static str> {
         let inside = text.strip_prefix('<').ok_or("a link does not begin with <")?;
         let (target, mut rest) = inside.split_once('>').ok_or("a link has no > behind its URL")?;
@@ -50,7 +50,7 @@ impl<'t> Link<'t> {
             rest = skip_space(rest);
             let Some(behind) = rest.strip_prefix(';') else { break };
             rest = skip_space(behind);
-            // A semicolon may stand alone.
+            // A semicolon may come without a parameter.
             if rest.is_empty() || rest.starts_with([';', ',']) {
                 continue;
             }
@@ -74,7 +74,7 @@ impl<'t> Link<'t> {
     }
 }
 
-/// A parameter's name and value, and what is behind it.
+/// Reads a parameter. Returns its name, its value and the rest of the text.
 fn read_parameter(text: &str) -> Result<(&str, String, &str), &'static str> {
     let (name, rest) = read_token(text).ok_or("a parameter of a link has no name")?;
     let Some(value) = skip_space(rest).strip_prefix('=') else { return Ok((name, String::new(), rest)) };
@@ -87,7 +87,7 @@ fn read_parameter(text: &str) -> Result<(&str, String, &str), &'static str> {
     Ok((name, value.to_owned(), rest))
 }
 
-/// What stands before the quote that ends it, and what is behind that.
+/// Reads the text before the closing quote. Returns it with the rest after the quote.
 fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -101,7 +101,7 @@ fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
     Err("a parameter of a link has no quote at its end")
 }
 
-/// A token (RFC 9110) and what is behind it; none when the text begins with something else.
+/// Reads a token (RFC 9110). Returns it with the rest of the text, or `None` if the text does not begin with one.
 fn read_token(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(|byte| !is_token(byte)).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))

@@ -1,4 +1,4 @@
-//! How pages of JSON are read, as a user says it.
+//! Options for JSON pages, as a user gives them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use super::fields::FieldPath;
 use crate::error::{Error, Result};
 use crate::options::{options, words};
 
-/// How a page leads to the next one.
+/// Method of finding the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NextPage {
-    /// A field has a marker, which a parameter of the next request carries.
+    /// A field contains a marker, which a parameter of the next request passes on.
     Marker,
-    /// A field has the URL.
+    /// A field contains the URL.
     Url,
-    /// The field `Link` of the reply's head has the URL, with `rel="next"` (RFC 8288).
+    /// The `Link` field of the reply's head contains the URL, with `rel="next"` (RFC 8288).
     Link,
-    /// A parameter has the number of the page.
+    /// A parameter contains the number of the page.
     Page,
-    /// A parameter has the number of the items before the page.
+    /// A parameter contains the number of items before the page.
     Offset,
-    /// There is one page.
+    /// There is only one page.
     None,
 }
 
-/// What is stored of pages of JSON.
+/// Contents of JSON pages that are stored.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stored {
-    /// What the URLs of the items lead to.
+    /// The objects at the URLs of the items.
     #[default]
     Objects,
     /// The items themselves.
@@ -38,20 +38,20 @@ pub enum Stored {
 words!(NextPage, Stored);
 
 options! {
-    /// How pages of JSON are read, and how each leads to the next one: part of what makes two runs the same job.
+    /// Options for reading JSON pages and for finding each next one. They are part of a job's identity.
     #[derive(PartialEq, Eq)]
     pub struct JsonPageOptions {
-        /// Field of the items; dots lead into objects, and one alone is the page itself.
+        /// Field of the items. Dots separate nested fields. A single dot is the page itself.
         items_field: String = ".".into();
-        /// Field of an item with the URL; none: items are strings.
+        /// Field of an item with the URL. `None` if items are strings.
         url_field: Option<String> = None;
-        /// Field of an item with the object's name; none: it is called by its URL.
+        /// Field of an item with the object's name. `None` to name it after its URL.
         name_field: Option<String> = None;
         /// Field of an item with the object's size.
         size_field: Option<String> = None;
-        /// Field of an item that says when the object was written last.
+        /// Field of an item with the object's modification time.
         modified_field: Option<String> = None;
-        /// How the next page is found.
+        /// Method of finding the next page.
         next_page: Option<NextPage> = None;
         /// Field of a page with the marker or the URL of the next one.
         next_field: Option<String> = None;
@@ -63,7 +63,7 @@ options! {
 }
 
 impl JsonPageOptions {
-    /// How the next page is found, as it must be said.
+    /// Returns the method of finding the next page, which must be given.
     pub fn check(&self) -> Result<NextPage> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let Some(next_page) = self.next_page else {
@@ -97,7 +97,7 @@ impl JsonPageOptions {
         Ok(next_page)
     }
 
-    /// For the identity of a job.
+    /// Returns the options as text, for a job's identity.
     pub fn text(&self, marker_param: &str) -> String {
         let next = match self.next_page {
             Some(NextPage::Marker) => format!("marker {marker_param:?}"),

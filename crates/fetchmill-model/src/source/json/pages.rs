@@ -12,7 +12,7 @@ use crate::source::api::{ApiNames, MarkerSeed, whole_number};
 use crate::source::list::Filters;
 use crate::source::{BadPage, ListedPage, OriginUrl, PageCursor, resolve_next};
 
-/// A listing in pages of JSON.
+/// A listing in JSON pages.
 #[derive(Debug, Clone)]
 pub struct JsonPages {
     source: OriginUrl,
@@ -22,40 +22,40 @@ pub struct JsonPages {
     item_max: Option<u64>,
     total: FieldPath,
     next: NextPage,
-    /// Of the marker or the URL of the next page.
+    /// Field with the marker or the URL of the next page.
     next_field: FieldPath,
-    /// That carries a marker, or counts.
+    /// Parameter for a marker or a count.
     param: String,
 }
 
-/// A page as it came.
+/// A received page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageReply<'p> {
-    /// What led to it; none: it is the first one.
+    /// Link that led to this page. `None` for the first page.
     pub from: Option<&'p str>,
-    /// Where it was asked for.
+    /// URL that was requested.
     pub url: &'p Url,
     /// Its bytes.
     pub body: &'p [u8],
-    /// The values of its fields `Link`.
+    /// Values of its `Link` fields.
     pub links: &'p [&'p [u8]],
 }
 
-/// What a page brought.
+/// Results of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct JsonPage {
     /// The page, for the journal.
     pub page: ListedPage,
-    /// Items, with those that were left out.
+    /// Number of items, including skipped ones.
     pub items: u64,
-    /// None of its items has the field of the URL: it is probably another one.
+    /// Whether none of its items has the field of the URL. The option probably names the wrong field.
     pub is_without_urls: bool,
-    /// What was to lead to the next page is not there at all: it is probably elsewhere.
+    /// Whether the link to the next page is missing altogether. The option probably names the wrong field.
     pub has_no_lead: bool,
 }
 
 impl JsonPages {
-    /// Of a source, as the options say.
+    /// Creates the listing of a source with these options.
     pub fn new(source: &OriginUrl, options: &JsonPageOptions, api: &ApiNames) -> Result<Self> {
         let next = options.check()?;
         let field = |option: &str, path: &Option<String>| {
@@ -85,18 +85,18 @@ impl JsonPages {
         Ok(pages)
     }
 
-    /// The same where items are stored themselves, each of `item_max` bytes at most.
+    /// Returns the same listing, with items stored themselves, each of up to `item_max` bytes.
     #[must_use]
     pub fn storing_items(self, item_max: u64) -> Self {
         JsonPages { item_max: Some(item_max), ..self }
     }
 
-    /// Whether items are stored themselves, and not what their URLs lead to.
+    /// Returns whether items are stored themselves, and not the objects at their URLs.
     pub fn stores_items(&self) -> bool {
         self.item_max.is_some()
     }
 
-    /// Where the page is that `from` leads to; the source itself is the first one.
+    /// Returns the URL of the page that `from` leads to. The first page is the source itself.
     pub fn url(&self, from: Option<&str>) -> Result<Url> {
         let Some(from) = from else { return Ok(self.source.url().clone()) };
         match self.next {
@@ -105,7 +105,7 @@ impl JsonPages {
         }
     }
 
-    /// The source's URL with this value of the parameter, in place of one that it has.
+    /// Returns the source's URL with this value of the parameter. It replaces an existing value.
     fn with_param(&self, value: &str) -> Url {
         let mut url = self.source.url().clone();
         let mut query = String::new();
@@ -122,7 +122,8 @@ impl JsonPages {
         url
     }
 
-    /// The number of a page, or of the items before it: the first one's is in the source, or where counting starts.
+    /// Returns the number of a page, or of the items before it. The first number is that in the source, or the start of
+    /// the count.
     fn number(&self, from: Option<&str>) -> Result<u64> {
         let (param, start) = match self.next {
             NextPage::Page => (&self.param, 1),
@@ -144,7 +145,7 @@ impl JsonPages {
     /// Reads a page.
     ///
     /// # Errors
-    /// It is none, or leads to another origin.
+    /// Fails if it is not a page, or if it leads to another origin.
     pub fn read(
         &self,
         reply: PageReply<'_>,
@@ -200,12 +201,12 @@ impl JsonPages {
             read: ReadItems::default(),
         };
         let read = reader.read(array).map_err(not_expected)?;
-        // It is only a hint: where there is something else, the page is good.
+        // This is only a hint, so a page with another value here is still valid.
         let total = find_fields(text, [Some(&self.total)]).ok().and_then(|[total]| whole_number(total?));
         Ok((read, PageRest { lead, total }))
     }
 
-    /// What the page says of the next one, or what follows from how many items it has.
+    /// Returns the link to the next page: as the page states it, or computed from its number of items.
     fn lead(
         &self,
         reply: PageReply<'_>,
@@ -216,7 +217,7 @@ impl JsonPages {
             NextPage::None => None,
             NextPage::Marker | NextPage::Url => {
                 let lead = field.map_or(Ok(None), |field| self.marker(field))?;
-                // Some servers give the last cursor again when there is nothing more.
+                // After the last page, some servers repeat the last cursor.
                 lead.filter(|lead| read.count > 0 || reply.from != Some(lead.as_str()))
             }
             NextPage::Link => next_link(reply.links.iter().copied())
@@ -245,7 +246,7 @@ impl JsonPages {
         })
     }
 
-    /// As the journal has it: of a URL the whole of it.
+    /// Returns the link in the form for the journal. A URL is stored as a whole.
     fn resolve(&self, page: &Url, lead: Option<String>) -> Result<Option<String>> {
         match (self.next, lead) {
             (NextPage::Url | NextPage::Link, Some(lead)) => {
@@ -256,14 +257,14 @@ impl JsonPages {
     }
 }
 
-/// What a page has beside its items.
+/// Parts of a page other than its items.
 struct PageRest<'p> {
-    /// The field that leads to the next page, as it stands there.
+    /// The field that leads to the next page, as written there.
     lead: Option<&'p str>,
     total: Option<u64>,
 }
 
-/// Whether a part of a query is this parameter's.
+/// Returns whether a part of a query belongs to this parameter.
 fn is_param(part: &str, param: &str) -> bool {
     let found = url::form_urlencoded::parse(part.as_bytes()).next();
     found.is_some_and(|(name, _)| name == param)

@@ -1,4 +1,4 @@
-//! Pages as they come, and what is made of them.
+//! JSON pages, and their conversion to targets.
 
 use super::{JsonPage, JsonPageOptions, JsonPages, NextPage, PageReply};
 use crate::error::Result;
@@ -39,7 +39,7 @@ fn read(options: &JsonPageOptions, body: &str) -> std::result::Result<JsonPage, 
     read_from(&pages(SOURCE, options).unwrap(), None, body, &[]).unwrap()
 }
 
-/// URL, name and size of each target; of one without URL the reason instead.
+/// Returns URL, name and size of each target. For a target without a URL, the reason replaces the URL.
 fn targets(page: &JsonPage) -> Vec<(String, Option<String>, Option<u64>)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let target = |entry| {
@@ -162,7 +162,7 @@ fn depth_costs_no_stack() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let objects = format!("{}1{}", r#"{"data":"#.repeat(100_000), "}".repeat(100_000));
     for body in [deep.clone(), objects, format!(r#"{{"data": {{"photos": {deep}}}}}"#)] {
-        // Whatever it says, it says it.
+        // Any result is fine, but it must not panic.
         let _ = read(&options(NextPage::Marker), &body);
     }
     let beside =

@@ -19,23 +19,23 @@ use crate::target::request::{TargetRequest, is_condition};
 use crate::target::source_metadata::ListedTime;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// A column as a user has named it.
+/// A column as the user selects it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ColumnSelector {
-    /// The one with the URL, that nobody has named.
+    /// The column with the URL, not selected by the user.
     Url,
-    /// By its number, counted from 0 here.
+    /// Selected by its number, counted from 0.
     Number(usize),
-    /// By its name.
+    /// Selected by its name.
     Name(String),
-    /// One of a manifest: only a file that has all of a manifest's has it.
+    /// A column of a manifest. Only a file with all columns of a manifest has it.
     Manifest(&'static str),
-    /// One that the schema of an inventory says.
+    /// A column from the schema of an inventory.
     Inventory(String),
 }
 
 impl ColumnSelector {
-    /// Digits are a number: a column that has such a name is chosen by its number.
+    /// Parses a selection. Digits are a number, even if a column has such a name.
     fn parse(text: &str) -> Self {
         match text.parse::<usize>() {
             Ok(number) if number > 0 => ColumnSelector::Number(number - 1),
@@ -43,7 +43,7 @@ impl ColumnSelector {
         }
     }
 
-    /// For messages.
+    /// Returns the selection for messages.
     pub(super) fn text(&self) -> String {
         match self {
             ColumnSelector::Url => "url".into(),
@@ -54,49 +54,50 @@ impl ColumnSelector {
     }
 }
 
-/// Whether names of columns are those of a manifest, with whatever else.
+/// Returns whether the names of columns include all those of a manifest.
 pub(super) fn is_manifest<'n>(mut has: impl FnMut(&'n str) -> bool) -> bool {
     LISTED_COLUMNS.iter().all(|(name, _)| has(name))
 }
 
-/// How entries are made. Columns are positions in `wanted`.
+/// Instructions for building entries. Columns are positions in `wanted`.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnPlan {
     wanted: Vec<ColumnSelector>,
-    /// Pieces of the URL; one column alone is the URL itself.
+    /// Pieces of the URL. A single column is the URL itself.
     url: Vec<UrlPiece>,
     url_column: usize,
     /// See [`ListOptions::any_text`].
     takes_text: bool,
     has_template: bool,
     key: Option<usize>,
-    /// Pieces of the name, in place of a key.
+    /// Pieces of the name, instead of a key.
     name: Option<Vec<NamePiece<usize>>>,
     kept: Vec<KeptColumn>,
-    /// What each target is asked with; none: a plain `GET`.
+    /// Pieces of each target's request. `None` for a plain `GET`.
     request: Option<RequestPieces<usize>>,
     /// Whether requests are `GET`s without a body.
     is_bare_get: bool,
-    /// Where items of a program have requests of their own.
+    /// Column of the items' own requests, for items of a program.
     own_request: Option<usize>,
-    /// Where the columns of a manifest begin among the wanted ones, in the order of [`MANIFEST`]; none: nobody asks.
+    /// First wanted column of a manifest, followed by the others in the order of [`MANIFEST`]. `None` if they are not
+    /// wanted.
     manifest: Option<usize>,
-    /// Where the times of an inventory's objects are.
+    /// Column of the modification times of an inventory's objects.
     modified: Option<usize>,
 }
 
-/// The columns of a manifest that are read besides the URL.
+/// Columns of a manifest that are read in addition to the URL.
 const MANIFEST: [&str; 3] = [NAME, SIZE, ETAG];
 pub(super) const NAME: &str = "name";
 pub(super) const SIZE: &str = "size";
 pub(super) const ETAG: &str = "etag";
 pub(super) const MODIFIED: &str = "last_modified";
 
-/// A column that is carried into the output.
+/// A column that is copied to the output.
 #[derive(Debug, Clone, Copy)]
 struct KeptColumn {
     column: usize,
-    /// What its values must be, if somebody has said it.
+    /// Type of its values, if given by the user.
     told: Option<ColumnType>,
 }
 
@@ -170,7 +171,7 @@ impl ColumnPlan {
         Ok(plan)
     }
 
-    /// A template with names only needs no URL's column.
+    /// Drops the URL's column if the template uses only other columns.
     fn drop_unused(&mut self) {
         let is_used = self.columns().any(|column| *column == 0);
         if is_used || self.wanted.len() == 1 {
@@ -181,7 +182,7 @@ impl ColumnPlan {
         self.url_column = self.url_column.saturating_sub(1);
     }
 
-    /// All columns that something is made of.
+    /// Returns all columns in use.
     fn columns(&mut self) -> impl Iterator<Item = &mut usize> {
         let url = self.url.iter_mut().filter_map(|piece| match piece {
             UrlPiece::Column { column, .. } => Some(column),
@@ -198,45 +199,45 @@ impl ColumnPlan {
             .chain(self.kept.iter_mut().map(|kept| &mut kept.column))
     }
 
-    /// Only these columns, as they stand in a file.
+    /// Creates a plan of only these columns, with unchanged values.
     pub(super) fn of_columns(columns: Vec<ColumnSelector>) -> Result<Self> {
         Ok(ColumnPlan { wanted: columns, url_column: 0, ..Self::new(&ListOptions::default())? })
     }
 
-    /// Times are behind the other columns of a manifest.
+    /// Adds the modification time after the other columns of a manifest.
     pub(super) fn with_times(mut self) -> Self {
         self.modified = Some(self.wanted.len());
         self.wanted.push(ColumnSelector::Manifest(MODIFIED));
         self
     }
 
-    /// Items of a program may have a request of their own behind their other values.
+    /// Adds a column for the own requests of a program's items, after their other values.
     pub(super) fn with_own_requests(mut self) -> Self {
         self.own_request = Some(self.wanted.len());
         self
     }
 
-    /// The columns whose values are to be given, in this order.
+    /// Returns the columns whose values are needed, in this order.
     pub(super) fn wanted(&self) -> &[ColumnSelector] {
         &self.wanted
     }
 
-    /// Which of them is the URL, or the first of a template.
+    /// Returns the position of the URL, or of the first column of a template.
     pub(super) fn url_column(&self) -> usize {
         self.url_column
     }
 
-    /// Whether any column is named: a header must say which one it is.
+    /// Returns whether any column is selected by name. Then the file must have a header.
     pub(super) fn has_names(&self) -> bool {
         self.wanted.iter().any(|column| matches!(column, ColumnSelector::Name(_)))
     }
 
-    /// Whether the values are only pieces of a URL.
+    /// Returns whether the values are only pieces of a URL.
     pub(super) fn has_template(&self) -> bool {
         self.has_template
     }
 
-    /// The kept columns' names, for the output's, and what their values are: as somebody has said it, or else the list.
+    /// Returns names and types of the kept columns for the output. A type is the user's, or else the list's.
     pub(super) fn kept_columns(&self, records: &dyn Records) -> Vec<(String, ColumnType)> {
         let kept = self.kept.iter().map(|kept| {
             let kind = kept.told.unwrap_or_else(|| records.column_type(kept.column));
@@ -245,7 +246,7 @@ impl ColumnPlan {
         kept.collect()
     }
 
-    /// The URL of a record, normalised; else why there is none, with the text that is none.
+    /// Returns the normalised URL of a record. The error is the reason why there is none, with the invalid text.
     pub(super) fn url<'v>(&self, values: &'v RecordValues) -> std::result::Result<Cow<'v, str>, String> {
         let kept = self.kept.iter().map(|kept| kept.column);
         for column in self.manifest.into_iter().chain(self.key).chain(kept) {
@@ -258,7 +259,7 @@ impl ColumnPlan {
             return self.understood(self.value(values, column)?);
         }
         let mut text = String::new();
-        // Where values that are dots begin.
+        // Start positions of values that are dots.
         let mut dots = Vec::new();
         for piece in &self.url {
             match piece {
@@ -288,7 +289,7 @@ impl ColumnPlan {
         self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
     }
 
-    /// Refuses a record with a value that is not what somebody has said of its column. An empty one is none.
+    /// Refuses a record with a value that does not have the user's type of its column. An empty value is allowed.
     fn check_types(&self, values: &RecordValues) -> std::result::Result<(), String> {
         for kept in &self.kept {
             let (Some(kind), Some(value)) = (kept.told, values.get(kept.column)) else { continue };
@@ -316,7 +317,8 @@ impl ColumnPlan {
         std::str::from_utf8(value).map_err(|_| described_bytes(value))
     }
 
-    /// What the record with this number is called by the template of names, if there is one; or why it has no name.
+    /// Returns the name of the record with this number from the template of names, if there is one. The error is the
+    /// reason why the record has no name.
     pub(super) fn name(
         &self,
         index: u64,
@@ -329,7 +331,7 @@ impl ColumnPlan {
                 NamePiece::Text(text) => name.push_str(text),
                 NamePiece::Index => name_template::push_index(&mut name, index),
                 NamePiece::Column { column, is_raw } => match self.value(values, *column)? {
-                    // Its name would be that of others, or of a hidden file.
+                    // Otherwise the name would be that of other records, or of a hidden file.
                     "" => return Err(format!("column {} is empty", self.wanted[*column].text())),
                     value if *is_raw => name.push_str(value),
                     value => name_template::push_value(&mut name, value),
@@ -339,8 +341,8 @@ impl ColumnPlan {
         Ok(Some(name))
     }
 
-    /// Writes the entry of a record that has this URL and [`ColumnPlan::name`], and is asked with this
-    /// [`ColumnPlan::request`]; or says why it cannot be one. `scratch` is used and left.
+    /// Writes the entry of a record with this URL, this [`ColumnPlan::name`] and this [`ColumnPlan::request`]. The
+    /// error is the reason why it cannot be an entry. `scratch` is a reused buffer.
     pub(super) fn write_entry(
         &self,
         url: &str,
@@ -350,7 +352,7 @@ impl ColumnPlan {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
         out.clear();
-        // An empty key names nothing, and a manifest's name is that of the whole object.
+        // An empty key is not a name, and a manifest's name is that of the whole object.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let value = |column| values.get(column).filter(|value| !value.is_empty());
         let key = match self.key {
@@ -364,7 +366,7 @@ impl ColumnPlan {
         Ok(())
     }
 
-    /// The kept columns of a record, in `scratch`; or why it cannot be a target with them.
+    /// Writes the kept columns of a record to `scratch`. The error is the reason why they do not fit into a target.
     pub(super) fn kept_values<'s>(
         &self,
         values: &RecordValues,
@@ -382,7 +384,8 @@ impl ColumnPlan {
         Ok((!self.kept.is_empty()).then_some(scratch.as_slice()))
     }
 
-    /// What a record with this URL is asked with, or why it cannot be asked; none: a plain `GET`.
+    /// Returns the request of a record with this URL, or `None` for a plain `GET`. The error is the reason why it
+    /// cannot be requested.
     pub(super) fn request(
         &self,
         url: &str,
@@ -442,7 +445,7 @@ impl ColumnPlan {
         Ok(made)
     }
 
-    /// The part of its object that a record is about.
+    /// Returns the part of the object that a record selects.
     fn range_of(
         &self,
         (offset, length): (usize, usize),
@@ -462,7 +465,7 @@ impl ColumnPlan {
         ByteRange::new(number_of(offset)?, number_of(length)?).map_err(str::to_owned)
     }
 
-    /// What the object of a record must have. One without is refused: it would be stored unseen.
+    /// Returns the expected hash of a record's object. A missing hash is an error, because nothing would be verified.
     fn hash_of(&self, column: usize, values: &RecordValues) -> std::result::Result<ExpectedHash, String> {
         let value = self.value(values, column)?;
         ExpectedHash::parse(value.trim().as_bytes()).ok_or_else(|| {
@@ -475,7 +478,7 @@ impl ColumnPlan {
         self.request.as_ref().is_some_and(|request| request.range.is_some())
     }
 
-    /// Whether a field has columns, and a record a value for none of them.
+    /// Returns whether a field has columns and the record has a value for none of them.
     fn is_empty(pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
         let mut columns = pieces.iter().filter_map(|piece| match piece {
             RequestPiece::Column(column, _) => Some(*column),
@@ -507,7 +510,7 @@ impl ColumnPlan {
 }
 
 impl ColumnPlan {
-    /// What a manifest says of the object. A size that is none must not pass for one that nobody knows.
+    /// Returns the facts of an object from its manifest. An invalid size must not count as an unknown one.
     fn expected<'v>(
         &self,
         values: &'v RecordValues,
@@ -529,7 +532,7 @@ impl ColumnPlan {
     }
 }
 
-/// Longer than any that a server gives.
+/// Maximum size of an ETag. No server returns a longer one.
 const ETAG_BYTES_MAX: usize = 1024;
 
 fn described_bytes(value: &[u8]) -> String {

@@ -16,32 +16,32 @@ use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX
 use crate::source::ListPosition;
 
 const TOO_WIDE: &str = "it has more than 16,384 columns";
-/// A field of TSV goes on over no more lines: each line that opens a quote may cost reading so many.
+/// Maximum number of lines of a TSV field. Each line that opens a quote may cost reading this many lines.
 const LENIENT_LINES_MAX: u64 = 100;
-/// Field names that are shown when one is missing.
+/// Number of field names that are shown if one is missing.
 const SHOWN_NAMES: usize = 20;
 
-/// Records of a file with a delimiter.
+/// Records of a file with delimiters.
 pub(super) struct Csv {
     fields: FieldSplitter,
     wanted: Vec<ColumnSelector>,
     url: usize,
     header: Option<bool>,
     has_template: bool,
-    /// Which field each wanted column is; none before the header is read.
+    /// Position of each wanted column among the fields. `None` before the header is read.
     places: Option<Vec<Option<usize>>>,
-    /// The names in the header; none: there is no header.
+    /// Names in the header. `None` without a header.
     names: Option<Vec<String>>,
-    /// Where the last record began.
+    /// Line on which the last record begins.
     line: u64,
     odd: OddRecords,
 }
 
-/// Records that have another number of fields than the first one.
+/// Records whose number of fields differs from that of the first one.
 #[derive(Default)]
 struct OddRecords {
     count: u64,
-    /// Where the first of them began, and how many fields it has.
+    /// Line of the first of them, and its number of fields.
     first: (u64, usize),
 }
 
@@ -94,7 +94,7 @@ impl Csv {
         })
     }
 
-    /// Reads the header, if there is one. Whether it is known now.
+    /// Reads the header, if there is one. `Done` if the columns are known now.
     fn begin(&mut self) -> Result<ReadStep> {
         if self.places.is_some() {
             return Ok(ReadStep::Done);
@@ -109,7 +109,7 @@ impl Csv {
             NextRecord::Record(next) => next,
             NextRecord::NothingNow => return Ok(ReadStep::NothingNow),
             NextRecord::End => return Ok(ReadStep::End),
-            // A header that cannot be read is none: it will be a failed target.
+            // A header that cannot be read becomes a failed target.
             NextRecord::Bad(..) | NextRecord::TooLong => {
                 self.places = Some(self.places_without_names()?);
                 return Ok(ReadStep::Done);
@@ -126,7 +126,8 @@ impl Csv {
         Ok(ReadStep::Done)
     }
 
-    /// Only a plain word where the URL should be: a mistyped URL in the first record must not be taken for a header.
+    /// Returns whether the first record is a header: only if there is a plain word in place of the URL. A mistyped URL
+    /// must not count as a header.
     fn looks_like_a_header(&self) -> bool {
         let place = match self.wanted[self.url] {
             ColumnSelector::Number(number) => number,
@@ -168,16 +169,16 @@ impl Csv {
         self.wanted.iter().map(place).collect()
     }
 
-    /// A column by its number, which the first record must have.
+    /// Returns a column by its number. The first record must have it.
     fn numbered(&self, number: usize) -> Result<Option<usize>> {
-        // Of a first record that cannot be read nothing is known.
+        // If the first record cannot be read, its number of fields is unknown.
         if self.fields.count() == 0 || number < self.fields.count() {
             return Ok(Some(number));
         }
         Err(self.no_column(&(number + 1).to_string()))
     }
 
-    /// Of two columns with one name the first.
+    /// Returns the position of a column. Of two columns with the same name, it is the first.
     fn place_of(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
         (0..self.fields.count())
             .find(|place| self.fields.get(*place).is_some_and(|field| is_it(field.trim_ascii())))
@@ -263,7 +264,7 @@ impl Records for Csv {
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         if position.offset > 0 {
-            // A header is not in the journal: it is read again.
+            // The journal does not contain the header, so it is read again.
             match self.begin()? {
                 ReadStep::Done => {}
                 other => return Ok(other),
@@ -273,22 +274,22 @@ impl Records for Csv {
     }
 }
 
-/// What was found, and is not consumed.
+/// A found record that is not consumed yet.
 enum NextRecord {
     Record(Extent),
-    /// A line that is no record by itself and begins none.
+    /// A line that is not a record and does not begin one.
     Bad(Extent, &'static str),
     TooLong,
     NothingNow,
     End,
 }
 
-/// What a record takes of the input.
+/// Extent of a record in the input.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     bytes: usize,
     lines: u64,
-    /// Lines before it that are empty.
+    /// Number of empty lines before it.
     empty: u64,
 }
 
@@ -297,14 +298,14 @@ struct FieldSplitter {
     lines: Lines,
     dialect: Dialect,
     parser: csv_core::Reader,
-    /// A record with quotes, without them. One without quotes stays where it is.
+    /// A record with quotes, after their removal. A record without quotes stays in place.
     unquoted: Vec<u8>,
     ends: Vec<usize>,
-    /// Where the fields are, as far as they were asked for.
+    /// Positions of the fields, up to the last one requested.
     places: Vec<Range<u32>>,
-    /// All fields of the record.
+    /// Number of all fields of the record.
     total: usize,
-    /// Fields of the first record; none before it.
+    /// Number of fields of the first record. `None` before it is read.
     usual: Option<usize>,
     is_unquoted: bool,
 }
@@ -324,7 +325,7 @@ impl FieldSplitter {
         }
     }
 
-    /// Finds the delimiter in the first line that is not empty. To be called again until it is done.
+    /// Detects the delimiter from the first line that is not empty. Call it again until it is done.
     fn detect(&mut self, url: &ColumnSelector) -> Result<ReadStep> {
         let mut from = 0;
         loop {
@@ -337,7 +338,7 @@ impl FieldSplitter {
                     return Ok(ReadStep::Done);
                 }
                 (LineSearch::NothingNow, _) => return Ok(ReadStep::NothingNow),
-                // What there is says it itself.
+                // The next read reports this.
                 (LineSearch::TooLong | LineSearch::End, _) => return Ok(ReadStep::Done),
             }
         }
@@ -351,20 +352,20 @@ impl FieldSplitter {
         self.places.len()
     }
 
-    /// Up to `max` fields of the record that was found last, for messages.
+    /// Returns up to `max` fields of the last found record, for messages.
     fn texts(&self, max: usize) -> Vec<String> {
         let fields = (0..self.count().min(max)).filter_map(|place| self.get(place));
         fields.map(crate::name::for_display).collect()
     }
 
-    /// A field of the record that was found last, until that is consumed.
+    /// Returns a field of the last found record, until that is consumed.
     fn get(&self, place: usize) -> Option<&[u8]> {
         let range = self.places.get(place)?;
         let range = range.start as usize..range.end as usize;
         Some(if self.is_unquoted { &self.unquoted[range] } else { self.lines.bytes(range) })
     }
 
-    /// Finds the next record, and its fields up to that one.
+    /// Finds the next record, and its fields up to `last`.
     fn next(&mut self, last: usize) -> Result<NextRecord> {
         self.places.clear();
         if self.lines.is_skipping() {
@@ -375,7 +376,7 @@ impl FieldSplitter {
             let (found, next) = self.lines.find(extent.bytes)?;
             let place = match found {
                 LineSearch::Line(place) => place,
-                // What is before it is empty lines: these are consumed for themselves.
+                // The input before it is empty lines, which are consumed separately.
                 LineSearch::TooLong if extent.bytes > 0 => {
                     self.consume(extent);
                     extent = Extent::default();
@@ -417,8 +418,9 @@ impl FieldSplitter {
         self.places.push(start as u32..line.end as u32);
     }
 
-    /// A record in which a quote may be a part of its field. One that opens a quote and does not close it on its line goes
-    /// on over lines only if that makes a record with the usual number of fields of lines that are none.
+    /// Splits a record in which a quote may be part of its field. A field may have a quote that is not closed on its
+    /// line. It continues over lines only if the lines together have the usual number of fields, and not each of them
+    /// alone.
     fn unquote_leniently(
         &mut self,
         before: Extent,
@@ -445,7 +447,7 @@ impl FieldSplitter {
         Ok(NextRecord::Record(first_line))
     }
 
-    /// Whether lines are one record, and not a record each.
+    /// Returns whether lines are one record, and not a record each.
     fn is_over_lines(&self, lines: Range<usize>) -> bool {
         let bytes = self.lines.bytes(lines);
         let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
@@ -453,8 +455,8 @@ impl FieldSplitter {
         Some(self.total) == self.usual && !lines.into_iter().all(|line| Some(fields(line)) == self.usual)
     }
 
-    /// A line whose fields may each be quoted as a whole. Whether it opens a quote and does not close it; none: it has more
-    /// fields than a list may have.
+    /// Splits a line whose fields may each be quoted as a whole. Returns whether a quote is open at its end, or `None`
+    /// if the line has more fields than allowed.
     fn unquote_line(&mut self, line: Range<usize>, quote: u8) -> Option<bool> {
         let FieldSplitter { lines, dialect, unquoted, places, .. } = self;
         unquoted.clear();
@@ -478,7 +480,7 @@ impl FieldSplitter {
         Some(is_open)
     }
 
-    /// A record with quotes may go over many lines. One that would be too long is none: its first line is bad, and
+    /// Splits a record with quotes, which may span many lines. If it would be too long, only its first line is bad, and
     /// the next line may be a record again.
     fn unquote(&mut self, before: Extent, first_end: usize, lines_max: u64) -> Result<NextRecord> {
         let first_line = Extent { bytes: first_end, ..before };
@@ -510,7 +512,8 @@ impl FieldSplitter {
         }
     }
 
-    /// The fields of a record whose last line this is. The CR of its newline is no part of the last one.
+    /// Notes the fields of a record that ends with this line. The CR before the newline does not belong to the last
+    /// field.
     fn place_unquoted(&mut self, last_line: Range<usize>) {
         self.is_unquoted = true;
         let mut start = 0;
@@ -539,16 +542,16 @@ fn parser_of(dialect: Dialect) -> csv_core::Reader {
     builder.build()
 }
 
-/// Whether a field is quoted as a whole, with what is after its delimiter, if there is one.
+/// Whether a field is quoted as a whole, with the rest of the line after its delimiter, if there is one.
 #[derive(Debug, PartialEq, Eq)]
 enum FieldTaken<'b> {
     Quoted(Option<&'b [u8]>),
-    /// It begins with a quote that is not closed.
+    /// The field begins with a quote that is not closed.
     Open,
     Plain,
 }
 
-/// Appends the first field of `bytes` without its quotes, if it is quoted as a whole; else nothing.
+/// Appends the first field of `bytes` without its quotes if it is quoted as a whole. Otherwise appends nothing.
 fn take_quoted<'b>(bytes: &'b [u8], delimiter: u8, quote: u8, field: &mut Vec<u8>) -> FieldTaken<'b> {
     let start = field.len();
     if bytes.first() != Some(&quote) {
@@ -573,24 +576,24 @@ fn take_quoted<'b>(bytes: &'b [u8], delimiter: u8, quote: u8, field: &mut Vec<u8
     FieldTaken::Open
 }
 
-/// Appends the first field of `bytes` unchanged; gives what is after its delimiter, if there is one.
+/// Appends the first field of `bytes` unchanged. Returns the rest after its delimiter, if there is one.
 fn take_plain<'b>(bytes: &'b [u8], delimiter: u8, field: &mut Vec<u8>) -> Option<&'b [u8]> {
     let end = memchr::memchr(delimiter, bytes);
     field.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
     end.map(|end| &bytes[end + 1..])
 }
 
-/// How far a record with quotes is taken apart.
+/// Progress of splitting a record with quotes.
 struct QuoteState {
     bytes: usize,
     fields: usize,
 }
 
-/// What became of a line.
+/// Result of adding a line.
 enum LineFed {
-    /// It ends the record.
+    /// The line ends the record.
     Whole,
-    /// A quote is open at its end.
+    /// A quote is open at the end of the line.
     Open,
     TooWide,
 }
@@ -605,17 +608,17 @@ impl QuoteState {
     fn feed(&mut self, fields: &mut FieldSplitter, line: Range<usize>) -> LineFed {
         let has_newline = fields.lines.bytes(line.clone()).ends_with(b"\n");
         match self.feed_piece(fields, Some(line)) {
-            // The last line of a list may have none.
+            // The last line of a list may have no newline.
             LineFed::Open if !has_newline => self.feed_piece(fields, None),
             fed => fed,
         }
     }
 
-    /// A line, or the newline that is missing.
+    /// Adds a line, or the missing newline.
     fn feed_piece(&mut self, fields: &mut FieldSplitter, line: Option<Range<usize>>) -> LineFed {
         let FieldSplitter { lines, parser, unquoted, ends, .. } = fields;
         let mut input = line.map_or(&b"\n"[..], |line| lines.bytes(line));
-        // Taking quotes away makes nothing longer.
+        // Without its quotes, a record never becomes longer.
         unquoted.resize(unquoted.len().max(self.bytes + input.len() + 1), 0);
         loop {
             if ends.len() == self.fields {

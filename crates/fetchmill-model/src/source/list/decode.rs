@@ -1,4 +1,4 @@
-//! The bytes of a list, decompressed according to its first bytes.
+//! Decompresses a list, as its first bytes require.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::Compression;
 use super::zip_member::is_zip;
 use crate::limits::{LIST_XZ_KIB_MAX, LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
 
-/// Bytes that tell how the rest is compressed.
+/// Number of first bytes that determine the compression.
 pub(super) const MAGIC_BYTES: usize = 4;
 
-/// Bytes that were read of an input; the input is moved into a decoder.
+/// Number of bytes read from an input. It is shared, because the input is moved into a decoder.
 pub(super) type BytesRead = Arc<AtomicU64>;
 
 /// An input whose bytes are counted.
@@ -35,8 +35,8 @@ impl Read for CountedInput {
 
 type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
-/// An input that finds out how it is compressed. What the input reports as "nothing now" (`WouldBlock`) is reported,
-/// and nothing is lost by it.
+/// An input that detects its compression. If the source reports that there is nothing now (`WouldBlock`), this is
+/// passed on, and no data is lost.
 pub(super) struct DecodedInput {
     state: DecodeState,
     read: BytesRead,
@@ -44,7 +44,7 @@ pub(super) struct DecodedInput {
 }
 
 enum DecodeState {
-    /// The first bytes are still to come.
+    /// The first bytes are not complete yet.
     Start(Vec<u8>, Box<dyn Read + Send>),
     Plain(Input),
     Gzip(Box<MultiGzDecoder<Input>>),
@@ -55,14 +55,14 @@ enum DecodeState {
 }
 
 impl DecodedInput {
-    /// An input, and what its name has promised.
+    /// Creates an input whose file name implies the compression `promised`.
     pub(super) fn new(input: Box<dyn Read + Send>, promised: Option<Compression>) -> Self {
         let read = BytesRead::default();
         let input = Box::new(CountedInput { input, read: Arc::clone(&read) });
         DecodedInput { state: DecodeState::Start(Vec::new(), input), read, promised }
     }
 
-    /// Returns the counter of bytes that were read, before they are decoded.
+    /// Returns the counter of bytes read, before decompression.
     pub(super) fn bytes_read(&self) -> BytesRead {
         Arc::clone(&self.read)
     }
@@ -113,7 +113,7 @@ impl DecodedInput {
     }
 }
 
-/// A stream without its compression: as its first bytes say, or as `promised`.
+/// Returns a stream without its compression, which its first bytes or `promised` state.
 pub fn decoded(input: Box<dyn Read + Send>, promised: Option<Compression>) -> impl Read {
     DecodedInput::new(input, promised)
 }
@@ -134,7 +134,7 @@ impl Read for DecodedInput {
     }
 }
 
-/// Waits for an input that has nothing at the moment: the decoder of xz cannot be asked again.
+/// Waits if an input has nothing at the moment. The xz decoder cannot be called again after such an error.
 struct PatientInput(Input);
 
 impl Read for PatientInput {
@@ -148,7 +148,7 @@ impl Read for PatientInput {
     }
 }
 
-/// An error of xz, in the user's words where it is about memory.
+/// Explains an xz error about memory in the user's terms.
 fn explain_dictionary(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::OutOfMemory {
         return error;
@@ -162,7 +162,7 @@ fn explain_dictionary(error: io::Error) -> io::Error {
     )
 }
 
-/// An error of zstd, in the user's words where its own ones mislead: a window is no damage.
+/// Explains a zstd error in the user's terms if its text is misleading: too large a window is not damage.
 fn explain_window(error: io::Error) -> io::Error {
     if !error.to_string().contains("too much memory") {
         return error;
@@ -178,8 +178,8 @@ fn explain_window(error: io::Error) -> io::Error {
     )
 }
 
-/// How a list is compressed, as its first six bytes say. A frame of zstd may be one to be skipped, with its number in the
-/// lowest bits.
+/// Returns the compression of a list from its first six bytes. A zstd stream may begin with a skippable frame, which
+/// has its number in the lowest bits.
 pub fn compression_of(head: &[u8]) -> Option<Compression> {
     match head {
         [0x1f, 0x8b, ..] => Some(Compression::Gzip),

@@ -1,39 +1,39 @@
-//! How the fields of a csv or tsv list are separated and quoted.
+//! Delimiter and quotes of a csv or tsv list.
 
 use super::columns::ColumnSelector;
 use super::{ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
-/// Delimiters of files that are called CSV, besides the comma.
+/// Delimiters of files that are called CSV, other than the comma.
 const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 
-/// What a record is taken apart with.
+/// Delimiter and quotes of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
-    /// Whether the first record may show another delimiter.
+    /// Whether the first record may determine another delimiter.
     pub(super) is_detected: bool,
     pub(super) quotes: Quotes,
 }
 
-/// What quotes mean.
+/// Meaning of quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quotes {
-    /// They are part of a field.
+    /// Quotes are part of a field.
     Literal,
-    /// RFC 4180: a field that begins with one goes to the next one, over lines and delimiters.
+    /// RFC 4180: a field that begins with a quote ends at the next one, across lines and delimiters.
     Strict(u8),
-    /// The same for a field that is quoted as a whole. Otherwise a quote is part of the field: much TSV is written without
-    /// quoting, and a caption that begins with a quote must not take the lines after it.
+    /// The same, but only for a field that is quoted as a whole. Otherwise a quote is part of the field: much TSV is
+    /// written without quoting, and a caption that begins with a quote must not absorb the lines after it.
     Lenient(u8),
 }
 
 impl Dialect {
-    /// Records with a comma and quotes of RFC 4180, as fetchmill writes them.
+    /// Commas and quotes of RFC 4180, as fetchmill writes them.
     pub(super) const OURS: Dialect =
         Dialect { delimiter: b',', is_detected: false, quotes: Quotes::Strict(b'"') };
 
-    /// That of a list; none for a format without fields. `label` names the list in messages.
+    /// Returns the dialect of a list. `None` for a format without fields. `label` names the list in messages.
     pub(super) fn of(label: &str, format: ListFormat, options: &ListOptions) -> Result<Option<Self>> {
         let delimiter = options.delimiter.as_deref().map(parse_delimiter).transpose()?;
         let quotes = options.quote.as_deref().map(parse_quote).transpose()?;
@@ -67,8 +67,8 @@ impl Dialect {
         Ok(Some(dialect))
     }
 
-    /// The delimiter that the first line shows: one that is not a comma, in a line without a comma. In a URL such a
-    /// character is part of the URL, unless the option says that its column is not the first.
+    /// Returns the delimiter that the first line indicates: one other than a comma, in a line without a comma. In a URL
+    /// such a character is part of the URL, unless the option says that its column is not the first.
     pub(super) fn detect(self, line: &[u8], url: &ColumnSelector) -> u8 {
         let has_url = memchr::memmem::find(line, b"://").is_some();
         let is_later_column = matches!(url, ColumnSelector::Number(number) if *number > 0);
@@ -76,7 +76,7 @@ impl Dialect {
             return self.delimiter;
         }
         let count = |delimiter: &u8| memchr::memchr_iter(*delimiter, line).count();
-        // Of two that are as frequent the first.
+        // Of two equally frequent ones, the first.
         let best = OTHER_DELIMITERS.into_iter().rev().max_by_key(count);
         best.filter(|delimiter| count(delimiter) > 0).unwrap_or(self.delimiter)
     }
@@ -100,7 +100,7 @@ fn parse_quote(text: &str) -> Result<Quotes> {
     }
 }
 
-/// A letter or a digit would be in most values.
+/// Returns whether a byte may be a delimiter. Letters and digits may not, because most values contain some.
 fn is_separator(byte: u8) -> bool {
     byte.is_ascii_punctuation() || byte == b' '
 }

@@ -5,14 +5,15 @@ use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use crate::error::{Error, Result};
 
-/// A pattern with this before it is a regular expression.
+/// Prefix of a pattern that is a regular expression.
 const REGEX_PREFIX: &str = "re:";
 
-/// Patterns for what is fetched and what is left out; without any, everything is fetched.
+/// Patterns for names and URLs that are fetched or excluded. Without patterns, everything is fetched.
 ///
-/// A pattern is a glob for the whole text: `*` is anything, slashes too, as in the patterns of wget and s5cmd; `?` is
-/// one character, `[ab]` one of these, `{a,b}` either. With `re:` before it, it is a regular expression that may
-/// match anywhere. All are matched in one pass, whatever the text, in time that grows with its length only.
+/// A pattern is a glob for the whole text. `*` matches anything, including slashes, as in the patterns of wget and
+/// s5cmd. `?` matches one character, `[ab]` one of these, and `{a,b}` either. With the prefix `re:`, it is a regular
+/// expression that may match anywhere. All patterns are matched in one pass, in time that grows only with the length of
+/// the text.
 #[derive(Debug, Clone, Default)]
 pub struct Filters {
     include: Option<RegexSet>,
@@ -20,17 +21,18 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Reads what a user has typed.
+    /// Parses patterns as the user typed them.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self> {
         Ok(Filters { include: set_of("--include", include)?, exclude: set_of("--exclude", exclude)? })
     }
 
-    /// Whether everything is fetched.
+    /// Returns whether everything is fetched.
     pub fn is_empty(&self) -> bool {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether what has this name or URL is fetched: some `include` matches, or there is none, and no `exclude` does.
+    /// Returns whether a name or URL is fetched: an `include` pattern matches or there is none, and no `exclude`
+    /// pattern matches.
     pub fn allows(&self, text: &[u8]) -> bool {
         self.include.as_ref().is_none_or(|include| include.is_match(text))
             && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(text))
@@ -49,18 +51,18 @@ fn set_of(option: &str, patterns: &[String]) -> Result<Option<RegexSet>> {
 
 fn expression_of(option: &str, pattern: &str) -> Result<String> {
     if let Some(expression) = pattern.strip_prefix(REGEX_PREFIX) {
-        // Alone first: an error in the set would not say which one it is.
+        // Compile it alone first, because an error in the set would not name the pattern.
         regex::bytes::Regex::new(expression).map_err(|error| no_pattern(option, pattern, &error))?;
         return Ok(expression.to_owned());
     }
     let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-    // Of a glob the dot is a newline, too.
+    // In a glob, `?` and `*` also match a newline.
     glob.map(|glob| format!("(?s){}", glob.regex())).map_err(|error| no_pattern(option, pattern, &error))
 }
 
 fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Error {
     let error = error.to_string();
-    // Both crates draw where the mistake is; the last line says what it is.
+    // Both crates draw the position of the mistake. The last line is the description.
     let what = error.lines().last().unwrap_or_default().trim();
     Error::Usage(format!(
         "{option} {pattern} cannot be used: {what}; give a glob such as '*.jpg' or a regular expression as re:..."

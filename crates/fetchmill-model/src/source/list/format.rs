@@ -5,27 +5,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::words;
 
-/// How a list is written.
+/// Format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListFormat {
-    /// A URL a line. Empty lines and those that start with `#` are no targets.
+    /// One URL per line. Empty lines and those that start with `#` are not targets.
     #[serde(rename = "txt")]
     Text,
     /// Records with commas.
     Csv,
     /// Records with tabs.
     Tsv,
-    /// A JSON object or string a line, or one array of these.
+    /// One JSON object or string per line, or one array of them.
     Jsonl,
     /// Rows of a Parquet file.
     Parquet,
-    /// The `manifest.json` of an inventory of a bucket, with data files of its own.
+    /// The `manifest.json` of a bucket's inventory, which has its own data files.
     Inventory,
 }
 
 impl ListFormat {
-    /// Its name as an option.
+    /// Returns its name as an option.
     pub fn name(self) -> &'static str {
         match self {
             ListFormat::Text => "txt",
@@ -37,7 +37,7 @@ impl ListFormat {
         }
     }
 
-    /// The reverse of [`ListFormat::name`]; `ndjson` and `json` are other words for `jsonl`.
+    /// The reverse of [`ListFormat::name`]. `ndjson` and `json` also mean `jsonl`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "txt" => ListFormat::Text,
@@ -53,10 +53,10 @@ impl ListFormat {
 
 words!(ListFormat);
 
-/// What S3 calls the file that an inventory begins with.
+/// Name of the first file of an S3 Inventory.
 const INVENTORY: &str = "manifest.json";
 
-/// How a list is compressed.
+/// Compression of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// One or more gzip members.
@@ -79,7 +79,7 @@ const SUFFIXES: [(&str, Compression); 5] = [
     (".zip", Compression::Zip),
 ];
 
-/// What a file's name says of its format and its compression.
+/// Returns the format and the compression that a file's name implies.
 pub fn format_of(path: &str) -> (Option<ListFormat>, Option<Compression>) {
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     if name == INVENTORY {

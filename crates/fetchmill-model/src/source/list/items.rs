@@ -10,29 +10,31 @@ use crate::limits::{LIST_PAGE_BYTES, LIST_PAGE_TARGETS};
 use crate::source::ListPosition;
 use crate::target::Names;
 
-/// Items are read ahead as far as this.
+/// Maximum number of items that are read ahead.
 pub const ITEMS_READ_MAX: usize = LIST_PAGE_TARGETS;
-/// What the key of an item is called among the columns.
+/// Name of the column for the key of an item.
 pub(super) const KEY_COLUMN: &str = "name";
 
-/// Gives items.
+/// A source of items.
 pub trait Items: Send {
-    /// Adds the next items, `ITEMS_READ_MAX` at most; with fewer there are no more at the moment. `false` at the end.
+    /// Adds the next items, up to `ITEMS_READ_MAX`. A smaller number means that no more are available at the moment.
+    /// Returns `false` at the end.
     fn read(&mut self, into: &mut ItemBatch) -> Result<bool>;
 }
 
-/// Items that were read: a URL, or what a template makes one of, and perhaps a key and a request that is no plain `GET`.
+/// Items that were read. Each is a URL, or a value for a template, with an optional key and an optional request other
+/// than a plain `GET`.
 #[derive(Debug, Default)]
 pub struct ItemBatch {
     urls: Names,
     keys: Names,
     has_key: Vec<bool>,
-    /// As [`crate::target::request`] writes them; empty for none.
+    /// Requests in the format of [`crate::target::request`]. Empty for a plain `GET`.
     requests: Names,
 }
 
 impl ItemBatch {
-    /// Adds one; `request` is what [`crate::target::request`] writes.
+    /// Adds an item. `request` has the format of [`crate::target::request`].
     pub fn push(&mut self, url: &[u8], key: Option<&[u8]>, request: Option<&[u8]>) {
         self.requests.push(request.unwrap_or_default());
         self.urls.push(url);
@@ -40,17 +42,17 @@ impl ItemBatch {
         self.has_key.push(key.is_some());
     }
 
-    /// How many.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.has_key.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.has_key.is_empty()
     }
 
-    /// Whether no more are to be added.
+    /// Returns whether no more items may be added.
     pub fn is_full(&self) -> bool {
         self.len() >= ITEMS_READ_MAX || self.requests.byte_len() >= LIST_PAGE_BYTES
     }
@@ -69,10 +71,10 @@ pub(super) struct ItemRecords {
     items: Box<dyn Items>,
     batch: ItemBatch,
     at: usize,
-    /// Items so far, and a digest of them.
+    /// Number of items so far, and their digest.
     count: u64,
     digest: Xxh3Default,
-    /// The last batch was not full: when it is used up, there is nothing at the moment.
+    /// Whether the last batch was not full. After it, no items are available at the moment.
     is_slow: bool,
     is_over: bool,
 }
@@ -90,7 +92,7 @@ impl ItemRecords {
         }
     }
 
-    /// Another batch when this one is used up.
+    /// Reads another batch after the end of this one.
     fn fill(&mut self) -> Result<ReadStep> {
         if self.at < self.batch.len() {
             return Ok(ReadStep::Done);
@@ -112,7 +114,7 @@ impl ItemRecords {
         })
     }
 
-    /// Counts the next item; the batch has one.
+    /// Counts the next item of the batch, which must have one.
     fn pass(&mut self) -> usize {
         let position = self.at;
         let (url, key) = self.batch.get(position);
@@ -168,7 +170,7 @@ impl Records for ItemRecords {
                 ReadStep::Done => drop(self.pass()),
                 other => return Ok(other),
             }
-            // A moment to look at a stop signal.
+            // Return to the caller, so that it can check its stop signal.
             if self.at == self.batch.len() && self.count < position.offset {
                 return Ok(ReadStep::NothingNow);
             }
@@ -188,7 +190,7 @@ mod tests {
     use crate::source::PageCursor;
     use crate::target::entry::ListEntry;
 
-    /// Gives numbers, so many at a time.
+    /// Provides numbers, at most this many together.
     struct Numbers(std::ops::Range<u64>, usize);
 
     impl Items for Numbers {
@@ -206,7 +208,7 @@ mod tests {
         ListReader::of_items("the iterable", items, &ListOptions::default()).unwrap()
     }
 
-    /// All entries from here on, and where each page ends.
+    /// Returns all remaining entries, and the position after each page.
     fn read_all(list: &mut ListReader) -> (Vec<String>, Vec<(usize, ListPosition)>) {
         let (mut entries, mut ends) = (Vec::new(), Vec::new());
         loop {

@@ -20,32 +20,33 @@ use crate::row::LISTED_COLUMNS;
 use crate::source::ListPosition;
 use crate::source::json_text::JsonText;
 
-/// Values in which a wanted field must be, if there are objects among them.
+/// Number of values that are checked for a wanted field, if there are objects among them.
 const CHECKED_VALUES: usize = 1000;
-/// Decompressed bytes that are searched for a column that few values have; takes a second or less.
+/// Decompressed bytes that are searched for a column that few values have. This takes up to one second.
 const CHECKED_BYTES: usize = 64 << 20;
-/// Field names that are shown when one is missing.
+/// Number of field names that are shown if one is missing.
 const SHOWN_NAMES: usize = 20;
 
-/// Lines with fields.
+/// Records of lines with fields.
 pub(super) struct JsonRecords {
     lines: Lines,
-    /// The names of the wanted fields.
+    /// Names of the wanted fields.
     fields: Vec<String>,
-    /// Those that only a manifest has.
+    /// Positions of fields that only a manifest has.
     of_manifest: Vec<usize>,
     url: usize,
-    /// How the wanted fields are still to be checked.
+    /// Pending check of the wanted fields.
     check: FieldCheck,
 }
 
-/// How a list of JSON is checked for the wanted fields before its first record.
+/// Check of a JSON list for the wanted fields before its first record.
 pub enum FieldCheck {
-    /// Not at all: another file of the same list was checked, or the file is not a list.
+    /// No check: another file of the same list was checked, or the file is not a list.
     None,
-    /// Its first values must have them.
+    /// The first values must have the fields.
     FirstValues,
-    /// The same, and a second reader of the same file looks further for columns that few values have.
+    /// The first values must have the fields, but a second reader of the same file also searches for columns that few
+    /// values have.
     File(Box<dyn Read + Send>),
 }
 
@@ -81,7 +82,7 @@ impl JsonRecords {
         JsonRecords { check, ..self }
     }
 
-    /// Checks the first values, which are not consumed. Of a pipe, those that are there.
+    /// Checks the first values without consuming them. For a pipe, checks those that have arrived.
     fn check_fields(&mut self) -> Result<ReadStep> {
         if matches!(self.check, FieldCheck::None) {
             return Ok(ReadStep::Done);
@@ -95,7 +96,7 @@ impl JsonRecords {
                     from = next;
                 }
                 (LineSearch::NothingNow, _) if from == 0 => return Ok(ReadStep::NothingNow),
-                // Of a pipe the rest is still to come.
+                // The rest of a pipe is still to come.
                 (LineSearch::NothingNow, _) => {
                     self.check = FieldCheck::None;
                     return Ok(ReadStep::Done);
@@ -108,7 +109,7 @@ impl JsonRecords {
             }
         }
         match std::mem::replace(&mut self.check, FieldCheck::None) {
-            // A URL is in nearly all values, or the name is wrong.
+            // Nearly all values have a URL, or the name is wrong.
             FieldCheck::File(file) if !is_whole && seen.has(&self.fields[self.url], true) => {
                 self.look_further(file, &mut seen)?;
             }
@@ -124,7 +125,7 @@ impl JsonRecords {
         })
     }
 
-    /// Adds the fields of further values, up to a bound, until none is missing.
+    /// Adds the fields of further values, up to a limit, until none is missing.
     fn look_further(&self, file: Box<dyn Read + Send>, seen: &mut SeenFields) -> Result<()> {
         let mut lines = Lines::new(self.lines.label(), DecodedInput::new(file, None), ListFormat::Jsonl);
         let mut checked = 0;
@@ -142,14 +143,14 @@ impl JsonRecords {
         Ok(())
     }
 
-    /// A wanted field that no value had.
+    /// Returns a wanted field that no value had.
     fn missing(&self, seen: &SeenFields) -> Option<&str> {
         let mut wanted =
             self.fields.iter().enumerate().filter(|(field, _)| !self.of_manifest.contains(field));
         wanted.find(|(field, name)| !seen.has(name, *field == self.url)).map(|(_, name)| name.as_str())
     }
 
-    /// Takes a line that is a URL without quotes, as a list of text has it; whether it is one.
+    /// Accepts a line that is a URL without quotes, as in a text list. Returns whether it is one.
     fn take_bare(&self, line: &[u8], values: &mut RecordValues) -> bool {
         let is_url = is_bare_url(line);
         if is_url {
@@ -178,7 +179,7 @@ impl SeenFields {
         self.has_strings |= line.starts_with(b"\"") || is_bare_url(line);
     }
 
-    /// Whether a field may be there: a string is a URL, and of lists without objects nothing is known.
+    /// Returns whether a field may exist. A string is a URL, and lists without objects are not checked.
     fn has(&self, name: &str, is_url: bool) -> bool {
         !self.has_objects || self.names.contains(name) || is_url && self.has_strings
     }
@@ -240,18 +241,18 @@ impl Records for JsonRecords {
     }
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
-        // The job has begun with these fields.
+        // The job began with these fields.
         self.check = FieldCheck::None;
         self.lines.go_to(position)
     }
 }
 
-/// Whether a line begins as a URL does: no JSON does.
+/// Returns whether a line begins like a URL. No JSON value does.
 fn is_bare_url(line: &[u8]) -> bool {
     [&b"http://"[..], b"https://", b"s3://"].iter().any(|scheme| line.starts_with(scheme))
 }
 
-/// Takes the fields out of a line; whether it is JSON.
+/// Reads the fields of a line. Returns whether it is JSON.
 fn read(line: &[u8], fields: JsonFields<'_>) -> bool {
     let mut json = serde_json::Deserializer::from_slice(line);
     fields.deserialize(&mut json).and_then(|()| json.end()).is_ok()
@@ -265,11 +266,11 @@ struct JsonFields<'f> {
 }
 
 impl JsonFields<'_> {
-    /// Strings as what they say, null as nothing, all else as it is written.
+    /// Sets a value. Strings are decoded, null is no value, and other values are unchanged.
     fn set(&mut self, field: usize, value: &RawValue) -> serde_json::Result<()> {
         let text = value.get();
         match text.as_bytes().first() {
-            // What is no text, such as half a surrogate pair, is told when the value is used.
+            // Invalid text, such as half a surrogate pair, is reported when the value is used.
             Some(b'"') => {
                 serde_json::Deserializer::from_str(text).deserialize_bytes(ValueSeed(self.values, field))?;
             }
@@ -324,7 +325,7 @@ impl<'de> Visitor<'de> for JsonFields<'_> {
     }
 }
 
-/// Takes a string's bytes.
+/// Reads a string's bytes.
 struct ValueSeed<'v>(&'v mut RecordValues, usize);
 
 impl Visitor<'_> for ValueSeed<'_> {
@@ -340,7 +341,7 @@ impl Visitor<'_> for ValueSeed<'_> {
     }
 }
 
-/// A bit for each column of a manifest; none for others.
+/// Returns one bit for each column of a manifest, and no bit for other columns.
 fn bit_of(name: &str) -> u32 {
     let position = LISTED_COLUMNS.iter().position(|(own, _)| *own == name);
     position.map_or(0, |position| 1 << position)

@@ -6,9 +6,9 @@
 use std::io::{self, ErrorKind, Read};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// White space before the first value: with more, the input is not an array.
+/// Maximum white space before the first value. With more, the input does not count as an array.
 const BLANK_BYTES_MAX: usize = 4096;
-/// Takes the place of a bare newline in a string, where JSON has none: the value stays refused, on one line.
+/// Replaces a bare newline in a string, which JSON forbids. The value stays invalid, but on one line.
 const NEWLINE_IN_STRING: u8 = 0x1f;
 
 /// See the module.
@@ -18,9 +18,9 @@ pub(super) struct JsonInput<R> {
 }
 
 enum State {
-    /// Blanks so far.
+    /// White space so far.
     Start(Vec<u8>),
-    /// Unchanged; the first bytes are still to be given.
+    /// The input is unchanged. These first bytes are returned before the rest.
     Lines(Vec<u8>),
     Array(ArrayText),
     Failed(&'static str),
@@ -31,12 +31,12 @@ impl<R: Read> JsonInput<R> {
         JsonInput { input, state: State::Start(Vec::new()) }
     }
 
-    /// Whether the input is an array, as far as it is known.
+    /// Returns whether the input is known to be an array.
     pub(super) fn is_array(&self) -> bool {
         matches!(self.state, State::Array(_))
     }
 
-    /// Reads to the first byte that is not blank.
+    /// Reads up to the first byte that is not white space.
     fn begin(&mut self) -> io::Result<()> {
         while let State::Start(head) = &mut self.state {
             let mut byte = [0];
@@ -80,7 +80,7 @@ impl<R: Read> Read for JsonInput<R> {
                 }
                 let (written, fault) = array.split(&mut buffer[..count]);
                 match fault {
-                    // What came before the fault is given first.
+                    // Return the bytes before the fault first.
                     Some(fault) => {
                         self.state = State::Failed(fault);
                         return if written > 0 { Ok(written) } else { Err(malformed(fault)) };
@@ -99,10 +99,10 @@ fn malformed(fault: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, fault)
 }
 
-/// Where in an array it is.
+/// Position in an array.
 #[derive(Default)]
 struct ArrayText {
-    /// Arrays and objects that are open in the value.
+    /// Number of open arrays and objects in the value.
     depth: u64,
     string: StringState,
     /// Whether the value has begun.
@@ -112,7 +112,7 @@ struct ArrayText {
     is_over: bool,
 }
 
-/// Whether a string is open.
+/// Whether the position is in a string.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum StringState {
     #[default]
@@ -123,7 +123,7 @@ enum StringState {
 }
 
 impl ArrayText {
-    /// Makes lines of the next bytes, in place. Returns how many bytes are left, and the fault after them.
+    /// Converts the next bytes to lines, in place. Returns the number of remaining bytes, and the fault after them.
     fn split(&mut self, bytes: &mut [u8]) -> (usize, Option<&'static str>) {
         let mut written = 0;
         for at in 0..bytes.len() {
@@ -189,7 +189,7 @@ const NO_VALUE: &str = "its array has a comma without a value";
 mod tests {
     use super::*;
 
-    /// Reads a few bytes at a time.
+    /// Reads `step` bytes at a time.
     fn read(text: &str, step: usize) -> io::Result<String> {
         let mut input = JsonInput::new(text.as_bytes());
         let (mut all, mut buffer) = (Vec::new(), vec![0; step]);

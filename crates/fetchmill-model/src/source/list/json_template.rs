@@ -1,5 +1,5 @@
-//! `--data-json`: JSON with places for columns' values. Inside a text `{name}` is a place and `{{` a brace, as in
-//! `--template`; between texts a brace with neither a text nor its other one behind it begins a place.
+//! `--data-json`: JSON with places for columns' values. In a string, `{name}` is a place and `{{` a brace, as in
+//! `--template`. Outside of strings, a brace begins a place unless a string or its closing brace follows.
 
 use serde::de::IgnoredAny;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonPiece {
     Text(String),
-    /// A column's value, inside a text or as a value.
+    /// A column's value, in a string or as a value of its own.
     Column {
         name: Option<String>,
         is_raw: bool,
@@ -18,10 +18,10 @@ pub(super) enum JsonPiece {
     },
 }
 
-/// What stands for a place when the rest is looked at: it makes a text of a text, and a value by itself.
+/// Replaces a place when the JSON is checked. It is valid in a string and as a value of its own.
 const SOME_VALUE: &str = "0";
 
-/// Its pieces; an error when it would be no JSON, whatever the values are.
+/// Parses the pieces. Fails if they cannot form JSON with any values.
 pub(super) fn parse(text: &str) -> Result<Vec<JsonPiece>> {
     let pieces = pieces_of(text)?;
     let example: String = pieces
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<JsonPiece>> {
     Ok(pieces)
 }
 
-/// Whether a text is JSON, and why not.
+/// Checks whether a text is JSON.
 pub(super) fn is_json(text: &str) -> serde_json::Result<()> {
     serde_json::from_str::<IgnoredAny>(text).map(drop)
 }
@@ -75,7 +75,7 @@ fn pieces_of(text: &str) -> Result<Vec<JsonPiece>> {
     Ok(pieces)
 }
 
-/// A text with its quotes; `plain` goes before it.
+/// Adds a string with its quotes. `plain` is added before it.
 fn push_inside(text: &str, plain: &mut String, pieces: &mut Vec<JsonPiece>) -> Result<()> {
     let inside = template::parse_pieces(text).ok_or_else(|| template::unpaired("a text of --data-json"))?;
     for piece in inside {
@@ -97,7 +97,7 @@ fn place(piece: Piece, is_inside: bool) -> JsonPiece {
     }
 }
 
-/// Behind the closing quote of the text that begins here, or the end.
+/// Returns the position after the closing quote of the string that begins here, or the end.
 fn end_of_text(text: &str) -> usize {
     let mut is_escaped = false;
     for (position, byte) in text.bytes().enumerate().skip(1) {
@@ -111,14 +111,14 @@ fn end_of_text(text: &str) -> usize {
     text.len()
 }
 
-/// Appends a value as it stands inside a text.
+/// Appends a value in the form for the inside of a string.
 pub(super) fn push_escaped(out: &mut String, value: &str) {
-    // To write a text as JSON does not fail.
+    // Serialising a string does not fail.
     let text = serde_json::to_string(value).unwrap_or_default();
     out.push_str(text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default());
 }
 
-/// Whether a value is a number, true, false or null, as JSON writes it.
+/// Returns whether a value is a JSON number, true, false or null.
 pub(super) fn is_plain(value: &str) -> bool {
     let starts = |byte: &u8| byte.is_ascii_digit() || b"-tfn".contains(byte);
     let is_bare = value.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,4 +1,4 @@
-//! The lines of an input, in one buffer, with a digest of all that was consumed.
+//! Lines of an input, in one buffer, with a digest of everything consumed.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -16,20 +16,20 @@ use crate::source::ListPosition;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A line that was looked for.
+/// Result of a search for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LineSearch {
-    /// Where it is, counted from the first byte that is not consumed; without its newline and a CR before that.
+    /// Position of the line from the first unconsumed byte, without its newline and a CR before that.
     Line(Range<usize>),
-    /// It ends behind what a buffer holds.
+    /// The line is longer than the buffer.
     TooLong,
-    /// The input gives no more at the moment.
+    /// The input has nothing at the moment.
     NothingNow,
-    /// There is none.
+    /// There are no more lines.
     End,
 }
 
-/// Whether a step that needs bytes is done.
+/// Whether a step that needs bytes is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadStep {
     Done,
@@ -38,10 +38,10 @@ pub(super) enum ReadStep {
     End,
 }
 
-/// The bytes that lines are in.
+/// Source of the lines' bytes.
 enum LineInput {
     Plain(DecodedInput),
-    /// A JSON array becomes lines.
+    /// A JSON array, converted to lines.
     Json(JsonInput<DecodedInput>),
 }
 
@@ -56,26 +56,26 @@ impl Read for LineInput {
 
 /// Reads lines.
 pub(super) struct Lines {
-    /// For messages.
+    /// Name of the list in messages.
     label: String,
     format: ListFormat,
     input: LineInput,
     read: BytesRead,
     buffer: Vec<u8>,
-    /// The bytes of the buffer that are read and not consumed.
+    /// Bytes of the buffer that are read and not consumed.
     unread: Range<usize>,
-    /// The bytes of the buffer that were consumed last.
+    /// Bytes of the buffer that were consumed last.
     last: Range<usize>,
-    /// Where in the buffer the digest stands: what is consumed behind it is not yet digested.
+    /// Position in the buffer up to which consumed bytes are in the digest.
     digested: usize,
     digest: Xxh3Default,
     offset: u64,
     line: u64,
     is_begun: bool,
     is_over: bool,
-    /// Where the line that is being skipped begins: until its end there is no other position.
+    /// Start of the line that is being skipped. Until its end, this is the position.
     skipping: Option<ListPosition>,
-    /// A search from the first number up to the second found no newline.
+    /// Range of the last search without a newline.
     searched: (usize, usize),
     stretch: usize,
 }
@@ -109,22 +109,22 @@ impl Lines {
         &self.label
     }
 
-    /// How much of the input was read.
+    /// Returns how much of the input was read.
     pub(super) fn read_share(&self) -> ReadShare {
         ReadShare::Bytes(self.read.load(Ordering::Relaxed))
     }
 
-    /// Whether lines are the values of a JSON array.
+    /// Returns whether lines are the values of a JSON array.
     pub(super) fn is_array(&self) -> bool {
         matches!(&self.input, LineInput::Json(input) if input.is_array())
     }
 
-    /// Lines that are consumed.
+    /// Returns the number of consumed lines.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
 
-    /// How far it was read, at a line's start. The entries are the caller's to count.
+    /// Returns the position at the start of a line. The caller counts the entries.
     pub(super) fn position(&mut self) -> ListPosition {
         self.skipping.unwrap_or_else(|| self.here())
     }
@@ -135,13 +135,13 @@ impl Lines {
         ListPosition { offset: self.offset, line: self.line, digest, ..ListPosition::default() }
     }
 
-    /// Bytes that were found.
+    /// Returns bytes that were found.
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[self.unread.start + range.start..self.unread.start + range.end]
     }
 
-    /// Looks for the line that begins so many bytes behind what is consumed. The second number is where the next one
-    /// begins.
+    /// Searches for the line that begins `from` bytes after the consumed part. The returned number is the start of the
+    /// next line.
     pub(super) fn find(&mut self, from: usize) -> Result<(LineSearch, usize)> {
         if !self.is_begun && !self.begin()? {
             return Ok((LineSearch::NothingNow, from));
@@ -178,7 +178,7 @@ impl Lines {
         newline
     }
 
-    /// Consumes so many bytes, that are so many lines.
+    /// Consumes this many bytes, which are this many lines.
     pub(super) fn consume(&mut self, bytes: usize, lines: u64) {
         self.last = self.unread.start..self.unread.start + bytes;
         self.unread.start += bytes;
@@ -187,17 +187,17 @@ impl Lines {
         self.searched = (0, 0);
     }
 
-    /// What was consumed last, without blanks at its ends; empty once more was read.
+    /// Returns the bytes that were consumed last, without white space at their ends. Empty after another read.
     pub(super) fn last(&self) -> &[u8] {
         self.buffer.get(self.last.clone()).unwrap_or_default().trim_ascii()
     }
 
-    /// Whether a line that is too long is being skipped.
+    /// Returns whether a line that is too long is being skipped.
     pub(super) fn is_skipping(&self) -> bool {
         self.skipping.is_some()
     }
 
-    /// Consumes the line that begins here, however long it is. To be called again until it is done.
+    /// Consumes the line that begins here, whatever its length. Call it again until it is done.
     pub(super) fn skip_line(&mut self) -> Result<ReadStep> {
         if self.skipping.is_none() {
             self.skipping = Some(self.here());
@@ -224,8 +224,8 @@ impl Lines {
         Ok(ReadStep::Done)
     }
 
-    /// Consumes everything before a position, and takes it over if that is what was read before. To be called again
-    /// until it is done; `End` means that the input is another.
+    /// Consumes everything before a position, and continues there if the input matches the earlier one. Call it again
+    /// until it is done. `End` means that the input is different.
     pub(super) fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         self.is_begun |= position.offset > 0;
         while self.offset < position.offset {
@@ -245,14 +245,14 @@ impl Lines {
         Ok(ReadStep::Done)
     }
 
-    /// Refuses what is no list, and leaves out a byte order mark; whether it could be seen.
+    /// Refuses input that is not a list, and skips a byte order mark. Returns whether enough bytes were available.
     fn begin(&mut self) -> Result<bool> {
-        // The first read gives no more than what tells the compression, the second one what there is.
+        // The first read returns only the bytes that determine the compression. The second returns the available rest.
         while self.unread.len() <= MAGIC_BYTES {
             match self.fill()? {
                 ReadStep::Done => {}
                 ReadStep::NothingNow if self.unread.len() < BYTE_ORDER_MARK.len() => return Ok(false),
-                // Who writes a line into a pipe and waits for its object gets it.
+                // A program that writes one line to a pipe and waits for its object receives it.
                 ReadStep::NothingNow | ReadStep::End => break,
             }
         }
@@ -273,7 +273,7 @@ impl Lines {
         Ok(true)
     }
 
-    /// Reads on into the buffer.
+    /// Reads more bytes into the buffer.
     fn fill(&mut self) -> Result<ReadStep> {
         if self.is_over {
             return Ok(ReadStep::End);
@@ -296,7 +296,7 @@ impl Lines {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadStep::NothingNow),
-                // Nothing is wrong with what cannot be read here: it is for the user to make it otherwise.
+                // The input is not damaged, but fetchmill cannot read it in this form. The user must convert it.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     return Err(Error::Usage(format!("the list {} cannot be read: {error}", self.label)));
                 }
@@ -326,7 +326,7 @@ impl Lines {
     }
 }
 
-/// A list that gives an error.
+/// Returns the error of a list that cannot be read.
 pub(super) fn unreadable(label: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Listing(format!(
         "the list {label} cannot be read to its end: {error}; repair or download the list again, then run \

@@ -1,5 +1,5 @@
-//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, the first four also compressed. Also inventories
-//! of buckets.
+//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, and inventories of buckets. All except Parquet
+//! and inventories may be compressed.
 //!
 //! A list is read as a stream. Its memory is limited for any length and contents, and the first page comes as soon as
 //! it has entries. A line without a URL is a target that fails, with its line number, so nothing in a list is lost
@@ -70,43 +70,43 @@ use crate::error::Result;
 use crate::options::{Bounds, options, words};
 use crate::source::ListPosition;
 
-/// Where a list hands over its pages.
+/// A list that returns pages.
 pub trait ListSource: Send {
-    /// What comes next.
+    /// Returns the next page, if one is available.
     fn next_page(&mut self) -> Result<ListStep>;
 
-    /// Goes on behind a position of an earlier run, from the next page on; to be called before the first one. The
-    /// default one is the list's start.
+    /// Resumes after a position of an earlier run. Call it before the first page. The default position is the list's
+    /// start.
     fn resume(&mut self, behind: ListPosition);
 }
 
-/// What a list has to give.
+/// Result of reading on in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListStep {
-    /// A page. Its cursor says whether it is the last one, and that comes always; it may have no targets.
+    /// A page, possibly without targets. Its cursor says whether it is the last one. A last page always comes.
     Page(Box<ListedPage>),
-    /// The input has nothing at the moment, or a long stretch of it had no entry: a moment to look at a stop signal.
+    /// The input has nothing at the moment, or had no entry for a long time. The caller can check its stop signal.
     NothingNow,
-    /// The last page has been given.
+    /// The last page has been returned.
     End,
 }
 
-/// Whether a CSV's first record has the columns' names.
+/// Whether the first record of a CSV contains the columns' names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CsvHeader {
-    /// Yes when a column is given by name; else when the URL's column has a plain word there (no `:`, `/` or `.`) and
-    /// there is no template.
+    /// It does if a column is selected by name. Otherwise it does if the URL's column has a plain word there (no `:`,
+    /// `/` or `.`) and there is no template.
     #[default]
     Auto,
-    /// It has.
+    /// The first record contains the names.
     Yes,
-    /// It has not.
+    /// The first record contains values.
     No,
 }
 
 impl CsvHeader {
-    /// What somebody has said.
+    /// Returns the user's choice.
     fn said(self) -> Option<bool> {
         (self != CsvHeader::Auto).then_some(self == CsvHeader::Yes)
     }
@@ -115,55 +115,56 @@ impl CsvHeader {
 words!(CsvHeader);
 
 options! {
-    /// Which targets are taken, and how a list is understood: part of what makes two runs the same job.
+    /// Options for reading a list and selecting its targets. They are part of a job's identity.
     #[derive(PartialEq, Eq)]
     pub struct ListOptions {
-        /// Which column has the URL, by its name or its number from 1; else `url`, or the first of a CSV without names.
+        /// Column of the URL, by its name or its number from 1. By default, `url`, or the first column of a CSV without
+        /// names.
         column: Option<String> = None;
-        /// The URL with `{}` for the column's value and `{name}` for another column's.
+        /// Template of the URL. `{}` is the column's value, and `{name}` that of another column.
         template: Option<String> = None;
         /// See [`CsvHeader`].
         csv_header: CsvHeader = CsvHeader::Auto;
-        /// What separates the fields of a CSV: a character or `tab`; none: the first record shows it.
+        /// Delimiter of a CSV: a character or `tab`. `None` to detect it from the first record.
         delimiter: Option<String> = None;
-        /// What fields of a CSV may be quoted with: a character, or `none`.
+        /// Quote character of a CSV, or `none`.
         quote: Option<String> = None;
-        /// Which column has the targets' names.
+        /// Column of the targets' names.
         key_column: Option<String> = None;
-        /// Columns that are carried into the output.
+        /// Columns that are copied to the output.
         keep_columns: Vec<String> = Vec::new();
-        /// What the values of columns are that are kept or that a transform fills, each as `COLUMN=TYPE`
+        /// Types of columns that are kept or that a transform fills, each as `COLUMN=TYPE`
         /// ([`crate::target::extra_columns::column_types`]).
         column_types: Vec<String> = Vec::new();
-        /// What is taken ([`Filters`]): matched with the name that a server lists, or with the URL of a list.
+        /// Patterns of targets to fetch ([`Filters`]). They match the name in a server's listing, or the URL in a list.
         include: Vec<String> = Vec::new();
-        /// What is left out.
+        /// Patterns of targets to exclude.
         exclude: Vec<String> = Vec::new();
-        /// How many targets of a list are taken ([`ListSample`]).
+        /// Number of targets to take from a list ([`ListSample`]).
         sample: Option<u64> = None, Bounds::at_least(1.0, "");
-        /// Whether what is no URL is a target all the same, as it stands: a function of the program makes something of it.
+        /// Whether any text is a target, unchanged, even if it is not a URL. A function of the program then uses it.
         any_text: bool = false;
-        /// The first row of a Parquet list that is a target, from 0: a range of a shared job.
+        /// First row of a Parquet list that is a target, from 0: the start of a range of a shared job.
         first_row: u64 = 0;
-        /// How many rows are targets; none: all that follow.
+        /// Number of rows that are targets. `None` for all following ones.
         row_count: Option<u64> = None;
-        /// Whether it is a range of a shared job. Its columns were checked when the job was planned.
+        /// Whether it is a range of a shared job. The columns were checked when the job was planned.
         is_range: bool = false;
     } and {
-        /// What targets are asked with.
+        /// Options for the targets' requests.
         request: RequestOptions,
-        /// What objects are called; none: by their keys or URLs.
+        /// Template of the objects' names. `None` to name them after their keys or URLs.
         name_template: Option<NameTemplate>,
-        /// Whether the job began with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the same as in
-        /// CSV.
+        /// Whether the job began with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the same
+        /// as in CSV.
         has_first_rules: bool,
-        /// Whether a line that repeats an earlier one is a target: jobs of older releases.
+        /// Whether a repeated line is a target, as in jobs of older releases.
         keeps_duplicates: bool,
     }
 }
 
 impl ListOptions {
-    /// Whether a file that has the columns of a manifest is read as one: nobody says which columns are meant.
+    /// Returns whether a file with the columns of a manifest is read as one: if no option selects columns.
     pub(crate) fn may_be_manifest(&self) -> bool {
         self.column.is_none()
             && self.template.is_none()
@@ -174,14 +175,14 @@ impl ListOptions {
             && self.request.is_bare_get()
     }
 
-    /// The origin of all URLs, as they begin with it, when the template says it.
+    /// Returns the origin of all URLs, as they begin with it, if the template determines it.
     pub fn fixed_origin(&self) -> Option<String> {
         let url = template::fixed_origin(self.template.as_deref()?)?;
         let url = normalise(&url).ok()?;
         origin_of(url.as_bytes()).and_then(|origin| std::str::from_utf8(origin).ok()).map(str::to_owned)
     }
 
-    /// Whether all targets have one URL, and so one name, and only what they are asked with differs.
+    /// Returns whether all targets have the same URL and name, and only their requests differ.
     pub fn has_one_url(&self) -> bool {
         if self.request.has_range() {
             return false;
@@ -190,7 +191,7 @@ impl ListOptions {
         pieces.is_some_and(|pieces| !template::has_columns(&pieces))
     }
 
-    /// For the job's identity: what is set, each with its option's name; empty when nothing is.
+    /// Returns the options for the job's identity, each with its name. Empty if none is set.
     pub fn text(&self) -> String {
         let one = |name: &str, value: &Option<String>| {
             value.iter().map(|value| format!("{name}={value:?}")).collect()

@@ -8,23 +8,23 @@ use super::template::{self, Piece, has_columns, parse_pieces};
 use crate::error::{Error, Result};
 use crate::name;
 
-/// The place of the number of a record in its list, counted from 0.
+/// Placeholder of a record's number in its list, counted from 0.
 const INDEX: &str = "index";
-/// The place of the extension that follows from a reply.
+/// Placeholder of the extension that a reply determines.
 const EXTENSION: &str = "ext";
-/// Its digits at least.
+/// Minimum number of digits of a record's number.
 const INDEX_DIGITS: usize = 9;
 
-/// A template of names that was checked.
+/// A valid template of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameTemplate {
     text: String,
     pieces: Vec<NamePiece<Option<String>>>,
-    /// Whether the extension that follows from a reply stands behind them.
+    /// Whether the extension that a reply determines is appended to the names.
     has_extension: bool,
 }
 
-/// A piece of a name; what columns are called depends on who reads it.
+/// A piece of a name. The type of columns depends on the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NamePiece<C> {
     Text(String),
@@ -33,7 +33,8 @@ pub(super) enum NamePiece<C> {
 }
 
 impl NameTemplate {
-    /// `{name}` is a column's value, `{}` that of the URL's column, `{name!r}` a value as it is.
+    /// Parses a template. `{name}` is a column's value, `{}` that of the URL's column, and `{name!r}` an unescaped
+    /// value.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(format!("--names {text} {why}")));
         let Some(mut pieces) = parse_pieces(text) else {
@@ -58,17 +59,17 @@ impl NameTemplate {
         }
     }
 
-    /// As it was given.
+    /// Returns the template as given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether names end with the extension that follows from a reply.
+    /// Returns whether names end with the extension that a reply determines.
     pub fn has_extension(&self) -> bool {
         self.has_extension
     }
 
-    /// With a letter for each value.
+    /// Returns a name with one letter for each value.
     fn example(&self) -> String {
         let letter = |piece: &NamePiece<_>| match piece {
             NamePiece::Text(text) => text.clone(),
@@ -78,7 +79,7 @@ impl NameTemplate {
         self.pieces.iter().map(letter).chain([extension.to_owned()]).collect()
     }
 
-    /// The same with columns as `position` has them.
+    /// Returns the pieces with columns as `position` converts them.
     pub(super) fn with_columns(
         &self,
         mut position: impl FnMut(Option<&str>) -> usize,

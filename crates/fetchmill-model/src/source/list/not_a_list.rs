@@ -2,16 +2,16 @@
 
 use super::ListFormat;
 
-/// Bytes that are searched for NULs.
+/// Number of bytes that are searched for NULs.
 const HEAD_BYTES: usize = 4096;
-/// Of so many bytes one may be a NUL: a line of text that was damaged is a failed target, and no more.
+/// Among this many bytes, one may be a NUL. A line of text that was damaged is a failed target, and no more.
 const BYTES_PER_NUL: usize = 8;
-/// Of these, one of a binary file is no text.
+/// Among this many first bytes, a binary file has at least one that is not text.
 const KIND_BYTES: usize = 64;
-/// Where a tar archive says that it is one.
+/// Position and text of the mark of a tar archive.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
-/// The first bytes of a kind of binary file, what that is, and what to do.
+/// First bytes of each kind of binary file, its name, and advice.
 const BINARY_KINDS: [(&[u8], &str); 16] = [
     (b"PAR1", "Parquet; say --list-format parquet"),
     (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save its sheet as CSV"),
@@ -31,7 +31,7 @@ const BINARY_KINDS: [(&[u8], &str); 16] = [
     (b"\x7fELF", "a program"),
 ];
 
-/// The same of kinds of text.
+/// The same for kinds of text.
 const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<!DOCTYPE", "an HTML or XML page"),
     (b"<!doctype", "an HTML page"),
@@ -40,9 +40,10 @@ const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<?xml", "XML; a sitemap is read from its server: fetchmill get https://HOST/sitemap.xml"),
 ];
 
-/// What a file is whose text begins with `head`, when it is no list; `head` may be less than all that comes.
+/// Returns the kind of a file whose text begins with `head` if it is not a list. `head` may be shorter than the
+/// available input.
 pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
-    // A header of a CSV may begin with the same letters: ORCID, say.
+    // The header of a CSV may begin with the same letters, for example `ORCID`.
     let is_binary = is_binary(&head[..head.len().min(KIND_BYTES)]);
     let of_binary = BINARY_KINDS.iter().filter(|_| is_binary);
     let found = of_binary.chain(&TEXT_KINDS).find(|(magic, _)| head.starts_with(magic));
@@ -61,7 +62,7 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     is_object.then_some("one JSON object, not an array or a value a line; convert it: jq -c '.FIELD[]' FILE")
 }
 
-/// Whether there are control bytes, or bytes that are not UTF-8. A character may be cut at the end.
+/// Returns whether there are control bytes, or bytes that are not UTF-8. A character may be truncated at the end.
 fn is_binary(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t'..=b'\r');
     let is_utf_8 = std::str::from_utf8(bytes).err().is_none_or(|error| error.error_len().is_none());

@@ -9,11 +9,11 @@ use flate2::read::MultiGzDecoder;
 use crate::limits::READ_BYTES;
 use crate::reply::content_encoding::ContentEncoding;
 
-/// Window of a page in zstd: 64 MiB, less than a list may take.
+/// Maximum window of a zstd page: 64 MiB, less than a list may take.
 const ZSTD_WINDOW_LOG_MAX: u32 = 26;
 
-/// Whether a compressed page decodes to more bytes than `max`. Nothing is kept of what is decoded. Malformed bytes are for
-/// the library to refuse: it decodes as much of them as is decoded here.
+/// Returns whether a compressed page decodes to more than `max` bytes. The decoded bytes are not kept. The library
+/// refuses malformed bytes: it decodes as much of them as this function does.
 pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
     let decoder: Box<dyn Read + '_> = match codec {
         Compression::GZIP(_) => Box::new(MultiGzDecoder::new(page)),
@@ -25,9 +25,9 @@ pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
             Ok(decoder) => Box::new(decoder),
             Err(_) => return false,
         },
-        // Bytes that are not a frame get a decoder that stops at the size of the header.
+        // For bytes that are not a frame, the library uses a decoder that stops at the size in the header.
         Compression::LZ4 => Box::new(lz4_flex::frame::FrameDecoder::new(page)),
-        // So have these.
+        // The decoders of these stop there, too.
         Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::LZ4_RAW | Compression::LZO => {
             return false;
         }

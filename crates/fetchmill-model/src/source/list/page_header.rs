@@ -2,21 +2,21 @@
 
 use std::io::Read;
 
-/// Nesting of structs and lists in a header; the format has three.
+/// Maximum nesting of structs and lists in a header. The format has three levels.
 const DEPTH_MAX: u32 = 8;
-/// Encodings of values, as the format numbers them.
+/// Numbers of value encodings in the format.
 const DELTA_LENGTH_BYTE_ARRAY: u64 = 6;
 const DELTA_BYTE_ARRAY: u64 = 7;
-/// The field of a data page of the second kind that says whether its values are compressed.
+/// Number of the field in the header of a version 2 data page that tells whether its values are compressed.
 const IS_COMPRESSED: i64 = 7;
-/// Types of fields, as Thrift numbers them.
+/// Numbers of field types in Thrift.
 const FALSE: u8 = 2;
 const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const SET: u8 = 10;
 const STRUCT: u8 = 12;
 
-/// What a page is.
+/// Kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageKind {
     Data,
@@ -24,26 +24,26 @@ pub(super) enum PageKind {
     Other,
 }
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
     pub(super) kind: PageKind,
-    /// Bytes, once decompressed.
+    /// Decompressed size in bytes.
     pub(super) size: u64,
-    /// Bytes in the file.
+    /// Size in the file, in bytes.
     pub(super) compressed: u64,
     pub(super) values: u64,
-    /// Whether the lengths of all values stand before them.
+    /// Whether the lengths of all values are stored before the values.
     pub(super) has_lengths: bool,
-    /// Whether a value may begin with what the one before it begins with.
+    /// Whether a value may share a prefix with the one before it.
     pub(super) has_prefixes: bool,
-    /// Bytes at its start that are never compressed: levels of a data page of the second kind.
+    /// Number of bytes at the start that are never compressed: the levels of a data page of version 2.
     pub(super) plain: u64,
-    /// Whether the others may be compressed.
+    /// Whether the other bytes may be compressed.
     pub(super) is_compressed: bool,
 }
 
-/// What the header of a kind of page says.
+/// Part of the header that depends on the kind of page.
 #[derive(Debug, Clone, Copy)]
 struct KindHeader {
     values: u64,
@@ -52,7 +52,7 @@ struct KindHeader {
     is_compressed: bool,
 }
 
-/// A field that begins: its number and its type.
+/// Start of a field: its number and its type.
 struct HeaderField {
     id: i64,
     kind: u8,
@@ -61,8 +61,8 @@ struct HeaderField {
 struct Thrift<'a, R>(&'a mut R);
 
 impl PageHeader {
-    /// Reads one; none if it is not in the format or has negative sizes. Of a field that is there twice the last one counts,
-    /// as it does where the page is read.
+    /// Reads a header. Returns `None` if it is not in the format or has negative sizes. Of two fields with the same
+    /// number the last one counts, as in the library that reads the page.
     pub(super) fn read(input: &mut impl Read) -> Option<Self> {
         let mut thrift = Thrift(input);
         let (mut kind, mut size, mut compressed) = (None, None, None);
@@ -73,7 +73,7 @@ impl PageHeader {
                 1 => kind = Some(thrift.number()?),
                 2 => size = Some(thrift.size()?),
                 3 => compressed = Some(thrift.size()?),
-                // A data page, a dictionary and a data page of the second kind: the number of values is first in each.
+                // A data page, a dictionary or a data page of version 2. Each begins with its number of values.
                 5 | 7 if field.kind == STRUCT => of_kind = thrift.kind_header(2, &[])?,
                 8 if field.kind == STRUCT => of_kind = thrift.kind_header(4, &[5, 6])?,
                 _ => thrift.skip(field.kind, DEPTH_MAX)?,
@@ -124,12 +124,12 @@ impl<R: Read> Thrift<'_, R> {
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A number that is not negative.
+    /// Reads a number that is not negative.
     fn size(&mut self) -> Option<u64> {
         u64::try_from(self.number()?).ok()
     }
 
-    /// The next field of a struct; none at its end. `last` is the number of the one before.
+    /// Reads the next field of a struct, or `None` at its end. `last` is the number of the previous field.
     #[expect(clippy::option_option, reason = "the outer one is for what cannot be read")]
     fn field(&mut self, last: &mut i64) -> Option<Option<HeaderField>> {
         let byte = self.byte()?;
@@ -144,7 +144,8 @@ impl<R: Read> Thrift<'_, R> {
         Some(Some(HeaderField { id, kind: byte & 0x0f }))
     }
 
-    /// The header of a kind of page: its first number, its encoding's, and lengths of levels that are before its values.
+    /// Reads the part for a kind of page: its first number, the number of its encoding, and the lengths of levels
+    /// before its values.
     fn kind_header(&mut self, encoding: i64, levels: &[i64]) -> Option<KindHeader> {
         let mut found = KindHeader { values: 0, encoding: 0, plain: 0, is_compressed: true };
         let mut last = 0;
@@ -171,7 +172,7 @@ impl<R: Read> Thrift<'_, R> {
     fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match kind {
-            // A field of a truth value has it in its type.
+            // The value of a boolean field is in its type.
             1 | 2 => Some(()),
             3 => self.byte().map(drop),
             4..=6 => self.varint().map(drop),
@@ -183,7 +184,7 @@ impl<R: Read> Thrift<'_, R> {
             LIST | SET => {
                 let head = self.byte()?;
                 let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                // Each of these takes a byte at least.
+                // Each of these takes at least one byte.
                 let kind = if matches!(head & 0x0f, 1 | 2) { 3 } else { head & 0x0f };
                 (0..count).try_for_each(|_| self.skip(kind, depth))
             }
@@ -203,7 +204,7 @@ impl<R: Read> Thrift<'_, R> {
 mod tests {
     use super::*;
 
-    /// A number as Thrift writes it.
+    /// Encodes a number as Thrift does.
     fn number(value: i64) -> Vec<u8> {
         let mut rest = ((value << 1) ^ (value >> 63)) as u64;
         let mut bytes = Vec::new();
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn sizes_and_encodings_are_read() {
-        // A data page of 7 values as DELTA_BYTE_ARRAY, with statistics that have two texts.
+        // A data page of 7 values as `DELTA_BYTE_ARRAY`, with statistics of two strings.
         let values =
             [&[0x2c, 0x15][..], &number(7), &[0x15], &number(7), &[0x3c, 0x18, 1, b'z', 0x18, 1, b'a', 0, 0]];
         let data = PageHeader::read(&mut &header(0, [900_000_000, 20], &values.concat())[..]).unwrap();
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_page_of_the_second_kind_says_what_is_compressed() {
-        // 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels; and whether it is compressed.
+        // 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels, and whether it is compressed.
         let levels = [&[0x5c, 0x15][..], &number(3), &[0x15, 0, 0x15], &number(3), &[0x15, 0, 0x15]].concat();
         let levels = [&levels[..], &number(5), &[0x15], &number(2)].concat();
         for (is_compressed, field) in [(true, &[0x11][..]), (false, &[0x12]), (true, &[])] {

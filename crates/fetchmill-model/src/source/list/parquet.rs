@@ -26,47 +26,47 @@ use crate::panics;
 use crate::source::ListPosition;
 use crate::target::extra_columns::ColumnType;
 
-/// Rows of a batch,
+/// Maximum number of rows in a batch.
 const BATCH_ROWS: u64 = 256;
-/// and about their bytes.
+/// Approximate bytes of a batch.
 const BATCH_BYTES: u64 = MIB as u64;
-/// Rows of a batch in which each value may be as long as its page.
+/// Maximum number of rows in a batch in which each value may be as long as its page.
 const PREFIX_BATCH_ROWS: u64 = 16;
-/// Rows that are passed over before the caller may look at its stop signal.
+/// Number of rows that are skipped before the caller may check its stop signal.
 const STRETCH_ROWS: u64 = 256 * 1024;
-/// Column names that are shown when one is missing.
+/// Number of column names that are shown if one is missing.
 const SHOWN_NAMES: usize = 20;
 
-/// The rows of a file.
+/// Rows of a file.
 pub(super) struct ParquetRecords {
     label: String,
     reader: ParquetRecordBatchReader,
     memory: PageMemory,
     batch: Option<RecordBatch>,
-    /// The next row of the batch.
+    /// Next row of the batch.
     next: usize,
-    /// For each wanted column, which one of a batch it is; none: the file has no such one.
+    /// Position of each wanted column in a batch. `None` if the file does not have it.
     places: Vec<Option<usize>>,
-    /// What the values of each wanted column are.
+    /// Type of each wanted column.
     types: Vec<ColumnType>,
-    /// The names of all columns, with their types.
+    /// Names of all columns, with their types.
     names: Vec<String>,
     row: u64,
-    /// Rows that are read.
+    /// Number of rows read.
     rows: u64,
-    /// Rows of the first row group that come before those, and are still to be passed over.
+    /// Number of rows of the first row group to skip before the wanted ones.
     skip: u64,
     digest: Xxh3Default,
 }
 
-/// How many rows a Parquet file has, from its footer.
+/// Returns the number of rows of a Parquet file, from its footer.
 pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: &F) -> Result<u64> {
     let metadata = guarded(label, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))?;
     Ok(u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0))
 }
 
 impl ParquetRecords {
-    /// Opens a file, of which so many rows from the first one on are read.
+    /// Opens a file. Reads `count` rows of it from row `first` on.
     pub(super) fn open<F: ChunkReader + 'static>(
         label: &str,
         file: F,
@@ -122,7 +122,7 @@ impl ParquetRecords {
         })
     }
 
-    /// A batch that has a row left; whether there is one.
+    /// Ensures that the batch has a row left. Returns whether there is one.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.as_ref().is_none_or(|batch| self.next >= batch.num_rows()) {
             self.batch = None;
@@ -140,7 +140,7 @@ impl ParquetRecords {
         Ok(true)
     }
 
-    /// Digests the values with their lengths; how many bytes they have.
+    /// Adds the values with their lengths to the digest. Returns their number of bytes.
     fn digest(&mut self, values: &RecordValues) -> usize {
         let mut bytes = 0;
         for (column, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_some()) {
@@ -214,7 +214,7 @@ impl Records for ParquetRecords {
     }
 }
 
-/// The row groups that have some rows from the first one on, and how many rows of them come before it.
+/// Returns the row groups of `count` rows from row `first` on, and the number of rows in them before `first`.
 fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>, u64) {
     let (mut groups, mut skip, mut start) = (Vec::new(), 0, 0_u64);
     for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -230,7 +230,7 @@ fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>,
     (groups, skip)
 }
 
-/// The library panics on some damage; nothing is used after a panic but what is dropped.
+/// Catches a panic of the library, which occurs for some damage. After a panic, its values are only dropped.
 fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
     match panics::expected(read) {
         Some(Ok(value)) => Ok(value),
@@ -242,8 +242,8 @@ fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> 
     }
 }
 
-/// The same columns, with texts as views into their pages: a value that a dictionary has once would be copied for each
-/// row that has it.
+/// Returns the same columns, with strings as views into their pages. Otherwise a dictionary's value would be copied for
+/// each row that has it.
 fn without_copies(schema: &Schema) -> SchemaRef {
     let view = |field: &FieldRef| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
@@ -253,7 +253,7 @@ fn without_copies(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>()))
 }
 
-/// Which columns of the file are the wanted ones, and that they can be text.
+/// Returns the positions of the wanted columns in the file, after a check that they can be text.
 fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Option<usize>>> {
     let fields = schema.fields();
     let find = |name: &str| fields.iter().position(|field| field.name() == name);
@@ -294,7 +294,7 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
     plan.wanted().iter().map(column_of).collect()
 }
 
-/// A column that the schema of an inventory has: nobody can choose another.
+/// Returns a column of an inventory's schema. The user cannot choose another.
 fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize> {
     let place = schema.fields().iter().position(|field| field.name() == name);
     place.filter(|place| value::is_readable(schema.field(*place).data_type())).ok_or_else(|| {
@@ -303,8 +303,8 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
     })
 }
 
-/// Rows that have about the bytes of a batch in every row group. Where a value is written as the end of the one before
-/// it, few: each may be as long as all of its page.
+/// Returns the number of rows with about the bytes of a batch in every row group. If values share prefixes with earlier
+/// ones, the number is small, because each value may be as long as its whole page.
 fn batch_rows(metadata: &ParquetMetaData, mask: &ProjectionMask) -> usize {
     let rows_of = |group: &::parquet::file::metadata::RowGroupMetaData| {
         let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));

@@ -1,5 +1,5 @@
-//! Memory that the pages of a Parquet file need, read from their headers before decompression: a file of a few
-//! kilobytes may contain a page of gigabytes.
+//! Memory for the pages of a Parquet file. It is computed from their headers before decompression, because a file of a
+//! few kilobytes may contain a page of gigabytes.
 
 use std::io::Read;
 use std::ops::Range;
@@ -17,32 +17,32 @@ use super::page_header::{PageHeader, PageKind};
 use crate::limits::{LIST_PARQUET_BYTES_MAX, LIST_PARQUET_HEADER_BYTES_MAX, MIB};
 use crate::panics::lock;
 
-/// A view of a value, as it is kept for each value of a dictionary.
+/// Size of a value's view, which is kept for each value of a dictionary.
 const VIEW_BYTES: u64 = 16;
-/// Lengths of a value where they stand apart from it, while a page is read.
+/// Size of a value's length while a page is read that stores lengths separately.
 const LENGTH_BYTES: u64 = 8;
 
-/// A file whose pages are looked at before they are read; give it to a reader that has the metadata already.
+/// A file whose pages are checked before they are read. Pass it to a reader that has the metadata already.
 pub(super) struct BoundedPages<F> {
     file: F,
     memory: PageMemory,
-    /// Rows of a batch.
+    /// Number of rows in a batch.
     rows: u64,
 }
 
-/// What is in memory of all columns.
+/// Pages in memory, for all columns.
 #[derive(Clone)]
 pub(super) struct PageMemory(Arc<Mutex<HeldPages>>);
 
 struct HeldPages {
-    /// The wanted columns of all row groups, in the order of their places.
+    /// The wanted columns of all row groups, ordered by position.
     chunks: Vec<Chunk>,
     /// The page whose header was read last.
     announced: Option<AnnouncedPage>,
     columns: Vec<HeldColumn>,
-    /// What this batch may still have of pages and dictionaries that came before the last ones.
+    /// Bytes of earlier pages and dictionaries that this batch may still reference.
     earlier: u64,
-    /// A page that was refused. The library gives its error as a text.
+    /// A page that was refused. The library returns its error only as text.
     refused: Option<PageTooLarge>,
 }
 
@@ -53,16 +53,16 @@ struct Chunk {
     codec: Compression,
 }
 
-/// A page that is to come.
+/// A page that is about to be read.
 struct AnnouncedPage {
-    /// Where its bytes begin, after its header.
+    /// Position of its bytes, after its header.
     start: u64,
     header: PageHeader,
     codec: Compression,
 }
 
 impl AnnouncedPage {
-    /// Whether its bytes decode to more than its header says.
+    /// Returns whether its bytes decode to more than its header states.
     fn is_longer(&self, bytes: &[u8]) -> bool {
         let PageHeader { size, plain, is_compressed, .. } = self.header;
         let Some(compressed) = usize::try_from(plain).ok().and_then(|plain| bytes.get(plain..)) else {
@@ -79,7 +79,7 @@ struct HeldColumn {
     page: u64,
 }
 
-/// A page would take more memory than there is.
+/// A page would take more memory than allowed.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error(
     "its values or pages take {} MiB of memory at once (the limit is {}); write the file again with pages of \
@@ -89,7 +89,7 @@ struct HeldColumn {
 pub(super) struct PageTooLarge(u64);
 
 impl<F: ChunkReader> BoundedPages<F> {
-    /// Its columns that are read, in batches of so many rows.
+    /// Wraps a file whose wanted columns are read in batches of `rows` rows.
     pub(super) fn new(
         file: F,
         metadata: &ParquetMetaData,
@@ -119,17 +119,17 @@ impl<F: ChunkReader> BoundedPages<F> {
 }
 
 impl PageMemory {
-    /// What was given before is gone.
+    /// Begins a batch. The values of the previous one are gone.
     pub(super) fn begin_batch(&self) {
         lock(&self.0).earlier = 0;
     }
 
-    /// Why a page was refused, if one was.
+    /// Returns the reason if a page was refused.
     pub(super) fn refused(&self) -> Option<PageTooLarge> {
         lock(&self.0).refused
     }
 
-    /// Counts a page that is about to be read: its header is at `start`, and its bytes are at `data`.
+    /// Counts a page that is about to be read. `start` is the position of its header, and `data` that of its bytes.
     fn count(
         &self,
         (start, data): (u64, u64),
@@ -179,7 +179,7 @@ impl<F: ChunkReader> Length for BoundedPages<F> {
 impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
     type T = F::T;
 
-    /// The reader of pages begins each one so, and nothing else.
+    /// The page reader calls this for the start of each page, and for nothing else.
     fn get_read(&self, start: u64) -> Result<F::T> {
         let mut head = self.file.get_read(start)?.take(LIST_PARQUET_HEADER_BYTES_MAX);
         let header = PageHeader::read(&mut head)

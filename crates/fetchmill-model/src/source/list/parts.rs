@@ -34,23 +34,24 @@ pub trait ListParts: Send {
 pub(super) struct PartRecords {
     label: String,
     parts: Box<dyn ListParts>,
-    /// The file that is read, from 0.
+    /// Number of the current file, from 0.
     at: usize,
-    /// Its records; none: it is not open.
+    /// Records of the current file. `None` if it is not open.
     records: Option<Box<dyn Records>>,
     /// Digest of the files before it.
     before: u64,
-    /// Bytes of the files before it, and of all.
+    /// Bytes of the files before it, and of all files.
     bytes_before: u64,
     bytes: u64,
-    /// Types of the wanted columns, as the first file says them.
+    /// Types of the wanted columns in the first file.
     types: Vec<ColumnType>,
-    /// The first notice of a file that was read to its end.
+    /// First notice of a completed file.
     notice: Option<String>,
 }
 
 impl PartRecords {
-    /// Checks that all files have the columns of the first one. `wanted` is the number of wanted columns.
+    /// Creates records that require all files to have the columns of the first one. `wanted` is the number of wanted
+    /// columns.
     pub(super) fn new(label: &str, parts: Box<dyn ListParts>, wanted: usize) -> Result<Self> {
         let mut first = parts.open(0)?.0;
         let columns = first.columns()?;
@@ -84,7 +85,7 @@ impl PartRecords {
         })
     }
 
-    /// The records of the file that is read, opened if need be; none after the last file.
+    /// Returns the records of the current file, and opens it if necessary. `None` after the last file.
     fn records(&mut self) -> Result<Option<&mut (dyn Records + 'static)>> {
         if self.at == self.parts.count() {
             return Ok(None);
@@ -110,7 +111,7 @@ impl PartRecords {
         self.at += 1;
     }
 
-    /// Reads to the start of a file. To be called again until it is done; `End`: there are fewer files.
+    /// Reads up to the start of a file. Call it again until it is done. `End` means that there are fewer files.
     fn go_to_part(&mut self, part: u64) -> Result<ReadStep> {
         let mut values = RecordValues::default();
         let mut passed = 0;
@@ -163,7 +164,7 @@ impl Records for PartRecords {
                 match &mut self.records {
                     None if there.digest == 0 => ReadStep::Done,
                     None if self.at == self.parts.count() => ReadStep::End,
-                    // It was between two files.
+                    // The position is between two files.
                     _ => match self.records()? {
                         Some(records) => records.go_to(there)?,
                         None => ReadStep::End,
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use crate::source::PageCursor;
 
-    /// Texts as files.
+    /// Strings as files.
     struct Texts(Vec<String>);
 
     impl ListParts for Texts {
@@ -242,7 +243,7 @@ mod tests {
         vec![lines(0), String::new(), lines(2), lines(3)]
     }
 
-    /// The number of entries from a position on, and the positions after each page.
+    /// Returns the number of entries from a position on, and the positions after each page.
     fn read(texts: Vec<String>, from: ListPosition) -> Result<(usize, Vec<(usize, ListPosition)>)> {
         let mut reader = ListReader::of_parts("parts", Texts(texts), &ListOptions::default())?;
         reader.resume(from);

@@ -1,11 +1,11 @@
 //! The fraction of a list that was read, for estimating the number of its targets.
 
-/// What a list's records know of it.
+/// Progress in a list, in the unit that its records know.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadShare {
-    /// Bytes of the input, as they are stored.
+    /// Bytes of the input, before decompression.
     Bytes(u64),
-    /// Part of the whole, from 0 to 1.
+    /// Fraction of the whole, from 0 to 1.
     Part(f64),
 }
 

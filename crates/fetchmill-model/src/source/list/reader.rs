@@ -29,7 +29,7 @@ use crate::target::Names;
 use crate::target::entry::ListEntry;
 use crate::target::extra_columns::ColumnType;
 
-/// A list that is read.
+/// A list as a source.
 pub struct ListReader {
     called: String,
     records: Box<dyn Records>,
@@ -37,7 +37,7 @@ pub struct ListReader {
     filters: Filters,
     sample: Option<ListSample>,
     values: RecordValues,
-    /// The last entry, and memory to make it in.
+    /// The last entry. Its memory is reused.
     entry: Vec<u8>,
     scratch: Vec<u8>,
     entries: u64,
@@ -49,19 +49,19 @@ pub struct ListReader {
     length: Option<u64>,
 }
 
-/// Whether there is more.
+/// State of the reader.
 enum ReaderState {
     Open,
-    /// What was read before the error is handed over first.
+    /// The entries before the error are handed over first.
     Failed(Option<Error>),
     Over,
 }
 
-/// What became of a record.
+/// Result of reading a record.
 enum RecordResult {
-    /// A target; its entry is there.
+    /// A target. Its entry is complete.
     Target,
-    /// It is left out; what was made of its entry names it.
+    /// The record is skipped. The incomplete entry names it.
     Skipped(SkipReason),
     NothingNow,
     End,
@@ -74,8 +74,8 @@ impl std::fmt::Debug for ListReader {
 }
 
 impl ListReader {
-    /// A list that is read from its start to its end. `label` is what messages call it; `promised` is how its name
-    /// says that it is compressed, and how it is compressed is seen in its first bytes. `check` is for JSON.
+    /// Reads a list from its start to its end. `label` is its name in messages. `promised` is the compression that its
+    /// file name implies; its first bytes determine the actual one. `check` applies to JSON.
     pub fn of_stream(
         label: &str,
         (input, check): (Box<dyn Read + Send>, FieldCheck),
@@ -107,7 +107,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// A Parquet file: it is read at places, its footer first.
+    /// Reads a Parquet file, which needs random access: its footer comes first.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, options: &ListOptions) -> Result<Self> {
         Dialect::of(label, ListFormat::Parquet, options)?;
         let plan = ColumnPlan::new(options)?;
@@ -116,7 +116,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// An inventory of a bucket, by what stands in its `manifest.json`; its data files are opened as they are due.
+    /// Reads an inventory of a bucket from its `manifest.json`. The data files are opened one by one.
     pub fn of_inventory<D: DataFiles + 'static>(
         label: &str,
         inventory: Inventory,
@@ -134,18 +134,18 @@ impl ListReader {
         let plan = ColumnPlan::new(options)?.with_times();
         let records = Box::new(InventoryRecords::new(label, inventory, files, &plan)?);
         let reader = Self::new(format!("the inventory {label}"), records, plan, options)?;
-        // It names each key once, and its files are not read in order on resume.
+        // An inventory names each key once, and a resumed run does not read earlier files again.
         Ok(ListReader { seen: SeenLines::off(), ..reader })
     }
 
-    /// A list in several files, which are read one after the other.
+    /// Reads a list in several files, one after the other.
     pub fn of_parts(label: &str, parts: impl ListParts + 'static, options: &ListOptions) -> Result<Self> {
         let plan = ColumnPlan::new(options)?;
         let records = Box::new(PartRecords::new(label, Box::new(parts), plan.wanted().len())?);
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// What a program gives. Its items have a URL and perhaps a key, no columns.
+    /// Reads the items of a program. An item has a URL and an optional key, but no columns.
     pub fn of_items(called: &str, items: Box<dyn Items>, options: &ListOptions) -> Result<Self> {
         let asked = [&options.column, &options.key_column];
         if asked.iter().any(|column| column.is_some())
@@ -194,12 +194,12 @@ impl ListReader {
         })
     }
 
-    /// Its records alone, for a list that it is a part of.
+    /// Returns only its records, for a list that it is a part of.
     pub fn into_records(self) -> ListRecords {
         ListRecords(self.records)
     }
 
-    /// Takes the bytes of its input, as far as they are known.
+    /// Sets the number of bytes of its input, if known.
     #[must_use]
     pub fn with_length(self, length: Option<u64>) -> Self {
         ListReader { length, ..self }
@@ -210,28 +210,28 @@ impl ListReader {
         self.records.read_share()?.of(self.length)
     }
 
-    /// What messages call it.
+    /// Returns its name in messages.
     pub fn called(&self) -> &str {
         &self.called
     }
 
-    /// What a user should know of records that were read all the same.
+    /// Returns what a user should know about records that were read with doubts.
     pub fn notice(&self) -> Option<String> {
         self.records.notice().map(|notice| format!("{}: {notice}", self.called))
     }
 
-    /// What the kept columns are called, in the order of an entry's kept values, and what these are.
+    /// Returns names and types of the kept columns, in the order of an entry's kept values.
     pub fn kept_columns(&self) -> Vec<(String, ColumnType)> {
         self.plan.kept_columns(&*self.records)
     }
 
-    /// Takes only these targets; all others are left out.
+    /// Takes only the targets of this sample. All others are skipped.
     pub fn set_sample(&mut self, sample: ListSample) {
         self.sample = Some(sample);
     }
 
-    /// Reads the whole list for a sample of so many targets; the job needs a reader of its own then. `goes_on` is
-    /// asked now and then; none when it says no.
+    /// Reads the whole list for a sample of `count` targets. The job then needs its own reader. `goes_on` is called
+    /// regularly. If it returns `false`, the result is `None`.
     pub fn find_sample(
         mut self,
         count: u64,
@@ -249,7 +249,7 @@ impl ListReader {
         }
     }
 
-    /// The next record as an entry.
+    /// Converts the next record to an entry.
     fn make_entry(&mut self) -> Result<RecordResult> {
         let step = self.records.next(&mut self.values)?;
         let is_record = matches!(step, RecordStep::Record);
@@ -291,7 +291,7 @@ impl ListReader {
             self.entry.clear();
             let place = self.records.place();
             let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
-            // Columns that are too long are the reason themselves; of what is no record there are none.
+            // Columns that are too long are the reason themselves. A line that is not a record has no columns.
             let values = self.plan.kept_values(&self.values, &mut self.scratch).ok().flatten();
             let values = values.filter(|_| is_record);
             ListEntry { key, kept, request: values, ..ListEntry::default() }.write(&mut self.entry);
@@ -305,7 +305,7 @@ impl ListReader {
         Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped(SkipReason::Filter) })
     }
 
-    /// Remembers the lines that an earlier run has remembered, up to a page of them at once.
+    /// Adds the lines that an earlier run remembered, up to one page at a time.
     fn remember_again(&mut self, position: ListPosition) -> Result<ReadStep> {
         let end = position.entries.min(self.entries + LIST_PAGE_ENTRIES);
         while self.entries < end && !self.seen.is_full() {
@@ -319,7 +319,7 @@ impl ListReader {
         Ok(if is_done { ReadStep::Done } else { ReadStep::NothingNow })
     }
 
-    /// Goes behind what an earlier run has read.
+    /// Continues up to the position of an earlier run.
     fn catch_up(&mut self) -> Result<ReadStep> {
         let Some(position) = self.resume else { return Ok(ReadStep::Done) };
         if self.remember_again(position)? == ReadStep::NothingNow {
@@ -384,7 +384,7 @@ impl ListReader {
     }
 }
 
-/// A page that is being made.
+/// A page in progress.
 #[derive(Default)]
 struct PageBuilder {
     names: Names,

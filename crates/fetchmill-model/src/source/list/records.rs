@@ -8,68 +8,67 @@ use crate::error::Result;
 use crate::source::ListPosition;
 use crate::target::extra_columns::ColumnType;
 
-/// What comes next in a list.
+/// Result of reading on in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RecordStep {
-    /// A record; its values are there.
+    /// A record. Its values are set.
     Record,
-    /// A record that cannot be understood, and why.
+    /// An invalid record, and the reason.
     Bad(&'static str),
-    /// A record of what is to be left out.
+    /// A record that is to be skipped.
     LeftOut,
     /// See [`super::ListStep::NothingNow`].
     NothingNow,
-    /// There is none.
+    /// There are no more records.
     End,
 }
 
 /// The records of a list.
 pub(super) trait Records: Send {
-    /// The next record; `values` are cleared first.
+    /// Reads the next record. `values` is cleared first.
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep>;
 
-    /// Which record the last one was, in words: `line 17`.
+    /// Returns a description of the last record's position, such as `line 17`.
     fn place(&self) -> String;
 
-    /// The last record as its list has it; empty where that is not text.
+    /// Returns the last record's text in its list. Empty for formats other than text.
     fn text(&self) -> &[u8] {
         b""
     }
 
-    /// How far the list was read, without the number of entries.
+    /// Returns the position in the list, without the number of entries.
     fn position(&mut self) -> ListPosition;
 
-    /// Goes behind a position of another run. To be called again until it is done; `End` means that the list is
-    /// another.
+    /// Resumes after a position of another run. Call it again until it is done. `End` means that the list is different.
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep>;
 
-    /// What the values of a wanted column are, as far as the list itself says it.
+    /// Returns the type of a wanted column, if the list itself states it.
     fn column_type(&self, _column: usize) -> ColumnType {
         ColumnType::String
     }
 
-    /// The names of all columns, where the list itself has them: files of one list must agree. Nothing is consumed.
+    /// Returns the names of all columns, if the list has them. All files of one list must agree. Consumes nothing.
     fn columns(&mut self) -> Result<Option<Vec<String>>> {
         Ok(None)
     }
 
-    /// What a user should know of records that were read all the same.
+    /// Returns what a user should know about records that were read with doubts.
     fn notice(&self) -> Option<String> {
         None
     }
 
-    /// How much of the list was read; `None` if its records do not know.
+    /// Returns how much of the list was read. `None` if its records do not know.
     fn read_share(&self) -> Option<ReadShare> {
         None
     }
 
-    /// What a position counts.
+    /// Returns the unit of a position.
     fn unit(&self) -> &'static str {
         "bytes"
     }
 }
 
-/// The records of a file that is a part of a list.
+/// Records of a file that is a part of a list.
 pub struct ListRecords(pub(super) Box<dyn Records>);
 
 impl std::fmt::Debug for ListRecords {
@@ -78,7 +77,7 @@ impl std::fmt::Debug for ListRecords {
     }
 }
 
-/// The values of a record's wanted columns.
+/// Values of a record's wanted columns.
 #[derive(Debug, Default)]
 pub(super) struct RecordValues {
     bytes: Vec<u8>,
@@ -86,26 +85,26 @@ pub(super) struct RecordValues {
 }
 
 impl RecordValues {
-    /// Forgets them; this many will come.
+    /// Removes all values. `count` new ones will follow.
     pub(super) fn clear(&mut self, count: usize) {
         self.bytes.clear();
         self.places.clear();
         self.places.resize(count, None);
     }
 
-    /// The value of a wanted column.
+    /// Sets the value of a wanted column.
     pub(super) fn set(&mut self, column: usize, value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
         self.places[column] = Some(start..self.bytes.len());
     }
 
-    /// Takes the value of a wanted column back.
+    /// Removes the value of a wanted column.
     pub(super) fn unset(&mut self, column: usize) {
         self.places[column] = None;
     }
 
-    /// `None` when the record has none.
+    /// Returns the value of a column. `None` if the record has none.
     pub(super) fn get(&self, column: usize) -> Option<&[u8]> {
         self.places.get(column)?.clone().map(|place| &self.bytes[place])
     }

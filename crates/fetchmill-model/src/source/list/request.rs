@@ -1,5 +1,6 @@
-//! `--method`, `--data`, `--data-json` and `--header` with columns' values: what the targets of a list are asked with.
-//! A value fills its place and nothing beside it: in a form it is percent-encoded, in JSON it stays inside its text or is
+//! `--method`, `--data`, `--data-json` and `--header` with columns' values: the requests of a list's targets.
+//!
+//! A value cannot extend beyond its place. In a form it is percent-encoded, in JSON it stays inside its string or is
 //! one plain value, and in a header field it cannot end the line.
 
 use xxhash_rust::xxh3::xxh3_128;
@@ -15,29 +16,29 @@ const GET: &str = "GET";
 const POST: &str = "POST";
 
 options! {
-    /// What targets of a list are asked with, as a user writes it.
+    /// Options for the requests of a list's targets.
     #[derive(PartialEq, Eq)]
     pub struct RequestOptions {
-        /// The method; none: `POST` with a body, else `GET`.
+        /// Method. `None` means `POST` with a body, else `GET`.
         method: Option<String> = None;
-        /// A body, as a form has it: `a={column}&b=c`.
+        /// Body of a form: `a={column}&b=c`.
         data: Option<String> = None;
-        /// A body in JSON: `{"a": "{column}"}`.
+        /// JSON body: `{"a": "{column}"}`.
         data_json: Option<String> = None;
-        /// Whether a request of any method may be made twice.
+        /// Whether a request may be repeated with any method.
         idempotent: bool = false;
-        /// Which column says where the part begins that is asked for.
+        /// Column of the start of the requested part.
         offset_column: Option<String> = None;
-        /// Which column says how long it is.
+        /// Column of its length.
         length_column: Option<String> = None;
-        /// Which column says what hash its object has.
+        /// Column of the object's expected hash.
         hash_column: Option<String> = None;
     } and {
-        /// The header fields whose values have columns.
+        /// Header fields whose values contain columns.
         headers: Vec<RowHeader>,
-        /// The origin that gets those of them that may be secrets, as URLs of it begin.
+        /// Origin that receives those of them that may be secrets, as the start of its URLs.
         headers_for: Option<String>,
-        /// What the user says that a body is.
+        /// The user's `Content-Type` of a body.
         content_type: Option<String>,
     }
 }
@@ -49,26 +50,26 @@ pub struct RowHeader {
     pub name: String,
     /// Its value, with places.
     pub value: String,
-    /// Whether it is no secret, whatever it says.
+    /// Whether it is not a secret, whatever its value.
     pub is_open: bool,
 }
 
-/// How a column's value is written where it stands.
+/// Encoding of a column's value in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueEncoding {
-    /// As it is, in a body.
+    /// Unchanged, in a body.
     Raw,
-    /// In a form.
+    /// Encoded for a form.
     Form,
-    /// Inside a text of JSON.
+    /// Escaped inside a JSON string.
     JsonText,
-    /// A value of JSON.
+    /// A JSON value.
     JsonValue,
-    /// In a header field.
+    /// Checked for a header field.
     Field,
 }
 
-/// A piece of a body or of a header field; columns are those of `C`.
+/// A piece of a body or of a header field. Its columns have the type `C`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RequestPiece<C> {
     Text(String),
@@ -78,22 +79,22 @@ pub(super) enum RequestPiece<C> {
 /// Body and fields in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestPieces<C> {
-    /// A body with columns; none: each target has the job's.
+    /// A body with columns. `None` if each target has the job's body.
     pub(super) body: Option<Vec<RequestPiece<C>>>,
-    /// Whether it must be JSON.
+    /// Whether the body must be JSON.
     pub(super) is_json: bool,
-    /// Fields, and whether they are no secrets.
+    /// Fields, with whether they are not secret.
     pub(super) fields: Vec<(String, Vec<RequestPiece<C>>, bool)>,
     /// See [`RequestOptions::headers_for`].
     pub(super) headers_for: Option<String>,
-    /// Offset and length of the part that is asked for.
+    /// Offset and length of the requested part.
     pub(super) range: Option<(C, C)>,
-    /// The hash of what comes.
+    /// Expected hash of the object.
     pub(super) hash: Option<C>,
 }
 
 impl<C> RequestPieces<C> {
-    /// The columns that it has.
+    /// Returns its columns.
     pub(super) fn columns(&mut self) -> impl Iterator<Item = &mut C> {
         let fields = self.fields.iter_mut().flat_map(|(_, pieces, _)| pieces);
         let pieces = self.body.iter_mut().flatten().chain(fields);
@@ -105,7 +106,7 @@ impl<C> RequestPieces<C> {
         columns.chain(range).chain(&mut self.hash)
     }
 
-    /// The same with other columns in the place of these.
+    /// Returns the same pieces with converted columns.
     pub(super) fn with_columns<D>(self, mut other: impl FnMut(C) -> D) -> RequestPieces<D> {
         let mut changed = |pieces: Vec<RequestPiece<C>>| -> Vec<RequestPiece<D>> {
             let change = |piece| match piece {
@@ -123,36 +124,36 @@ impl<C> RequestPieces<C> {
     }
 }
 
-/// The columns of a template: a name, or that of the URL.
+/// A column of a template by name. `None` for the column of the URL.
 pub(super) type NamedColumn = Option<String>;
 
 impl RequestOptions {
-    /// Whether targets are asked with anything but a plain `GET`.
+    /// Returns whether any request differs from a plain `GET`.
     pub fn is_custom(&self) -> bool {
         self.is_other() || self.has_range() || self.has_hash()
     }
 
-    /// Whether a method, a body or header fields with columns are asked for.
+    /// Returns whether a method, a body or header fields with columns are set.
     pub(super) fn is_other(&self) -> bool {
         !self.is_bare_get() || !self.headers.is_empty()
     }
 
-    /// Whether requests are `GET`s without a body.
+    /// Returns whether requests are `GET`s without a body.
     pub fn is_bare_get(&self) -> bool {
         self.method() == GET && !self.has_body()
     }
 
-    /// Whether each target is a part of an object.
+    /// Returns whether each target is a part of an object.
     pub fn has_range(&self) -> bool {
         self.offset_column.is_some() || self.length_column.is_some()
     }
 
-    /// Whether each target has a hash.
+    /// Returns whether each target has a hash.
     pub fn has_hash(&self) -> bool {
         self.hash_column.is_some()
     }
 
-    /// The columns of where a part begins and how long it is.
+    /// Returns the columns of a part's start and length.
     fn range_columns(&self) -> Result<Option<(&String, &String)>> {
         match (&self.offset_column, &self.length_column) {
             (Some(offset), Some(length)) => Ok(Some((offset, length))),
@@ -165,7 +166,7 @@ impl RequestOptions {
         self.data.is_some() || self.data_json.is_some()
     }
 
-    /// In capitals.
+    /// Returns the method in capitals.
     pub fn method(&self) -> String {
         match &self.method {
             Some(method) => method.to_ascii_uppercase(),
@@ -174,7 +175,7 @@ impl RequestOptions {
         }
     }
 
-    /// Takes the fields out of these whose values have columns; `is_open` knows those that are no secrets.
+    /// Moves the fields whose values contain columns out of `headers`. `is_open` returns whether one is not a secret.
     pub fn take_row_headers(&mut self, headers: &mut Vec<(String, String)>, is_open: impl Fn(&str) -> bool) {
         let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         self.content_type = content_type.map(|(_, value)| value.clone());
@@ -188,14 +189,14 @@ impl RequestOptions {
         });
     }
 
-    /// The field that says what a body is, unless the user says it.
+    /// Returns the field that describes a body, unless the user sets it.
     pub fn body_field(&self) -> Option<(&'static str, &'static str)> {
         let kind = if self.data_json.is_some() { JSON } else { FORM };
         let is_said = self.headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type"));
         (self.has_body() && self.content_type.is_none() && !is_said).then_some(("Content-Type", kind))
     }
 
-    /// The body of all targets, when it has no columns.
+    /// Returns the body of all targets, if it has no columns.
     pub fn common_body(&self) -> Result<Option<Vec<u8>>> {
         let pieces = self.body_pieces()?;
         let texts = pieces.into_iter().flatten().map(|piece| match piece {
@@ -208,13 +209,14 @@ impl RequestOptions {
         Ok(texts.collect::<Option<String>>().map(String::into_bytes))
     }
 
-    /// Whether requests differ by more than their URLs.
+    /// Returns whether requests differ in more than their URLs.
     pub(super) fn has_columns(&self) -> Result<bool> {
         let has_body_columns = self.has_body() && self.common_body()?.is_none();
         Ok(!self.headers.is_empty() || has_body_columns || self.has_range())
     }
 
-    /// For the identity of a job: another request is another job. What it says may be a secret, and is not shown.
+    /// Returns the requests for the identity of a job, because other requests make another job. They may contain
+    /// secrets, so they appear only as a digest.
     pub fn identity(&self) -> Option<String> {
         if !self.is_custom() {
             return None;
@@ -244,7 +246,7 @@ impl RequestOptions {
         }
     }
 
-    /// What is made for each target; none when all are asked with the same, or with a plain `GET`.
+    /// Returns the parts that are built for each target. They are empty if all requests are the same, or a plain `GET`.
     pub(super) fn pieces(&self) -> Result<RequestPieces<NamedColumn>> {
         let body = if self.common_body()?.is_none() { self.body_pieces()? } else { None };
         let fields = self.headers.iter().map(|header| {
@@ -262,7 +264,7 @@ impl RequestOptions {
     }
 }
 
-/// Pieces whose values are written like this; `raw`: those that are asked for as they are.
+/// Returns pieces whose values have this encoding. `raw` is the encoding of unescaped values.
 fn placed(pieces: Vec<Piece>, place: ValueEncoding, raw: ValueEncoding) -> Vec<RequestPiece<NamedColumn>> {
     let placed = |piece| match piece {
         Piece::Text(text) => RequestPiece::Text(text),
@@ -286,8 +288,8 @@ fn form_pieces(data: &str, content_type: Option<&str>) -> Result<Vec<RequestPiec
     Ok(placed(pieces, ValueEncoding::Form, ValueEncoding::Raw))
 }
 
-/// The pieces of a header field's value, if it has columns. Braces that are none of a column stay what they are:
-/// a value may be JSON.
+/// Returns the pieces of a header field's value, if it has columns. Other braces are unchanged, because a value may be
+/// JSON.
 fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
     let pieces = template::parse_pieces(value)?;
     let is_name = |piece: &Piece| match piece {
@@ -295,7 +297,7 @@ fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
         Piece::Column { name, .. } => name.as_ref().is_none_or(|name| !name.contains(['"', ':', ','])),
     };
     (template::has_columns(&pieces) && pieces.iter().all(is_name))
-        // A value as it is, too, must not end its field: a list may come from anybody.
+        // Even an unescaped value must not end its field, because a list may have any author.
         .then(|| placed(pieces, ValueEncoding::Field, ValueEncoding::Field))
 }
 
@@ -311,8 +313,8 @@ fn of_json(pieces: Vec<JsonPiece>) -> Vec<RequestPiece<NamedColumn>> {
     pieces.into_iter().map(placed).collect()
 }
 
-/// Appends a value as its place needs it; an error says why it cannot stand there. None is a column that the record
-/// does not have.
+/// Appends a value as its place requires. `None` is a column that the record does not have. The error is the reason why
+/// the value cannot be there.
 pub(super) fn push_value(
     out: &mut String,
     place: ValueEncoding,

@@ -1,19 +1,19 @@
 //! `--sample`: a given number of targets of a list, each with the same chance.
 //!
 //! A fixed permutation maps each entry's number to a 64-bit number, and the entries with the lowest results are taken.
-//! So the list is read once before the job to find the highest result that is taken. That number alone decides what is
-//! taken, in this run and when it is resumed. No two entries have the same result, so exactly the requested number is
-//! taken.
+//! So the list is read once before the job to find the highest result that is taken. That number alone determines the
+//! sample, in this run and in a resumed one. No two entries have the same result, so the sample has exactly the
+//! requested size.
 
 use std::collections::BinaryHeap;
 
 use crate::error::{Error, Result};
 use crate::limits::SAMPLE_TARGETS_MAX;
 
-/// Which entries of a list are taken.
+/// The selected entries of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListSample {
-    /// The highest number that is.
+    /// The highest selected number.
     pub up_to: u64,
 }
 
@@ -56,7 +56,7 @@ impl SampleFinder {
     }
 }
 
-/// One to one, as each step can be undone (the last steps of splitmix64).
+/// Permutes the numbers: each step can be undone (the last steps of splitmix64).
 fn scattered(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

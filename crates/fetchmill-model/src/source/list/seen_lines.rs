@@ -24,7 +24,7 @@ impl SeenLines {
         Self::up_to(LIST_REMEMBERED_LINES)
     }
 
-    /// Takes all lines for new ones.
+    /// Treats all lines as new.
     pub(super) fn off() -> Self {
         Self::up_to(0)
     }
@@ -33,14 +33,14 @@ impl SeenLines {
         SeenLines { hashes: HashSet::default(), seed: RandomState::new().hash_one(0), max }
     }
 
-    /// Whether later lines are compared only, and none is remembered.
+    /// Returns whether the memory is full. Later lines are then compared, but not remembered.
     pub(super) fn is_full(&self) -> bool {
         self.hashes.len() >= self.max
     }
 
-    /// Whether an earlier line is the same, and its entry is. Lines that differ in what is not asked for are other ones:
-    /// they may be meant so. A request that must not be made twice is never a repeated one: whoever lists it twice wants
-    /// both.
+    /// Returns whether an earlier line and its entry are both the same. Lines that differ only in unused columns are
+    /// different, because that may be intended. A request that must not be made twice is never a repetition: whoever
+    /// lists it twice wants both.
     pub(super) fn is_repeated(&mut self, line: &[u8], entry: &[u8]) -> bool {
         if self.max == 0 || !may_be_repeated(entry) {
             return false;
@@ -58,7 +58,7 @@ fn may_be_repeated(entry: &[u8]) -> bool {
     })
 }
 
-/// A hash is its own.
+/// A hasher that returns hashes unchanged.
 #[derive(Default)]
 struct OwnHash(u64);
 

@@ -15,7 +15,7 @@ use super::records::{RecordStep, RecordValues, Records};
 use super::{Compression, ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
-/// See the module. Memory has the bounds of a list.
+/// See the module. Its memory has the limits of a list.
 pub struct TableReader {
     records: Box<dyn Records>,
     values: RecordValues,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for TableReader {
 }
 
 impl TableReader {
-    /// A file of `csv` or `jsonl`, compressed or not, that is read from its start to its end.
+    /// Reads a `csv` or `jsonl` file from its start to its end, compressed or not.
     pub fn of_stream(
         label: &str,
         input: Box<dyn Read + Send>,
@@ -50,13 +50,13 @@ impl TableReader {
         Ok(TableReader { records, values: RecordValues::default() })
     }
 
-    /// A Parquet file.
+    /// Reads a Parquet file.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, columns: &[&str]) -> Result<Self> {
         let records = Box::new(ParquetRecords::open(label, file, &plan(columns)?, (0, None))?);
         Ok(TableReader { records, values: RecordValues::default() })
     }
 
-    /// Goes to the next record; `false` behind the last. One that cannot be understood is an error.
+    /// Goes to the next record. Returns `false` after the last one. An invalid record is an error.
     pub fn next_record(&mut self) -> Result<bool> {
         loop {
             return match self.records.next(&mut self.values)? {
@@ -68,18 +68,18 @@ impl TableReader {
         }
     }
 
-    /// The value of a column, by its place among those that are wanted; none when it is null.
+    /// Returns the value of a column, by its position among the wanted ones. `None` if it is null.
     pub fn value(&self, column: usize) -> Option<&[u8]> {
         self.values.get(column)
     }
 
-    /// Which record it was, in words.
+    /// Returns a description of the current record's position.
     pub fn place(&self) -> String {
         self.records.place()
     }
 }
 
-/// The first column, and the others as if they were to be kept.
+/// Selects the first column, and the others as if they were to be kept.
 fn plan(columns: &[&str]) -> Result<ColumnPlan> {
     let (first, others) = columns.split_first().unwrap_or((&"", &[]));
     ColumnPlan::new(&ListOptions {

@@ -9,16 +9,16 @@ use crate::name::for_display;
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Text as it is.
+    /// Literal text.
     Text(String),
-    /// A column's value; without a name that of the URL's column. A raw one stands as it is.
+    /// A column's value. Without a name, it is the URL's column. A raw value is not escaped.
     Column { name: Option<String>, is_raw: bool },
 }
 
-/// What asks for a value as it is: `{name!r}`.
+/// Suffix of a name that requests the unescaped value: `{name!r}`.
 const RAW: &str = "!r";
 
-/// `https://www.{}/{name}`; `{{` and `}}` are braces. Without `needs_column` it may be a text without any place.
+/// Parses `https://www.{}/{name}`. `{{` and `}}` are braces. Without `needs_column`, a text without any place is valid.
 pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
     let pieces = parse_pieces(template).ok_or_else(|| unpaired(&format!("--template {template}")))?;
     if needs_column && !has_columns(&pieces) {
@@ -30,23 +30,23 @@ pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// Whether any piece is a column's value.
+/// Returns whether any piece is a column's value.
 pub(super) fn has_columns(pieces: &[Piece]) -> bool {
     pieces.iter().any(|piece| matches!(piece, Piece::Column { .. }))
 }
 
-/// The beginning of all URLs of a template, with the slash behind the host, if it has no column in it.
+/// Returns the common start of all URLs of a template, up to the slash after the host, if it contains no column.
 pub(super) fn fixed_origin(template: &str) -> Option<String> {
     let pieces = parse_pieces(template)?;
     let Some(Piece::Text(text)) = pieces.first() else { return None };
     let host = text.find("://")? + 3;
     let end = text[host..].find(['/', '?', '#', '\\']).map(|end| host + end);
-    // With nothing behind it the text is the whole of the template.
+    // If no slash follows, the text must be the whole template.
     let end = end.or((pieces.len() == 1).then_some(text.len()))?;
     Some(format!("{}/", &text[..end]))
 }
 
-/// The pieces of a text with places; none when a brace has not its other one.
+/// Parses the pieces of a text with places. Returns `None` if a brace has no partner.
 pub(super) fn parse_pieces(template: &str) -> Option<Vec<Piece>> {
     let mut pieces = Vec::new();
     let mut text = String::new();
@@ -76,26 +76,26 @@ pub(super) fn parse_pieces(template: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// What stands between braces.
+/// Parses the text between braces.
 pub(super) fn column(inside: &str) -> Piece {
     let (name, is_raw) = inside.strip_suffix(RAW).map_or((inside, false), |name| (name, true));
     Piece::Column { name: (!name.is_empty()).then(|| name.to_owned()), is_raw }
 }
 
-/// Appends a value percent-encoded: all of it but letters, digits and `-._~`.
+/// Appends a value in percent-encoding. Only letters, digits and `-._~` are unchanged.
 pub(super) fn push_encoded(text: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            // Writing into a text does not fail.
+            // Writing into a string does not fail.
             let _ = write!(text, "%{byte:02X}");
         }
     }
 }
 
-/// Appends a value behind what there is of a URL, as the place needs it; an error says why it cannot stand there.
-/// What stands before `://` is no place in a URL yet: a value with which the URL begins is its beginning.
+/// Appends a value to the start of a URL, as its place requires. The error is the reason why it cannot be there. A
+/// value before `://` has no place in a URL yet, so it is added as it is.
 pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(), String> {
     let Some(scheme) = url.find("://") else {
         url.push_str(value);
@@ -116,8 +116,8 @@ pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(
     Ok(())
 }
 
-/// Whether the segment of a path that has the last of `made`, from `start` on, stands for another folder: a value must
-/// not lead out of its place. To be asked when the URL is complete.
+/// Returns whether a value is part of a path segment that means another folder (`.` or `..`). `start` is the position
+/// of the value. A value must not lead out of its place. Call it for the complete URL.
 pub(super) fn leads_elsewhere(url: &str, start: usize) -> bool {
     let path = url.find(['?', '#']).map_or(url, |end| &url[..end]);
     let Some(head) = path.get(..start) else { return false };
@@ -127,8 +127,8 @@ pub(super) fn leads_elsewhere(url: &str, start: usize) -> bool {
     segment == "." || segment == ".."
 }
 
-/// What a host may be made of, or a part of one. Whether it is one is seen when the URL is read; what is not ASCII becomes
-/// punycode then, and nothing in it ends a host.
+/// Returns whether a value consists of characters that are valid in a host. The URL parser decides whether it is a
+/// host. It converts non-ASCII text to punycode, in which nothing can end a host.
 fn is_host(value: &str) -> bool {
     let address = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_plain = |text: &str, more: &str| {
@@ -137,7 +137,7 @@ fn is_host(value: &str) -> bool {
     address.map_or_else(|| is_plain(value, "-._"), |address| is_plain(address, ":."))
 }
 
-/// `of` is the option, with its value where that is no secret.
+/// Returns the error for a brace without a partner. `of` is the option, with its value if that is not a secret.
 pub(super) fn unpaired(of: &str) -> Error {
     Error::Usage(format!("{of} has an unpaired brace; write {{{{ or }}}} for a literal brace"))
 }

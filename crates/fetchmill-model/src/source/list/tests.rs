@@ -1,4 +1,4 @@
-//! Lists as a job reads them: pages, positions, and what goes wrong.
+//! Lists as a job reads them: pages, positions, and errors.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use crate::source::PageCursor;
 use crate::target::entry::ListEntry;
 use crate::target::extra_columns::extra_values;
 
-/// A text for each number.
+/// Returns one line for each number.
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(line).collect()
 }
@@ -45,7 +45,7 @@ fn column(name: &str) -> ListOptions {
     ListOptions { column: Some(name.into()), ..options() }
 }
 
-/// An entry as a test writes it down: `URL`, `URL key=K kept=[..]`, or `line N: reason`.
+/// Returns an entry in the notation of these tests: `URL`, `URL key=K kept=[..]`, or `line N: reason`.
 fn shown(entry: &[u8]) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let entry = ListEntry::read(entry);
@@ -61,7 +61,7 @@ fn shown(entry: &[u8]) -> String {
     text(entry.url) + &key + &kept.unwrap_or_default()
 }
 
-/// All pages up to the last, the moments without anything left out.
+/// Returns all pages up to the last one. Ignores the moments without input.
 fn pages(source: &mut dyn ListSource) -> Result<Vec<ListedPage>> {
     let mut pages = Vec::new();
     loop {
@@ -171,7 +171,7 @@ fn a_header_is_seen_or_said() {
 
     assert_eq!(entries(CSV, "link\nhttp://a/1\n", &options()), ["http://a/1"]);
     assert_eq!(entries(CSV, "http://a/1\nhttp://a/2\n", &options()), ["http://a/1", "http://a/2"]);
-    // A mistyped URL is no header, nor is a value for a template.
+    // A mistyped URL is not a header, and neither is a value for a template.
     assert_eq!(entries(CSV, "htp:/a/1\n", &options())[0][..7], *"line 1:");
     let template = ListOptions { template: Some("http://a/{}".into()), ..options() };
     assert_eq!(entries(CSV, "word\n", &template), ["http://a/word"]);
@@ -318,7 +318,7 @@ fn a_range_of_parquet_is_those_rows() {
     {
         let range = ListOptions { first_row: first, row_count: Some(rows), ..options() };
         let end = (first + rows).min(2500) as usize;
-        // What a row without a URL is called depends on its number.
+        // The name of a row without a URL depends on its number.
         let urls = |entries: &[String]| entries.iter().filter(|entry| entry.starts_with("http")).count();
         let read = entries(PARQUET, &list, &range);
 
@@ -342,7 +342,7 @@ fn damaged_parquet_is_no_list() {
     for at in 0..list.len() {
         let mut damaged = list.clone();
         damaged[at] ^= 0x55;
-        // Whatever it says: it ends, and without a panic.
+        // Any result is fine, but it must end without a panic.
         if let Ok(mut reader) = reader_of(PARQUET, damaged, &options()) {
             let _ = pages(&mut reader);
         }
@@ -372,7 +372,7 @@ fn a_compressed_list_is_known_by_its_first_bytes() {
 
 #[test]
 fn a_window_of_128_mib_is_read_and_a_larger_one_is_told() {
-    // A frame of one raw block; its window is 1 KiB << the number.
+    // A frame of one raw block with a window of 1 KiB << the number.
     let frame =
         |log: u8| [&b"\x28\xb5\x2f\xfd\x00"[..], &[(log - 10) << 3, 0x51, 0, 0], b"http://a/1"].concat();
 
@@ -458,7 +458,7 @@ fn a_sample_is_the_same_each_time() {
     assert_eq!(entries_of(&pages(&mut resumed).unwrap()), entries_of(&read[1..]));
 }
 
-/// A list of each format and compression, with what it is read with.
+/// Returns a list in each format and compression, with the options for reading it.
 fn every_list() -> Vec<(Kind, Vec<u8>, ListOptions)> {
     let csv = |delimiter: char| {
         let rows = (0..3000).map(|n| match n % 50 {
@@ -536,7 +536,7 @@ fn a_list_that_has_changed_is_refused() {
     }
 }
 
-/// Gives these pieces, and nothing for the moment between them.
+/// Returns these pieces, and nothing for the moment between them.
 struct Pipe(VecDeque<Option<Vec<u8>>>);
 
 impl Pipe {
@@ -602,7 +602,7 @@ fn a_list_that_trickles_is_the_same_list() {
     }
 }
 
-/// Gives the same byte for ever.
+/// Returns the same byte forever.
 struct Endless(u8);
 
 impl Read for Endless {

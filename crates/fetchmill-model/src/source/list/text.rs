@@ -7,7 +7,7 @@ use super::records::{RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
 use crate::source::ListPosition;
 
-/// Lines with one value each.
+/// Records of lines with one value each.
 pub(super) struct TextRecords {
     lines: Lines,
 }
@@ -75,7 +75,7 @@ impl Records for TextRecords {
     }
 }
 
-/// Goes behind a line that is too long.
+/// Skips a line that is too long.
 pub(super) fn skip(lines: &mut Lines) -> Result<RecordStep> {
     Ok(match lines.skip_line()? {
         ReadStep::NothingNow => RecordStep::NothingNow,

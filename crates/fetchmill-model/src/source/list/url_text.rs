@@ -12,13 +12,14 @@ use crate::limits::URL_BYTES_MAX;
 use crate::name;
 use crate::source::percent;
 
-/// A host that is looked at no further; names have up to 253 bytes, their labels up to 63.
+/// Maximum length of a host that is accepted without further checks. Names have up to 253 bytes, their labels up to 63.
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
-/// A bare domain, or a path.
+/// Error for a bare domain, or a path.
 const NO_SCHEME: &str = "it has no scheme; for bare domains add --template 'https://{}'";
 
-/// The URL in a text, or why there is none that can be fetched. White space around it does not count.
+/// Returns the URL in a text. The error is the reason why there is none that can be fetched. White space around it is
+/// ignored.
 pub fn normalise(text: &str) -> Result<Cow<'_, str>, &'static str> {
     let text = text.trim_matches(|character: char| character.is_ascii_whitespace());
     if text.len() > URL_BYTES_MAX {
@@ -39,7 +40,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("it is empty");
     }
-    // The standard drops these without a word.
+    // The standard removes these silently.
     if text.contains(['\t', '\n', '\r']) {
         return Err("it has a tab or a newline in it");
     }
@@ -47,7 +48,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it has a control character at an end");
     }
     let mut url = Url::parse(text).map_err(why)?;
-    // `example.com:8080` is a URL whose scheme is the host.
+    // The standard takes `example.com:8080` for a URL with the host as its scheme.
     if url.scheme().contains('.') || url.scheme() == "localhost" {
         return Err(NO_SCHEME);
     }
@@ -67,7 +68,8 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     Ok(url.into())
 }
 
-/// `BUCKET/KEY` of a URL of S3. What a key has of `?` and `#` must be encoded: it is not known what a bare one means.
+/// Normalises the `BUCKET/KEY` of an S3 URL. `?` and `#` in a key must be encoded, because the meaning of bare ones is
+/// ambiguous.
 fn normalise_key(text: &str) -> Result<String, &'static str> {
     let Some((bucket, key)) = text.split_once('/').filter(|(_, key)| !key.is_empty()) else {
         return Err("it has no key (s3://BUCKET/KEY)");
@@ -109,21 +111,22 @@ fn why(error: url::ParseError) -> &'static str {
     }
 }
 
-/// The beginning of a normalised URL: scheme, host, and the port if it is not the scheme's own. `None` for what is
-/// no such URL.
+/// Returns the start of a normalised URL: scheme, host, and the port if it is not the scheme's default. `None` if it is
+/// not such a URL.
 pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
     let start = memchr::memmem::find(url, b"://")? + 3;
     let end = memchr::memchr2(b'/', b'?', &url[start..])? + start;
     (end > start).then_some(&url[..end])
 }
 
-/// Whether a text is a URL of this origin, itself a normalised one, that [`normalise`] would give back. It says no to
-/// some that are: it only saves time.
+/// Returns whether a text is a URL of this normalised origin that [`normalise`] would not change. It may return `false`
+/// for such a URL, because it only saves time.
 pub fn is_plain_at(url: &str, origin: &str) -> bool {
     url.strip_prefix(origin).is_some_and(|path| path.starts_with('/') && is_normal_path(path.as_bytes()))
 }
 
-/// Whether [`normalise`] would give the text back. It says no to some that are: it only saves time.
+/// Returns whether [`normalise`] would not change the text. It may return `false` for such a text, because it only
+/// saves time.
 fn is_normal(url: &[u8]) -> bool {
     let (rest, own_port) = match url {
         [b'h', b't', b't', b'p', b':', b'/', b'/', rest @ ..] => (rest, 80),
@@ -152,7 +155,8 @@ fn is_normal_port(digits: &[u8], own_port: u32) -> bool {
     number.is_some_and(|number| number <= 65_535 && number != own_port)
 }
 
-/// Lower-case labels, none of them punycode, and the last no number: that would be an address.
+/// Returns whether a host has only lower-case labels, no punycode, and no number as the last label, which would be an
+/// address.
 fn is_normal_host(host: &[u8]) -> bool {
     let is_label = |label: &[u8]| {
         !label.is_empty()
@@ -166,7 +170,8 @@ fn is_normal_host(host: &[u8]) -> bool {
         && host.split(|byte| *byte == b'.').all(is_label)
 }
 
-/// Characters that stay as they are in a path and in a query, and no segment that may be `.` or `..`.
+/// Returns whether a path and a query contain only characters that stay unchanged, and no segment that may be `.` or
+/// `..`.
 fn is_normal_path(path: &[u8]) -> bool {
     path.iter().all(|byte| AS_IS[usize::from(*byte)])
         && memchr::memchr_iter(b'/', path).all(|slash| !matches!(path.get(slash + 1), Some(b'.' | b'%')))

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 use crate::target::extra_columns::ColumnType;
 
-/// Whether [`give`] knows such values.
+/// Returns whether [`give`] supports values of this type.
 pub(super) fn is_readable(kind: &DataType) -> bool {
     kind.is_integer()
         || matches!(
@@ -31,7 +31,7 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
         )
 }
 
-/// What such values are when they are kept. Numbers that fit into no type of ours, dates and times stay text.
+/// Returns the column type of kept values. Numbers that fit no type of fetchmill, dates and times are text.
 pub(super) fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Boolean => ColumnType::Bool,
@@ -42,8 +42,8 @@ pub(super) fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Gives the text of a value, unless it is null. Dates and times are written as ISO 8601 does, with a Z where the
-/// file says that they are UTC.
+/// Passes the text of a value to `set`, unless it is null. Dates and times are in ISO 8601, with a Z if the file says
+/// that they are UTC.
 pub(super) fn give(array: &ArrayRef, row: usize, mut set: impl FnMut(&[u8])) {
     if array.is_null(row) {
         return;
@@ -68,7 +68,7 @@ fn other_text(array: &ArrayRef, row: usize) -> Option<String> {
     where
         T::Native: std::fmt::Debug,
     {
-        // As {:?} a float is the shortest text that reads back as it, and shows that it is one.
+        // With `{:?}`, a float is the shortest text that parses to the same value, and is recognisable as a float.
         format!("{:?}", array.as_primitive::<T>().value(row))
     }
     Some(match array.data_type() {

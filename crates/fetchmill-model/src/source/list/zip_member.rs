@@ -9,14 +9,14 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::error::{Error, Result};
 use crate::name::for_display;
 
-/// The first bytes of an archive, and of one without a file.
+/// First bytes of an archive, and of an empty one.
 const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
-/// Names of files that are shown when there are several.
+/// Number of file names that are shown if there are several.
 const SHOWN_NAMES: usize = 3;
-/// A file of each Office document.
+/// A file that every Office document contains.
 const OF_OFFICE: &str = "[Content_Types].xml";
 
-/// Whether a file that begins so is a zip archive.
+/// Returns whether a file with this start is a zip archive.
 pub fn is_zip(head: &[u8]) -> bool {
     MAGICS.iter().any(|magic| head.starts_with(magic))
 }
@@ -25,9 +25,9 @@ pub fn is_zip(head: &[u8]) -> bool {
 pub struct ZipMember {
     /// Its name in the archive.
     pub name: String,
-    /// Its bytes, decompressed, as the archive says.
+    /// Its decompressed size in bytes, as stated in the archive.
     pub length: u64,
-    /// What is in it; its checksum is compared at its end.
+    /// Reader of its contents. Verifies the checksum at the end.
     pub content: Box<dyn Read + Send>,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for ZipMember {
     }
 }
 
-/// Opens the only file of an archive; `label` names the list in messages.
+/// Opens the only file of an archive. `label` names the list in messages.
 pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -> Result<ZipMember> {
     let refuse = |why: String| Error::Usage(format!("the list {label} is a zip archive {why}"));
     let damaged = |error: &dyn std::fmt::Display| refuse(format!("that cannot be read: {error}"));
@@ -87,13 +87,13 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
     Ok(ZipMember { name, length: expected.1, content })
 }
 
-/// Whether a name is that of content: neither a folder nor what macOS adds.
+/// Returns whether a name is that of content: neither a folder nor a file that macOS adds.
 fn is_content(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     !file.is_empty() && !name.starts_with("__MACOSX/") && file != ".DS_Store"
 }
 
-/// Compares the checksum and the length at the end.
+/// A reader that verifies the checksum and the length at the end.
 struct Checked<R> {
     input: R,
     crc: Crc,

@@ -1,5 +1,5 @@
-//! Which release can read a database. The database stores a version number, which is raised when older releases cannot
-//! read it, and the release that last wrote it.
+//! Compatibility of a database with releases. The database stores a version number, which is raised when older
+//! releases cannot read it, and the release that last wrote it.
 
 use std::path::Path;
 

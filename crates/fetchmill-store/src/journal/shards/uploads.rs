@@ -1,4 +1,4 @@
-//! Which sealed shards are in the destination bucket. A shard without a row is not in the bucket. A shard whose upload
+//! The sealed shards in the destination bucket. A shard without a row is not in the bucket. A shard whose upload
 //! has begun may be there, complete or as invisible parts. The file of an uploaded shard is no longer needed.
 
 use std::collections::BTreeMap;

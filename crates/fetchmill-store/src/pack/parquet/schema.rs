@@ -27,11 +27,11 @@ pub enum Column {
     NameRaw,
     /// The reply's status.
     Status,
-    /// The field `Content-Type`.
+    /// The `Content-Type` field.
     ContentType,
-    /// The field `ETag`.
+    /// The `ETag` field.
     Etag,
-    /// The field `Last-Modified`.
+    /// The `Last-Modified` field.
     LastModified,
     /// Time when the reply was complete.
     FetchedAt,
@@ -42,7 +42,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// All of them, in the order of the schema.
+    /// All columns, in the order of the schema.
     pub const ALL: [Column; 10] = [
         Column::Sequence,
         Column::Name,
@@ -56,7 +56,7 @@ impl Column {
         Column::Body,
     ];
 
-    /// Its name in the file.
+    /// Returns its name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Column::Sequence => "sequence",
@@ -122,7 +122,7 @@ pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The fields of kept columns.
+/// Returns the fields of kept columns.
 pub fn kept_fields(columns: &ExtraColumns) -> impl Iterator<Item = Field> {
     columns.typed().map(|(name, kind)| Field::new(name, data_type(kind), true))
 }
@@ -277,7 +277,7 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
 /// Number of fetchmill's own columns, after those of the items.
 pub(super) const ITEM_OWN_COLUMNS: usize = 2;
 
-/// The columns of a shard of items.
+/// Returns the columns of a shard of items.
 fn item_schema(columns: &ExtraColumns) -> Schema {
     let own = [
         Field::new(ITEM_SEQUENCE_COLUMN, DataType::Int64, false),
@@ -301,7 +301,7 @@ fn item_columns(schema: &Schema) -> Option<ExtraColumns> {
     is_same.then_some(columns)
 }
 
-/// How the columns of a shard of items are stored.
+/// Returns how the columns of a shard of items are stored.
 fn item_properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
     let (sequence, item) = (ColumnPath::from(ITEM_SEQUENCE_COLUMN), ColumnPath::from(ITEM_COLUMN));
     let builder = properties_of_all(columns)?

@@ -427,7 +427,7 @@ fn write_object_fields(object: &Object<'_>, record: &mut Vec<u8>) {
     }
 }
 
-/// A field whose value is made of parts of ours.
+/// Writes a field whose value consists of trusted parts.
 fn write_field(name: &str, value: &[&[u8]], record: &mut Vec<u8>) {
     record.extend_from_slice(name.as_bytes());
     record.extend_from_slice(b": ");

@@ -262,7 +262,7 @@ fn common(record: &[u8], earlier: usize, position: usize) -> usize {
     length + before[length..].iter().zip(&here[length..]).take_while(|(one, other)| one == other).count()
 }
 
-/// The four bytes at a position.
+/// Returns the four bytes at a position.
 #[inline]
 fn word_at(record: &[u8], position: usize) -> Option<u32> {
     let word = record.get(position..position + MATCH_MIN)?.first_chunk()?;

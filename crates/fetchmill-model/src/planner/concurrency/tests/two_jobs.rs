@@ -1,10 +1,10 @@
-//! Two jobs at one origin, each with a limit of its own: neither takes nearly all, and the numbers do not run away.
+//! Two jobs at one origin, each with its own limit: neither takes nearly all, and the limits stay bounded.
 
 use super::*;
 
 const SECOND_JOB_AT: u64 = 5_000_000;
 
-/// Each has its workers; together they fill the origin's queue.
+/// Two jobs with their own workers. Together they fill the origin's queue.
 struct Jobs {
     origin: Origin,
     random: Jitter,
@@ -13,7 +13,7 @@ struct Jobs {
     workers: Vec<Worker>,
     controllers: [ConcurrencyLimit; 2],
     free_at: f64,
-    /// By second.
+    /// Replies of both jobs in each second.
     replies: Vec<[u32; 2]>,
 }
 
@@ -84,7 +84,7 @@ impl Jobs {
         self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
     }
 
-    /// The first job's part of all replies.
+    /// Returns the first job's share of all replies.
     fn share(&self, seconds: Range<usize>) -> f64 {
         let sum = |job: usize| self.replies[seconds.clone()].iter().map(|replies| replies[job]).sum::<u32>();
         f64::from(sum(0)) / f64::from(sum(0) + sum(1))
@@ -100,8 +100,8 @@ fn two_jobs_share_an_origin() {
         noise: 0.15,
         crowd: f64::INFINITY,
     };
-    // Of thirty-two runs of each, the lesser part was 12 % at least and 28 % or more in three quarters, and one number went
-    // beyond 8,192.
+    // In 32 runs of each case, the smaller share was at least 12 %, and at least 28 % in three quarters of the runs.
+    // One limit exceeded 8,192.
     let mut far_too_many = Vec::new();
     for (name, origin) in [
         ("10 ms, 5,000/s", origin(|_| (10_000, 11_000), |_| 5000.0, 10_000)),

@@ -12,19 +12,19 @@ use crate::error::{Error, Result};
 use crate::limits::{INVENTORY_MANIFEST_BYTES_MAX, S3_KEY_BYTES_MAX};
 use crate::name::for_display;
 
-/// An inventory, as its `manifest.json` says it.
+/// An inventory, as its `manifest.json` describes it.
 #[derive(Debug)]
 pub struct Inventory {
     /// The bucket whose objects are listed.
     pub(super) bucket: String,
     pub(super) format: DataFormat,
-    /// What the columns of the data files are called, as they stand there.
+    /// Names of the columns of the data files, in their order.
     pub(super) columns: Vec<String>,
     /// The data files, in their order.
     pub files: Vec<DataFile>,
 }
 
-/// How data files are written.
+/// Format of the data files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum DataFormat {
     #[serde(rename = "CSV")]
@@ -37,9 +37,9 @@ pub(super) enum DataFormat {
 /// A data file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DataFile {
-    /// Its key in the bucket that the inventory was written to.
+    /// Its key in the destination bucket of the inventory.
     key: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
     #[serde(rename = "MD5checksum", deserialize_with = "md5_of_hexadecimal")]
     pub(super) md5: [u8; 16],
@@ -55,17 +55,17 @@ struct Document {
 }
 
 impl DataFile {
-    /// The folders that it is in, and its own name: none of them leads up, and none is empty.
+    /// Returns its folders and its own name. None leads up, and none is empty.
     pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.key.split('/').filter(|name| !name.is_empty())
     }
 
-    /// For messages.
+    /// Returns the key for messages.
     pub fn text(&self) -> String {
         for_display(self.key.as_bytes())
     }
 
-    /// Whether its key is that of a file below whatever folder it is looked for in.
+    /// Returns whether its key stays below the folder that it is resolved in.
     fn is_below(&self) -> bool {
         let is_plain = |name: &str| name != "." && name != ".." && !name.contains('\0');
         let has_name = !self.key.is_empty() && !self.key.ends_with('/');
@@ -74,9 +74,9 @@ impl DataFile {
 }
 
 impl Inventory {
-    /// Reads a `manifest.json`; `label` is what messages call it.
+    /// Reads a `manifest.json`. `label` is its name in messages.
     pub fn read(label: &str, input: impl Read) -> Result<Self> {
-        // One byte more than there may be tells that there is more.
+        // One byte more than the maximum shows that the document is too large.
         let input = BufReader::new(input.take(INVENTORY_MANIFEST_BYTES_MAX + 1));
         let document: Document = serde_json::from_reader(input).map_err(|error| {
             let why = for_display(error.to_string().as_bytes());
@@ -120,7 +120,7 @@ impl Inventory {
         Ok(Inventory { bucket, format, columns, files })
     }
 
-    /// Differs when anything differs that rows are made of.
+    /// Returns a digest of everything that rows depend on.
     pub(super) fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
         let mut add = |text: &[u8]| {
@@ -139,7 +139,7 @@ impl Inventory {
     }
 }
 
-/// The names of `message s3.inventory { required binary bucket (UTF8); optional int64 size; }`.
+/// Returns the names of `message s3.inventory { required binary bucket (UTF8); optional int64 size; }`.
 fn columns_of_message(schema: &str) -> Vec<String> {
     let fields = schema.split_once('{').map_or("", |(_, fields)| fields);
     let names = fields.split(';').filter_map(|field| {

@@ -16,11 +16,11 @@ use crate::error::Result;
 pub use description::{DataFile, Inventory};
 pub(super) use records::InventoryRecords;
 
-/// Where the data files of an inventory are.
+/// Access to the data files of an inventory.
 pub trait DataFiles: Send {
-    /// One that was opened.
+    /// An open file.
     type File: Read + Seek + ChunkReader + 'static;
 
-    /// Opens a data file; and what messages call it.
+    /// Opens a data file. Returns it with its name in messages.
     fn open(&self, file: &DataFile) -> Result<(Self::File, String)>;
 }

@@ -1,4 +1,4 @@
-//! The rows of all data files, one file after the other.
+//! Rows of all data files, one file after the other.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
@@ -28,19 +28,19 @@ pub(in crate::source::list) struct InventoryRecords<D: DataFiles> {
     digest: u64,
     files: D,
     rows: RowPlan,
-    /// Which data file it is at, from 0.
+    /// Number of the current data file, from 0.
     at: usize,
     state: FileState<D::File>,
     row: RecordValues,
 }
 
-/// The data file that it is at.
+/// State of the current data file.
 enum FileState<F> {
-    /// It is not open.
+    /// The file is not open.
     Due,
-    /// Its MD5 is being computed.
+    /// The file's MD5 is being computed.
     Checking(Box<CheckedFile<F>>),
-    /// Its rows are read.
+    /// The file's rows are being read.
     Open(Box<dyn Records>),
 }
 
@@ -69,7 +69,7 @@ impl<D: DataFiles> InventoryRecords<D> {
         })
     }
 
-    /// Goes on until the rows of the file that it is at can be read.
+    /// Continues until the rows of the current file can be read.
     fn open(&mut self) -> Result<ReadStep> {
         let Some(named) = self.inventory.files.get(self.at) else { return Ok(ReadStep::End) };
         let mut checked = match std::mem::replace(&mut self.state, FileState::Due) {
@@ -111,7 +111,7 @@ impl<D: DataFiles> InventoryRecords<D> {
 }
 
 impl<F: Read> CheckedFile<F> {
-    /// Reads on, as far as it may take without a look at a stop signal. Whether that was its end.
+    /// Reads on, up to the next check of the stop signal. Returns whether the file has ended.
     fn read_stretch(&mut self) -> Result<bool> {
         let mut buffer = vec![0; READ_BYTES];
         let mut read = 0;
@@ -170,7 +170,7 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         }
     }
 
-    /// The digest has what the `manifest.json` says in it, so that another one has no position of this one.
+    /// Returns the position. Its digest includes the contents of the `manifest.json`, so it is invalid for another one.
     fn position(&mut self) -> ListPosition {
         let here = match &mut self.state {
             FileState::Open(records) => records.position(),
@@ -181,8 +181,8 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         ListPosition { digest: here.digest ^ self.digest, file: self.at as u64, ..here }
     }
 
-    /// Files before that of the position are not read again: their rows are in the journal, and what was true of them
-    /// is in the digest of the `manifest.json`.
+    /// Resumes at a position. Earlier files are not read again: their rows are in the journal, and the digest of the
+    /// `manifest.json` covers them.
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         let there = ListPosition { digest: position.digest ^ self.digest, file: 0, ..position };
         let count = self.inventory.files.len();

@@ -1,4 +1,4 @@
-//! Reads a row of an inventory, as the values that a manifest has for an object.
+//! Converts a row of an inventory to the values that a manifest has for an object.
 
 use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SIZE};
 use super::super::records::{RecordStep, RecordValues};
@@ -9,21 +9,21 @@ use crate::limits::S3_KEY_BYTES_MAX;
 use crate::name::{self, for_display};
 use crate::source::percent;
 
-/// How rows become records.
+/// Conversion of rows to records.
 pub(super) struct RowPlan {
-    /// `s3://BUCKET/`, with which every URL begins.
+    /// `s3://BUCKET/`, the start of every URL.
     before: String,
     bucket: String,
     has_encoded_keys: bool,
-    /// The columns of the data files that are read.
+    /// Columns of the data files that are read.
     columns: Vec<ColumnSelector>,
-    /// Of these:
+    /// Positions of the needed columns among them.
     places: RowColumns,
-    /// What each value of a record is.
+    /// Source of each value of a record.
     values: Vec<RowValue>,
 }
 
-/// Which of the columns that are read is what.
+/// Positions of the needed columns among those that are read.
 struct RowColumns {
     bucket: Option<usize>,
     key: usize,
@@ -41,7 +41,7 @@ enum RowValue {
     Size,
     Etag,
     Modified,
-    /// A column as it stands in the data file.
+    /// A column of the data file, unchanged.
     Kept(usize),
 }
 
@@ -87,12 +87,12 @@ impl RowPlan {
         })
     }
 
-    /// The columns that are read, for the data files' own records.
+    /// Returns the columns that are read, for the records of the data files.
     pub(super) fn columns(&self) -> &[ColumnSelector] {
         &self.columns
     }
 
-    /// Makes the values of a record of those of a row.
+    /// Converts the values of a row to those of a record.
     pub(super) fn give(&self, row: &RecordValues, values: &mut RecordValues) -> RecordStep {
         values.clear(self.values.len());
         match self.try_give(row, values) {
@@ -102,7 +102,7 @@ impl RowPlan {
         }
     }
 
-    /// Whether the row is that of an object; or why that cannot be known.
+    /// Returns whether the row is that of an object. The error is the reason why that cannot be determined.
     fn try_give(
         &self,
         row: &RecordValues,
@@ -155,7 +155,7 @@ impl RowPlan {
         Ok(true)
     }
 
-    /// The key that a row means; in CSV it is encoded as in a form.
+    /// Returns the key of a row. In CSV it is form-encoded.
     fn key_of(&self, written: &[u8]) -> std::result::Result<Vec<u8>, &'static str> {
         let key = if self.has_encoded_keys {
             let spaced: Vec<u8> =
@@ -174,7 +174,7 @@ impl RowPlan {
     }
 }
 
-/// The columns of an inventory, and which of them are read.
+/// The columns of an inventory, with those that are read.
 struct Columns<'i> {
     inventory: &'i Inventory,
     read: Vec<usize>,
@@ -186,7 +186,7 @@ impl Columns<'_> {
         self.inventory.columns.iter().position(|column| plain(column) == name)
     }
 
-    /// Where it is among those that are read; it is one of these now.
+    /// Returns the position of a column among those that are read, and adds it if necessary.
     fn place_of(&mut self, name: &str) -> Option<usize> {
         let column = self.find(name)?;
         Some(self.read.iter().position(|read| *read == column).unwrap_or_else(|| {
@@ -212,7 +212,7 @@ impl Columns<'_> {
     }
 }
 
-/// `LastModifiedDate` in CSV is `last_modified_date` in Parquet.
+/// Normalises the name of a column: `LastModifiedDate` in CSV is `last_modified_date` in Parquet.
 fn plain(name: &str) -> String {
     name.chars()
         .filter(|character| *character != '_')
@@ -220,7 +220,7 @@ fn plain(name: &str) -> String {
         .collect()
 }
 
-/// What a row says, if it does; or `reason` for what is neither.
+/// Parses a flag. `None` if it is missing. The error for any other text is `reason`.
 fn flag(value: Option<&[u8]>, reason: &'static str) -> std::result::Result<Option<bool>, &'static str> {
     match value {
         None => Ok(None),
@@ -230,7 +230,7 @@ fn flag(value: Option<&[u8]>, reason: &'static str) -> std::result::Result<Optio
     }
 }
 
-/// Times of an inventory are UTC, also where the type of a Parquet column does not say it.
+/// Marks a time as UTC. All times of an inventory are UTC, even if the type of a Parquet column does not say so.
 fn in_utc(time: &[u8]) -> Vec<u8> {
     let mut time = time.to_vec();
     if !time.ends_with(b"Z") {
@@ -239,7 +239,7 @@ fn in_utc(time: &[u8]) -> Vec<u8> {
     time
 }
 
-/// As some that are no S3 write it.
+/// Removes quotes, which some stores other than S3 write.
 fn without_quotes(etag: &[u8]) -> &[u8] {
     etag.strip_prefix(b"\"").and_then(|etag| etag.strip_suffix(b"\"")).unwrap_or(etag)
 }
@@ -264,7 +264,7 @@ mod tests {
         RowPlan::new("m", &inventory(columns), &ColumnPlan::new(&options)?.with_times())
     }
 
-    /// The URL, kept columns, name, size, ETag and time of a row; or what else becomes of it.
+    /// Returns the URL, kept columns, name, size, ETag and time of a row. The error is any other result.
     fn given(columns: &str, keep: &[&str], row: &[&str]) -> std::result::Result<Vec<String>, RecordStep> {
         let plan = plan(columns, keep).unwrap();
         let mut read = RecordValues::default();
