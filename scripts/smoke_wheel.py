@@ -1,6 +1,8 @@
 """Runs small jobs with an installed wheel, on any platform: fetch over http and https, resume after SIGKILL, verify.
 
-Usage: python scripts/smoke_wheel.py FOLDER
+Usage: PYTHON scripts/smoke_wheel.py FOLDER PYTHON...
+
+PYTHON is the command of this interpreter, which may begin with an emulator.
 """
 
 import platform
@@ -8,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import fetchmill
@@ -19,7 +22,7 @@ SIZE = 100
 SECONDS_MAX = 120
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, python: Sequence[str]) -> None:
     """Fetches synthetic objects in several formats. The job of files is killed half-way and resumed."""
     for name in ("jsonl", "parquet", "tar", "warc"):
         with serve(synthetic=COUNT, size=SIZE, tls=True) as server:
@@ -29,7 +32,9 @@ def main(folder: Path) -> None:
         check(report.fetched == COUNT, f"{name}: {report.fetched} of {COUNT} objects")
     files = folder / "files"
     with serve(synthetic=COUNT, size=SIZE, delay=(0.01, 0.01)) as server:
-        kill_half_way(server.url, files)
+        kill_half_way(
+            [*python, "-m", "fetchmill", "get", server.url, str(files), "--concurrency", "4", "--quiet"], files
+        )
         report = fetchmill.get(server.url, files)
     check(report.fetched == COUNT, f"files: {report.fetched} of {COUNT} objects")
     check(fetchmill.verify(files).findings == 0, "verify found a difference")
@@ -41,9 +46,9 @@ def main(folder: Path) -> None:
     print(f"fetchmill {fetchmill.__version__}, {platform.machine()}, {library}: passed")
 
 
-def kill_half_way(url: str, dest: Path) -> None:
-    """Kills a job when it has stored half of its objects."""
-    job = subprocess.Popen([sys.executable, "-m", "fetchmill", "get", url, dest, "--concurrency", "4", "--quiet"])
+def kill_half_way(command: Sequence[str], dest: Path) -> None:
+    """Starts a job, and kills it when it has stored half of its objects."""
+    job = subprocess.Popen(command)
     until = time.monotonic() + SECONDS_MAX
     while not dest.is_dir() or len(list(dest.iterdir())) < COUNT / 2:
         check(job.poll() is None, f"the job ended with {job.returncode}")
@@ -60,4 +65,4 @@ def check(holds: bool, otherwise: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -69,9 +69,9 @@ class Storing(TypedDict, total=False):
     transform: Function | str | None
     """Function that makes what is stored, MODULE:FUNCTION; see `fetchmill help transform`."""
     transform_columns: Sequence[str] | None
-    """Columns of parquet and jsonl that the function fills; separate them with commas."""
+    """Comma-separated columns of parquet and jsonl that the function fills."""
     transform_batch: int
-    """Replies given to the function in one call, at most."""
+    """Maximum replies that one call gives to the function."""
     max_failed: int | str | None
     """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8. At or below it the
     exit code is 0."""
@@ -93,7 +93,7 @@ class OfImages(TypedDict, total=False):
     """Options of `get`: how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images to this width and height in pixels, at most; needs pip install 'fetchmill[images]'."""
+    """Shrink larger images to at most this width and height in pixels; needs pip install 'fetchmill[images]'."""
     image_min_side: int | None
     """Skip images whose width or height is smaller, in pixels."""
     image_format: ImageFormat | None
@@ -192,7 +192,7 @@ class OfRows(TypedDict, total=False):
     """Options of `get`, `check` and `list`: a sample of the list, and columns that are kept."""
 
     keep_columns: Sequence[str] | None
-    """Columns of the list to store in the rows; separate with commas."""
+    """Comma-separated columns of the list to store in the rows."""
     column_types: Sequence[str] | None
     """Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. Default: the
     types of a Parquet list, else string."""
@@ -267,7 +267,7 @@ class OfRates(TypedDict, total=False):
     """Options of all functions that make requests: request rates."""
 
     rate: float | None
-    """Requests per second at most, to all hosts together; pages of a listing and retries count."""
+    """Maximum requests per second to all hosts together; pages of a listing and retries count."""
     rate_per_host: float | None
     """Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, else no
     limit."""
@@ -277,7 +277,7 @@ class OfFetching(TypedDict, total=False):
     """Options of `get`, `check` and streams: requests in flight, attempts, redirects and HTTP/2."""
 
     concurrency: Concurrency | None
-    """Requests in flight at most."""
+    """Maximum requests in flight."""
     limit: Concurrency | None
     """Another name of concurrency."""
     redirects: int | None
@@ -306,7 +306,7 @@ class OfHosts(TypedDict, total=False):
     allow_private: bool
     """Allow targets of a list, or of JSON pages, at private addresses."""
     threads: int | None
-    """Threads that fetch. Default: one per processor."""
+    """Number of fetching threads. Default: one per processor."""
 
 
 class OfRuns(TypedDict, total=False):
@@ -322,7 +322,7 @@ class OfBandwidth(TypedDict, total=False):
     """Options of `get`, `check` and `sync`: the bandwidth limit."""
 
     bwlimit: float | None
-    """Body bytes per second at most, of all requests together."""
+    """Maximum body bytes per second of all requests together."""
 
 
 class OfCommits(TypedDict, total=False):
@@ -387,8 +387,7 @@ class OfOrigins(TypedDict, total=False):
     no_sign_request: bool
     """Send requests without credentials, for public buckets."""
     addressing_style: Addressing | None
-    """Place of the bucket's name: virtual is the host, path the path. Default: auto, the host for AWS and the path for
-    others."""
+    """Put the bucket's name in the host (virtual) or in the path (path). Default: auto: virtual for AWS, else path."""
     requester_pays: bool
     """Pay for requests and transfer of a requester-pays bucket; needs credentials."""
     sse_c_key_file: PathText | None

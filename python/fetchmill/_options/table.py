@@ -269,11 +269,11 @@ _STORING = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of parquet and jsonl that the function fills; separate them with commas.",
+        "Comma-separated columns of parquet and jsonl that the function fills.",
         heading="Output",
     ),
     "transform_batch": Option(
-        "count", int, 256, "Replies given to the function in one call, at most.", heading="Output"
+        "count", int, 256, "Maximum replies that one call gives to the function.", heading="Output"
     ),
     "max_failed": Option(
         "share",
@@ -315,7 +315,7 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images to this width and height in pixels, at most; needs pip install 'fetchmill[images]'.",
+        "Shrink larger images to at most this width and height in pixels; needs pip install 'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -535,7 +535,7 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of the list to store; separate with commas. For parquet and jsonl, and sidecars of tar.",
+        "Comma-separated columns of the list to store, for parquet, jsonl and sidecars of tar.",
         heading="Output",
     ),
     "column_types": Option(
@@ -699,7 +699,7 @@ _OF_RATES = {
         "number",
         float | None,
         None,
-        "Requests per second at most, to all hosts together; pages of a listing and retries count. In a shared "
+        "Maximum requests per second to all hosts together; pages of a listing and retries count. In a shared "
         "job this is for all workers together.",
         heading="Limits",
     ),
@@ -718,7 +718,7 @@ _OF_FETCHING = {
         "concurrency",
         Concurrency | None,
         None,
-        "Requests in flight at most, or auto. Default: auto, which finds a useful number; with engine "
+        "Maximum requests in flight, or auto. Default: auto, which finds a useful number; with engine "
         "processes one per processor.",
         heading="Limits",
         short="-j",
@@ -774,7 +774,7 @@ _OF_HOSTS = {
         "count",
         int | None,
         None,
-        "Threads that fetch; with engine combo processes. Default: one per processor.",
+        "Number of fetching threads, with engine combo of processes. Default: one per processor.",
         heading="Expert",
     ),
 }
@@ -798,7 +798,7 @@ _OF_RUNS = {
 
 _OF_BANDWIDTH = {
     "bwlimit": Option(
-        "bandwidth", float | None, None, "Body bytes per second at most, of all requests together.", heading="Limits"
+        "bandwidth", float | None, None, "Maximum body bytes per second of all requests together.", heading="Limits"
     ),
 }
 
@@ -917,8 +917,7 @@ _OF_ORIGINS = {
         "choice",
         Addressing | None,
         None,
-        "Place of the bucket's name: virtual is the host, path the path. Default: auto, the host for AWS and "
-        "the path for others.",
+        "Put the bucket's name in the host (virtual) or in the path (path). Default: auto: virtual for AWS, else path.",
         choices=("auto", "path", "virtual"),
         heading="S3",
     ),
@@ -1190,7 +1189,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of the list to store in the rows; separate with commas.",
+        "Comma-separated columns of the list to store in the rows.",
         heading="Output",
     ),
     "column_types": Option(
@@ -1209,7 +1208,7 @@ CHECK: Final[Mapping[str, Option]] = {
         heading="Selection",
     ),
     "concurrency": Option(
-        "concurrency", Concurrency | None, 4000, "Requests in flight at most.", heading="Limits", short="-j"
+        "concurrency", Concurrency | None, 4000, "Maximum requests in flight.", heading="Limits", short="-j"
     ),
     "redirects": Option("whole", int | None, None, "Redirects to follow. Default: 5.", heading="Requests"),
     "attempts": Option(
@@ -1220,7 +1219,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -1238,7 +1237,9 @@ CHECK: Final[Mapping[str, Option]] = {
         heading="Limits",
     ),
     "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
-    "threads": Option("count", int | None, None, "Threads that fetch. Default: one per processor.", heading="Expert"),
+    "threads": Option(
+        "count", int | None, None, "Number of fetching threads. Default: one per processor.", heading="Expert"
+    ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
@@ -1283,7 +1284,7 @@ LIST: Final[Mapping[str, Option]] = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of the list to store in the rows; separate with commas.",
+        "Comma-separated columns of the list to store in the rows.",
         heading="Output",
     ),
     "column_types": Option(
@@ -1298,7 +1299,7 @@ LIST: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
         heading="Limits",
     ),
     "headers": Option(
@@ -1355,7 +1356,7 @@ SYNC: Final[Mapping[str, Option]] = {
         "concurrency",
         Concurrency | None,
         "auto",
-        "Requests in flight at most; auto finds a useful number.",
+        "Maximum requests in flight; auto finds a useful number.",
         heading="Limits",
         short="-j",
     ),
@@ -1364,14 +1365,16 @@ SYNC: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
         heading="Limits",
     ),
     "concurrency_max": Option(
         "count", int | None, None, "Upper bound of --concurrency auto. Default: 64.", heading="Limits"
     ),
     "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
-    "threads": Option("count", int | None, None, "Threads that fetch. Default: one per processor.", heading="Expert"),
+    "threads": Option(
+        "count", int | None, None, "Number of fetching threads. Default: one per processor.", heading="Expert"
+    ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
@@ -1396,7 +1399,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "concurrency",
         Concurrency | None,
         "auto",
-        "Requests in flight at most; `auto` finds a useful number while all go to one origin.",
+        "Maximum requests in flight; `auto` finds a useful number while all go to one origin.",
         heading="Limits",
         short="-j",
     ),
@@ -1408,7 +1411,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
         heading="Limits",
     ),
     "rate_per_host": Option(

@@ -14,9 +14,9 @@ fetchmill extend /nfs/run more-urls.txt
 fetchmill extend s3://bucket/run tuesday.parquet
 fetchmill extend /nfs/run more-urls.txt && fetchmill join /nfs/run
 """
-_HELP = """Add the list LIST to the shared job of the directory JOB, while workers run or after it has finished.
+_HELP = """Add LIST to the shared job in JOB, even while workers run or after the job has finished.
 
-LIST has the format of the job's list, and is at the same path on every machine. Options of the job apply to it. Workers
+LIST must have the format of the job's list and the same path on every machine. Options of the job apply to it. Workers
 that run take it up within seconds. A file can be added once.
 """
 

@@ -32,7 +32,7 @@ command = TableCommand(
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
         click.Option(
-            ["--rate"], type=NUMBER, required=True, help="Requests a second at most, of all workers together."
+            ["--rate"], type=NUMBER, required=True, help="Maximum requests per second of all workers together."
         ),
         *reach_options(),
     ],

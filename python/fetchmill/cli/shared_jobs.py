@@ -201,6 +201,6 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
 # Help that differs from that of `get`.
 _HELP = {
     "state": "Folder on this machine for journals. Default: one in the folder for temporary files.",
-    "concurrency": "Requests in flight of this worker at most, or auto. Default: auto, which finds a useful number.",
-    "threads": "Threads that fetch. Default: one per processor.",
+    "concurrency": "Maximum requests in flight of this worker, or auto. Default: auto, which finds a useful number.",
+    "threads": "Number of fetching threads. Default: one per processor.",
 }

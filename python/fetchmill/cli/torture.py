@@ -63,7 +63,7 @@ _EPILOG = "Exit codes: 0 nothing is lost, doubled or wrong; 10 something is (fet
 @click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no round after this time.")
 @click.option("--seed", type=COUNT, help="Repeat the choices of this seed. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
-@click.option("--format", type=Choice(FORMATS), help="Only this format. Default: all, in turn.")
+@click.option("--format", type=Choice(FORMATS), help="Test only this format. Default: each in turn.")
 @click.option("--folder", type=click.Path(), help="Folder for the destinations. Default: that for temporary files.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 def command(

@@ -50,7 +50,7 @@ origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help).
     "--repair", is_flag=True, help="Plan missing and damaged objects again; the same `get` then fetches them."
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not just {FINDINGS_SHOWN}.")
-@click.option("--threads", type=COUNT, help="Threads that read. Default: one per processor.")
+@click.option("--threads", type=COUNT, help="Number of reading threads. Default: one per processor.")
 @click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but findings and errors.")
