@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use fetchmill_model::error::Error;
@@ -20,12 +20,10 @@ use fetchmill_model::limits::MIB;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
+use crate::beneath;
+
 /// A result whose error is the error number of the operating system.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;
-
-/// Follows no link and reaches nothing above the folder.
-const BENEATH: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// Opens a folder that the user named.
 pub fn open_folder(path: &Path) -> ErrnoResult<OwnedFd> {
@@ -34,13 +32,7 @@ pub fn open_folder(path: &Path) -> ErrnoResult<OwnedFd> {
 
 /// Opens a folder beneath another one.
 pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
-    rustix::fs::openat2(
-        folder,
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-        BENEATH,
-    )
+    beneath::open_beneath(folder, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)
 }
 
 /// Creates a folder and its missing parents beneath another folder, and opens it. Fails with `ENOTDIR` or `ELOOP` if
@@ -189,15 +181,14 @@ fn last_error() -> Errno {
 
 /// Opens a file beneath a folder to read it.
 pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH)?))
+    Ok(File::from(beneath::open_beneath(folder, path, OFlags::RDONLY | OFlags::CLOEXEC)?))
 }
 
 /// Opens a file beneath a folder for reading. `None` if the name does not exist or is not a file.
 pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<File>> {
     // Do not block: opening a planted pipe would wait forever.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
+    match beneath::open_beneath(folder, path, flags) {
         Ok(opened) => {
             let file = File::from(opened);
             let is_file = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_file();

@@ -13,6 +13,7 @@
 //! - A sink knows no transport.
 
 pub mod background;
+mod beneath;
 pub mod durable;
 mod full_folder;
 pub mod journal;

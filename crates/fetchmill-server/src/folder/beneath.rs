@@ -9,7 +9,22 @@ use rustix::io::Errno;
 pub(super) fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | more;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
+    match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
+        // Before Linux 5.6, in emulators, and with filters of old container runtimes, which answer EPERM.
+        Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags),
+        opened => opened,
+    }
+}
+
+/// Does the same without `openat2`: opens one segment after the other. Names are [`is_safe`].
+fn walk(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let (folders, last) = path.rsplit_once('/').map_or((None, path), |(folders, last)| (Some(folders), last));
+    let mut above: Option<OwnedFd> = None;
+    for segment in folders.into_iter().flat_map(|folders| folders.split('/')) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        above = Some(rustix::fs::openat(above.as_ref().unwrap_or(root), segment, flags, Mode::empty())?);
+    }
+    rustix::fs::openat(above.as_ref().unwrap_or(root), last, flags, Mode::empty())
 }
 
 /// The folder of a job's state.
