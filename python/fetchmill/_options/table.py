@@ -535,7 +535,7 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Comma-separated columns of the list to store, for parquet, jsonl and sidecars of tar.",
+        "Comma-separated columns of the list to store. Only for parquet, jsonl and sidecars of tar.",
         heading="Output",
     ),
     "column_types": Option(
