@@ -31,9 +31,7 @@ _EPILOG = """Exit codes: 0 nothing differs, 3 something does, 2 a file is no res
 @click.argument("old", metavar="OLD", type=click.Path())
 @click.argument("new", metavar="NEW", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object: changes, transitions, counts.")
-@click.option(
-    "--limit", type=COUNT, default=1000, help="Maximum changes in that object; 0: no limit.  [default: 1000]"
-)
+@click.option("--limit", type=COUNT, default=1000, help="Maximum changes in that object; 0: no limit.  [default: 1000]")
 def command(old: str, new: str, as_json: bool, limit: int) -> int:
     """Compare the results of two checks: which sites are new, gone, or answer otherwise.
 

@@ -78,15 +78,21 @@ share of the names; whether a name is hit depends on --seed alone.
     help="Close a connection whose client sends or reads nothing for this time.",
 )
 @click.option("--threads", type=COUNT, default=1, show_default=True, help="Number of serving threads.")
-@click.option("--page-size", type=COUNT, default=1000, show_default=True, help="Number of names in a page of the listing.")
+@click.option(
+    "--page-size", type=COUNT, default=1000, show_default=True, help="Number of names in a page of the listing."
+)
 @click.option("--delay", type=RANGE, help="Delay each /get by a random time in this range, such as 0-3 or 50ms-2s.")
 @click.option("--delay-steps", is_flag=True, help="Use only whole seconds for --delay.")
-@click.option("--slow-rate", type=SHARE, default=0.0, help="Share of /get requests that are delayed by --slow-delay instead.")
+@click.option(
+    "--slow-rate", type=SHARE, default=0.0, help="Share of /get requests that are delayed by --slow-delay instead."
+)
 @click.option("--slow-delay", type=RANGE, default="2s", show_default=True, help="Delay of these requests.")
 @click.option("--list-delay", type=RANGE, help="Delay each /list by a random time in this range.")
 @click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--error-rate", type=SHARE, help="Share of names answered with --error-status.")
-@click.option("--error-status", type=click.IntRange(200, 599), default=503, show_default=True, help="Status of these replies.")
+@click.option(
+    "--error-status", type=click.IntRange(200, 599), default=503, show_default=True, help="Status of these replies."
+)
 @click.option("--retry-after", type=RANGE, help="Retry-After of these replies in whole seconds: 5 or 1-30.")
 @click.option("--reset-rate", type=SHARE, help="Share of names whose connection is reset.")
 @click.option("--truncate-rate", type=SHARE, help="Share of names whose body ends in the middle.")
