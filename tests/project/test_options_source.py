@@ -58,7 +58,11 @@ def test_a_check_writes_nothing(root: Path, copy: Path) -> None:
         ),
         ('type = "bool"\nhelp', 'type = "bool"\nonly_python = true\nhelp', "keep_failed: the core has this option"),
         ('"OfRuns", ', "", "OfRuns: must be a group, and in a class"),
-        ('help = "Requests per second', 'text = "Requests per second', "OfRates.rate: unknown key text"),
+        (
+            'help = "Maximum requests per second',
+            'text = "Maximum requests per second',
+            "OfRates.rate: unknown key text",
+        ),
         ('alias_of = "concurrency"', 'alias_of = "rates"', "limit: alias_of must be an option, not rates"),
         ('["power", "process"]', '["process"]', "durability: type must be a list of words with 'power' in it"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fetchmill.shared_jobs
-from fetchmill._shared.progress import STUCK_SECONDS, STUCK_SECONDS_MAX, Progress
+from fetchmill._shared.progress import STUCK_SECONDS, STUCK_SECONDS_MAX, AttemptProgress
 from nodes import URL, Cluster, cluster
 from shared_jobs import final_rows
 
@@ -104,7 +104,7 @@ def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyP
         now[0] += seconds
         return progress.is_stuck()
 
-    progress = Progress()
+    progress = AttemptProgress()
     assert not stuck_after(STUCK_SECONDS_MAX - 1)
     assert stuck_after(2)
     assert progress.note(1)
@@ -113,7 +113,7 @@ def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyP
     assert not stuck_after(STUCK_SECONDS_MAX - 1)
     assert stuck_after(2)
 
-    progress = Progress()
+    progress = AttemptProgress()
     for settled in range(1, 5):
         now[0] += 0.1
         assert progress.note(settled)

@@ -17,7 +17,7 @@ from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
 from fetchmill._shared.feeding import make_feed
 from fetchmill._shared.job_directory import Claim, JobDirectory
-from fetchmill._shared.progress import Progress
+from fetchmill._shared.progress import AttemptProgress
 from fetchmill._shared.ranges import ListFile, Range, divide
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, OUTCOMES, CommitRecord, JobRecord
 from fetchmill._shared.shares import Shares
@@ -62,7 +62,7 @@ class Attempt:
         self.has_rate = options.get("rate") is not None
         # Whether other workers may have the range too, because this attempt was stuck.
         self.is_shared = False
-        self._progress = Progress()
+        self._progress = AttemptProgress()
         self._directory = directory
         self._job = job
         self._worker = worker

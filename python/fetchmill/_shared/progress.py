@@ -10,7 +10,7 @@ STUCK_SECONDS_MAX = 10.0
 _WAITS = 3.0
 
 
-class Progress:
+class AttemptProgress:
     """The outcomes of an attempt over time."""
 
     def __init__(self) -> None:
