@@ -108,7 +108,9 @@ class Attempt:
 
     def is_stuck(self) -> bool:
         """Returns whether outcomes stay away for much longer than before, although the origin does not throttle."""
-        return self._progress.is_stuck() and self.pace() is None
+        counts = self.counts()
+        has_begun_targets = counts["listed"] > sum(counts[name] for name in OUTCOMES)
+        return has_begun_targets and self._progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
         """Ends the job. Its objects are discarded."""
