@@ -5,6 +5,7 @@ Usage: PYTHON scripts/smoke_wheel.py FOLDER PYTHON...
 PYTHON is the command of this interpreter, which may begin with an emulator.
 """
 
+import os
 import platform
 import signal
 import subprocess
@@ -24,6 +25,7 @@ SECONDS_MAX = 120
 
 def main(folder: Path, python: Sequence[str]) -> None:
     """Fetches synthetic objects in several formats. The job of files is killed half-way and resumed."""
+    check(Path(fetchmill.__file__).is_relative_to(os.environ["PYTHONPATH"]), f"another package: {fetchmill.__file__}")
     for name in ("jsonl", "parquet", "tar", "warc"):
         with serve(synthetic=COUNT, size=SIZE, tls=True) as server:
             authority = folder / "authority.pem"

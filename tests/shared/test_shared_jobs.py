@@ -212,13 +212,13 @@ def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run,
 
 
 REFUSED = [
-    ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "store is for one machine"),
+    ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "a shared job cannot have --store: "),
     ("-", (), "read by one process only"),
     ("urls.txt", ("--format", "files"), "stores shards"),
-    ("urls.txt", ("--engine", "threads"), "engine native"),
-    ("urls.txt", ("--sample", "3"), "sample is for one machine"),
-    ("urls.txt", ("--max-failed", "3"), "--max-failed is for one machine"),
-    ("urls.txt", ("--bwlimit", "1MB"), "bwlimit is for one machine"),
+    ("urls.txt", ("--engine", "threads"), "cannot use engine threads"),
+    ("urls.txt", ("--sample", "3"), "a shared job cannot have --sample: "),
+    ("urls.txt", ("--max-failed", "3"), "a shared job cannot have --max-failed: "),
+    ("urls.txt", ("--bwlimit", "1MB"), "a shared job cannot have --bwlimit: "),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
     ("urls.csv", ("--column", "url"), "--csv-header auto"),
     ("nothing.txt", (), "cannot open the list"),

@@ -130,6 +130,7 @@ def heartbeat(
         sharers=sharers,
         knows=frozenset(knows),
         ranges=(),
+        stuck=frozenset(),
         counts={},
         objects_per_second=0.0,
         pace=pace,

@@ -280,7 +280,7 @@ pub(crate) fn is_public(address: &str) -> bool {
 /// Takes ownership of a descriptor that Python has released with `socket.detach()`. Nothing else closes or uses it.
 pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
     if number < 0 {
-        return Err(errors::usage(&format!("{number} is no descriptor")));
+        return Err(errors::usage(&format!("{number} is not a file descriptor")));
     }
     #[expect(unsafe_code, reason = "a descriptor cannot come from Python in another way")]
     // SAFETY: the descriptor is open, and the caller owns it and gives it away. Both callers in this package pass a new

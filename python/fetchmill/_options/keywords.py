@@ -40,7 +40,7 @@ class Storing(TypedDict, total=False):
     """Options of `get`: names of objects, the engine, transforms, and failed targets."""
 
     seal_after: float
-    """Complete a Parquet shard at this age, so that readers see it."""
+    """Seal a Parquet shard at this age, so that readers can see it."""
     names: str
     """Names of a list's objects: source (URL), seq (number) or '{id}.{ext}'. source: the value of --key-column, else
     the URL. seq: the number of the object, without an extension. In a template, {id} is the column id, {index} the

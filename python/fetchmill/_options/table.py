@@ -193,7 +193,7 @@ _OF_FORMAT = {
 
 _STORING = {
     "seal_after": Option(
-        "seconds", float, 15.0, "Complete a Parquet shard at this age, so that readers see it.", heading="Expert"
+        "seconds", float, 15.0, "Seal a Parquet shard at this age, so that readers can see it.", heading="Expert"
     ),
     "names": Option(
         "text",

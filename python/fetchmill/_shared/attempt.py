@@ -60,8 +60,10 @@ class Attempt:
         # The workers among which this attempt divides the limits for each host.
         self.known = shares.workers
         self.has_rate = options.get("rate") is not None
-        # Whether other workers may have the range too, because this attempt was stuck.
-        self.is_shared = False
+        # Whether the claim has been removed.
+        self.is_released = False
+        # Whether it was stuck once, so that another worker may have taken the range.
+        self.was_stuck = False
         self._progress = AttemptProgress()
         self._directory = directory
         self._job = job
@@ -101,13 +103,14 @@ class Attempt:
         snapshot = self.running.snapshot()
         return {name: snapshot[name] for name in COUNTS}
 
-    def note_progress(self) -> bool:
-        """Notes the outcomes so far. Returns whether there are new ones."""
+    def note_progress(self) -> None:
+        """Notes the outcomes so far."""
         counts = self.counts()
-        return self._progress.note(sum(counts[name] for name in OUTCOMES))
+        self._progress.note(sum(counts[name] for name in OUTCOMES))
 
     def is_stuck(self) -> bool:
         """Returns whether outcomes stay away for much longer than before, although the origin does not throttle."""
+        self.note_progress()
         counts = self.counts()
         has_begun_targets = counts["listed"] > sum(counts[name] for name in OUTCOMES)
         return has_begun_targets and self._progress.is_stuck() and self.pace() is None
@@ -159,8 +162,6 @@ class Attempt:
             position = self._feed.position(self.running)
             if report["interrupted"] or position == self.claim.range.start:
                 return None
-            if self.is_shared and self._directory.claims().get(self.claim.range.id):
-                return None  # it was stuck, and another worker is further
             self._directory.store.publish(self._name, self._state)
             return self._commit(report, position, pieces, piece_seconds)
         finally:

@@ -34,18 +34,18 @@ _CONNECTIONS = ("ca_file", "proxy")
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
 # Options that a shared job refuses, with the reason. They apply to one process only, or need all targets in one place.
 _REFUSED = {
-    "store": "items of pages are fetched in their order",
+    "store": "the items of pages must be fetched in their order",
     "sample": "a sample is drawn from the whole list",
     "coalesce": "parts of one object may be in different ranges",
     "transform": "a job directory must not name code that workers run",
     **dict.fromkeys(("image_max_side", "image_min_side", "image_format"), "workers run no transform"),
-    "retry_failed": "its ranges are final",
+    "retry_failed": "the ranges of a shared job are final",
     "max_failed": "it counts one process only",
     "max_bytes": "it counts one process only",
     "first": "it counts one process only",
-    "max_duration": "it ends one process only: use fetchmill stop",
+    "max_duration": "it ends one process only (fetchmill stop ends all)",
     "bwlimit": "it limits one process only",
-    "dashboard": "it shows one process only: use fetchmill status --watch",
+    "dashboard": "it shows one process only (fetchmill status --watch shows all)",
 }
 _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
 _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
@@ -184,10 +184,12 @@ def _check(options: GetOptions, lease: float) -> None:
     if options.names == "seq":
         raise UsageError("names seq counts the targets of one process: choose another template for a shared job")
     if options.engine != "native":
-        raise UsageError(f"engine {options.engine} is for one machine: a shared job has engine native")
+        raise UsageError(f"a shared job cannot use engine {options.engine}: it has engine native; leave the option out")
     for option in fields(options):
         if option.name in _REFUSED and getattr(options, option.name) != option.default:
-            raise UsageError(f"{option.name} is for one machine: {_REFUSED[option.name]}", options=[option.name])
+            raise UsageError(
+                f"a shared job cannot have {option.name}: {_REFUSED[option.name]}; leave it out", options=[option.name]
+            )
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Heartbeat:
         knows: names of the workers among which this worker divides the limits for each host; empty if the job has no
             such limits.
         ranges: the ids of the worker's ranges.
+        stuck: the ids of those that are stuck. Another worker may fetch them, too.
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
@@ -40,6 +41,7 @@ class Heartbeat:
     sharers: int
     knows: frozenset[str]
     ranges: tuple[str, ...]
+    stuck: frozenset[str]
     counts: Mapping[str, int]
     objects_per_second: float
     pace: float | None
@@ -92,6 +94,7 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             sharers=int(values["sharers"]),
             knows=frozenset(map(str, values["knows"])),
             ranges=tuple(map(str, values["ranges"])),
+            stuck=frozenset(map(str, values["stuck"])),
             counts={str(name): int(count) for name, count in values["counts"].items()},
             objects_per_second=float(values["objects_per_second"]),
             pace=None if values["pace"] is None else float(values["pace"]),

@@ -18,15 +18,14 @@ class AttemptProgress:
         self._since = time.monotonic()
         self._longest = STUCK_SECONDS_MAX
 
-    def note(self, settled: int) -> bool:
-        """Notes the number of outcomes so far. Returns whether there are new ones."""
+    def note(self, settled: int) -> None:
+        """Notes the number of outcomes so far."""
         if settled <= self._settled:
-            return False
+            return
         now = time.monotonic()
         waited = now - self._since
         self._longest = waited if self._settled == 0 else max(self._longest, waited)
         self._settled, self._since = settled, now
-        return True
 
     def is_stuck(self) -> bool:
         """Returns whether the attempt is stuck."""

@@ -118,7 +118,7 @@ class Range:
         """
         start, end = values
         if not (isinstance(start, int) and isinstance(end, int) and 0 <= start < end < 10**14):
-            raise ValueError(f"{values!r} is no range")
+            raise ValueError(f"{values!r} is not a range")
         return cls(file=file, start=start, end=end)
 
 

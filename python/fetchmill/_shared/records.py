@@ -245,7 +245,7 @@ def _attempt_of(values: Mapping[str, Any]) -> str:
     """Returns the attempt. It must be alphanumeric, because it is part of a folder's name."""
     attempt = values["attempt"]
     if not (isinstance(attempt, str) and (attempt.isalnum() or values["set_aside"])):
-        raise ValueError(f"{attempt!r} is no attempt")
+        raise ValueError(f"{attempt!r} is not an attempt")
     return attempt
 
 
@@ -264,5 +264,5 @@ def _from_bytes(content: bytes, path: str) -> dict[str, Any]:
     except ValueError as error:
         raise JournalError(f"{path} is damaged ({error})") from error
     if not isinstance(values, dict):
-        raise JournalError(f"{path} is damaged: it is no object of JSON")
+        raise JournalError(f"{path} is damaged: it is not a JSON object")
     return values

@@ -75,7 +75,7 @@ class SourceListRecord:
             values = json.loads(content)
             stem, _, suffix = str(values["file"]).partition(".")
             if not stem.isalnum() or suffix != "parquet":
-                raise ValueError(f"{values['file']!r} is no manifest")  # noqa: TRY301 - reported like other damage
+                raise ValueError(f"{values['file']!r} is not a manifest")  # noqa: TRY301 - reported like other damage
             return cls(
                 file=str(values["file"]),
                 size=int(values["size"]),
@@ -278,6 +278,7 @@ class SourceList:
                 "sharers": 1,
                 "knows": [],
                 "ranges": [],
+                "stuck": [],
                 "counts": empty_ledger(),
                 "objects_per_second": 0.0,
                 "pace": None,

@@ -98,6 +98,7 @@ class RangeWorker:
         self._asked = threading.Event()
         self._asked_at = 0.0
         self._stopped: str | None = None
+        self._stopped_at = 0.0
         self._ended = threading.Event()
 
     @property
@@ -116,7 +117,7 @@ class RangeWorker:
         for attempt in self._current():
             # Release claims first: the process may end any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
-                self._release(attempt)
+                self._release(attempt, self._beating)
             attempt.stop()
 
     def run(self) -> WorkerEnd:
@@ -186,27 +187,28 @@ class RangeWorker:
 
     def _is_ready(self) -> bool:
         """Returns whether a range may start: other workers know this one, and few attempts wait for their end."""
-        if any(attempt.is_shared for attempt in self._current()):
+        if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._current()):
             return False  # another range would get stuck, too
         # Two attempts would each have this worker's part of the limits for each host.
         finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
         return self._may_start.is_set() and not self._shares.is_standby and len(self._finishing) < finishing_max
 
     def _take(self, open_ranges: list[Range]) -> Claim | None:
-        """Claims a random range that no living worker has. Workers rarely choose the same random range."""
+        """Claims a random range that no living worker has, or that is stuck. Workers rarely choose the same one."""
         claims = self._directory.claims()
         try:
-            living = {each.worker for each in self._heartbeats.read() if each.lives(self._job.lease)}
+            living = {each.worker: each for each in self._heartbeats.read() if each.lives(self._job.lease)}
         except STORE_ERRORS:
             return None  # tried again soon; the heartbeat thread ends the worker if the store keeps failing
         mine = {attempt.claim.range.id for attempt in self._current()}
         random.shuffle(open_ranges)
         for each in open_ranges:
-            owners = claims.get(each.id, {})
-            names = list(owners)
-            if each.id in mine or not living.isdisjoint(owners.values()):
+            names = list(claims.get(each.id, {}))
+            owners = [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
+            # A stuck range is fetched by one more worker, not by all.
+            if each.id in mine or len(owners) > 1 or any(each.id not in owner.stuck for owner in owners):
                 continue
-            if len(names) >= DEATHS_MAX:
+            if not owners and len(names) >= DEATHS_MAX:
                 self._set_aside(each)
             elif claim := self._directory.claim(each, self.name, number_of(names[-1]) + 1 if names else 1):
                 # The range may have become final since the ranges were read.
@@ -294,21 +296,15 @@ class RangeWorker:
                 self._set_rates()
             try:
                 attempt.discard()
-                self._release(attempt)
+                self._release(attempt, self._directory)
             except FetchmillError as error:
                 self._failure = self._failure or error
 
-    def _release(self, attempt: Attempt) -> None:
-        """Removes the claim of an attempt once. Later, another worker may have a claim with the same name."""
-        with self._lock:
-            if attempt.is_shared:
-                return
-            attempt.is_shared = True
-        try:
-            self._beating.release(attempt.claim)
-        except BaseException:
-            attempt.is_shared = False
-            raise
+    def _release(self, attempt: Attempt, directory: JobDirectory) -> None:
+        """Removes the claim of an attempt, once: after that, another worker may have a claim with the same name."""
+        if not attempt.is_released:
+            directory.release(attempt.claim)
+            attempt.is_released = True
 
     def _has_lost(self, attempt: Attempt) -> bool:
         try:
@@ -332,12 +328,14 @@ class RangeWorker:
         while any(thread.is_alive() for thread in self._finishing):
             for thread in self._finishing:
                 thread.join(0.1)
-            if self._stopped == "now" or self._drained_too_long():
-                for attempt in self._current():
+            is_over = self._stopped == "now" or self._drained_too_long(self._asked_at)
+            is_late = self._drained_too_long(self._stopped_at)
+            for attempt in self._current():
+                if is_over or (is_late and attempt.is_stuck()):
                     attempt.stop()
 
-    def _drained_too_long(self) -> bool:
-        return self._asked.is_set() and time.monotonic() - self._asked_at > DRAIN_SECONDS
+    def _drained_too_long(self, since: float) -> bool:
+        return since > 0.0 and time.monotonic() - since > DRAIN_SECONDS
 
     def _current(self) -> list[Attempt]:
         with self._lock:
@@ -382,6 +380,7 @@ class RangeWorker:
                 self._look_at_peers()
                 self._look_at_stuck()
                 self._stopped = self._beating.is_stopped()
+                self._stopped_at = (self._stopped_at or time.monotonic()) if self._stopped else 0.0
                 self._take_rate(self._beating.rate(self._job))
                 last = written
             except STORE_ERRORS as error:
@@ -413,6 +412,7 @@ class RangeWorker:
                 "state": self._state(),
                 **self._shares.as_heartbeat([attempt.known for attempt in attempts]),
                 "ranges": [attempt.claim.range.id for attempt in attempts],
+                "stuck": [attempt.claim.range.id for attempt in attempts if attempt.is_stuck()],
                 "counts": counts,
                 "objects_per_second": round(rate, 1),
                 "pace": self._pace.per_second,
@@ -443,26 +443,13 @@ class RangeWorker:
             self._may_start.set()
 
     def _look_at_stuck(self) -> None:
-        """Shares the ranges of stuck attempts with workers that wait for work.
-
-        The attempt goes on without its claim, and this worker takes no other range meanwhile. When outcomes come again,
-        the attempt ends if another worker has claimed the range.
-        """
+        """Ends stuck attempts that have lost their range, or that keep a new worker from its part of the limits."""
         for attempt in self._current():
-            has_moved = attempt.note_progress() or not attempt.is_stuck()
-            if attempt.is_shared and has_moved:
-                self._claim_again(attempt)
-            elif not attempt.is_shared and not has_moved and self._has_idle_peers:
-                self._release(attempt)
-                self._say(f"range {attempt.claim.range.id} is stuck: other workers may take it")
-
-    def _claim_again(self, attempt: Attempt) -> None:
-        """Claims the range of an attempt that was stuck, or ends the attempt if another worker has the range."""
-        range = attempt.claim.range
-        if not self._beating.claims().get(range.id) and (claim := self._beating.claim(range, self.name, 1)):
-            attempt.claim, attempt.is_shared = claim, False
-        else:
-            attempt.stop()
+            is_stuck = attempt.is_stuck()
+            attempt.was_stuck = attempt.was_stuck or is_stuck
+            is_in_the_way = is_stuck and self._shares.is_outdated(attempt.known)
+            if is_in_the_way or (attempt.was_stuck and self._has_lost(attempt)):
+                attempt.stop()
 
     def _take_rate(self, rate: float | None) -> None:
         if rate != self._shares.rate:

@@ -27,7 +27,7 @@ object is damaged."""
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
     """Write the bytes of the objects of DEST with these names, one after the other, as they were fetched.
 

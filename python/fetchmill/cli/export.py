@@ -43,8 +43,8 @@ the others are errors (fetchmill --help)."""
 @click.argument("other", metavar="OTHER", type=click.Path())
 @click.option("--format", "format_", type=Choice(EXPORT_FORMATS), required=True, help="How objects are stored.")
 @click.option("--shard-size", type=BYTES, help="Size of a shard of tar, warc and jsonl (1 GiB) or parquet (128 MiB).")
-@click.option("--state", type=click.Path(), help="Folder of the journal of DEST, if its job has --state.")
-@click.option("--other-state", type=click.Path(), help="Folder of the journal of OTHER. Default: OTHER/.fetchmill.")
+@click.option("--state", type=click.Path(), help="Journal folder of DEST, if its job was started with --state.")
+@click.option("--other-state", type=click.Path(), help="Journal folder of OTHER. Default: OTHER/.fetchmill.")
 @click.option(
     "--durability",
     type=Choice(("power", "process")),

@@ -42,7 +42,7 @@ _EPILOG = """Exit codes: 0, or 3 when no name matches a pattern."""
 @click.option("--long", "is_long", is_flag=True, help="Show size, status, time and name, with tabs between them.")
 @click.option("-0", "--null", is_flag=True, help="End names with NUL; write them unescaped.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, all that is known.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None) -> int:
     """List the names of the objects of DEST, each once, one a line, in the order of storage.
 

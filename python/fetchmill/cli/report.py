@@ -26,7 +26,7 @@ fetchmill report out/ --json | jq '.samples[-1]'
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--html", "file", metavar="FILE", type=click.Path(), help="Write a page with charts into this file.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: the ledger, and a sample of each second.")
 def command(dest: str, file: str | None, state: str | None, as_json: bool) -> int:
     """Show speed, failures and limits of the job of DEST over time, over all its runs.

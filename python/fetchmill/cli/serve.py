@@ -58,7 +58,7 @@ share of the names; whether a name is hit depends on --seed alone.
 )
 @click.argument("folder", metavar="[FOLDER]", required=False, type=click.Path())
 @click.option("--synthetic", type=COUNT, metavar="N", help="Serve N computed objects instead of a folder.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, if FOLDER is of a job with --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if FOLDER is of a job that was started with --state.")
 @click.option("--size", type=BYTES, default=100, show_default=True, help="Size of a synthetic object in bytes.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 is any free one.")

@@ -42,7 +42,7 @@ fetchmill status out/ --skipped                     what was left out, and why
 @click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
 @click.option("--skipped", is_flag=True, help="List what was skipped, by reason, instead of the ledger.")
 @click.option("--watch", is_flag=True, help="Show it again each second until the job ends.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
 )

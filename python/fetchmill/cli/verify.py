@@ -46,12 +46,10 @@ origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help).
 @click.option("--against", metavar="SOURCE", help="Compare objects with this source.")
 @click.option("--sample", type=COUNT, help="Compare N objects, chosen at random. Default source: that of the job.")
 @click.option("--seed", type=COUNT, help="Seed of --sample. Default: random.")
-@click.option(
-    "--repair", is_flag=True, help="Plan missing and damaged objects again; the same `get` then fetches them."
-)
+@click.option("--repair", is_flag=True, help="Let the next `get` fetch missing and damaged objects again.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not just {FINDINGS_SHOWN}.")
 @click.option("--threads", type=COUNT, help="Number of reading threads. Default: one per processor.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but findings and errors.")
 def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | None, **options: Any) -> int:  # noqa: ANN401

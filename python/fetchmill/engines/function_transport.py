@@ -49,8 +49,8 @@ class FirstCalls:
         self._targets.add(target.sequence)
         if len(self._targets) >= MISTAKES_MAX:
             raise UsageError(
-                f"fetch fails for each of the first targets: {_error_line(error)} ({_place(error)}); fix the function "
-                "and run the job again"
+                f"fetch failed for the first {MISTAKES_MAX} targets: {_error_line(error)} ({_place(error)}); fix the "
+                "function and run the job again"
             ) from error
 
 

@@ -167,13 +167,13 @@ fn read_file(place: &JobLocation, root: &OwnedFd, row: &ManifestRow<'_>, body: &
     let shown = || place.dest.join(name::for_display(row.name));
     let damaged = |what: &str| {
         Error::Journal(format!(
-            "{} {what}; run `fetchmill verify` to see what is lost, or `fetchmill verify --repair` to plan \
-             the object again",
+            "{} {what}; run `fetchmill verify` to see what is lost, or `fetchmill verify --repair` so that the \
+             next `get` fetches it again",
             shown().display()
         ))
     };
     let mut path = Vec::new();
-    to_path(row.name, &mut path).map_err(|_| damaged("cannot be a file"))?;
+    to_path(row.name, &mut path).map_err(|_| damaged("has a name that no file can have"))?;
     let file = durable::open_file_beneath(root.as_fd(), &path)
         .map_err(|error| Error::storage("read", shown(), error))?
         .ok_or_else(|| damaged("is missing"))?;

@@ -81,8 +81,8 @@ def import_library(name: str) -> ModuleType:
         if error.name != name:
             raise
         raise UsageError(
-            f"this engine needs the library {name}, which is not installed: pip install 'fetchmill[engines]', "
-            "or use the engine native"
+            f"this engine needs the library {name}, which is not installed; run "
+            "pip install 'fetchmill[engines]', or use the native engine"
         ) from None
 
 

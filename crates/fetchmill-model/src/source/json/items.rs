@@ -190,8 +190,8 @@ fn given(field: FieldText<'_>) -> FieldText<'_> {
 fn text_of(text: &str) -> Result<Cow<'_, str>, String> {
     match serde_json::from_str(text) {
         Ok(JsonText(text)) => Ok(text),
-        Err(_) if text.starts_with('"') => Err("it has a string that is no text".to_owned()),
-        Err(_) => Err("its URL is no string".to_owned()),
+        Err(_) if text.starts_with('"') => Err("it has a string that is not valid Unicode".to_owned()),
+        Err(_) => Err("its URL is not a string".to_owned()),
     }
 }
 
