@@ -595,12 +595,12 @@ def test_contenders_take_turns() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scenario": "fast"}, "unknown scenario 'fast'; choose one of billion, slow, sites, s3"),
+        ({"scenario": "fast"}, "'fast' is no scenario; there are billion, slow, sites, s3"),
         ({"scenario": "s3", "url": "http://127.0.0.1:1"}, "url does not go with the scenario s3"),
         ({"scenario": "s3", "only": ["a_sync"]}, "the contender a_sync does not go with the scenario s3"),
         ({"only": ["boto3_threads"]}, "the contender boto3_threads does not go with the scenario billion"),
         ({"scenario": "s3", "store": "minio"}, "store must be one of replay, versitygw, not 'minio'"),
-        ({"only": ["natif"]}, "unknown contender 'natif'; choose one of check, native"),
+        ({"only": ["natif"]}, "'natif' is no contender; there are check, native"),
         ({"count": 0}, "count must be a whole number of at least 1"),
         ({"repeat": 0}, "repeat must be"),
         ({"seconds": 0}, "seconds must be above 0"),

@@ -62,7 +62,7 @@ class BenchOptions:
     def _check_scenario(self) -> None:
         known = ", ".join(SCENARIOS)
         if self.scenario is not None and self.scenario not in SCENARIOS:
-            raise UsageError(f"unknown scenario {self.scenario!r}; choose one of {known}")
+            raise UsageError(f"{self.scenario!r} is no scenario; there are {known}")
         if self.url is not None and self.scenario == "sites":
             raise UsageError("url does not go with the scenario sites, whose hosts are the bench's own")
         if self.url is not None and self.scenario == BUCKETS:
@@ -82,7 +82,7 @@ class BenchOptions:
         known = {contender.name: contender for contender in CONTENDERS}
         for name in self.only or ():
             if name not in known:
-                raise UsageError(f"unknown contender {name!r}; choose one of {', '.join(known)}")
+                raise UsageError(f"{name!r} is no contender; there are {', '.join(known)}")
             scenario = self.scenario or ("" if self.published else "billion")
             if scenario and not known[name].may_run(scenario):
                 raise UsageError(f"the contender {name} does not go with the scenario {scenario}")
