@@ -103,17 +103,16 @@ class Attempt:
         snapshot = self.running.snapshot()
         return {name: snapshot[name] for name in COUNTS}
 
-    def note_progress(self) -> None:
-        """Notes the outcomes so far."""
+    def note_progress(self) -> int:
+        """Notes the outcomes so far. Returns the number of listed targets that have none."""
         counts = self.counts()
-        self._progress.note(sum(counts[name] for name in OUTCOMES))
+        settled = sum(counts[name] for name in OUTCOMES)
+        self._progress.note(settled)
+        return counts["listed"] - settled
 
     def is_stuck(self) -> bool:
         """Returns whether outcomes stay away for much longer than before, although the origin does not throttle."""
-        self.note_progress()
-        counts = self.counts()
-        has_begun_targets = counts["listed"] > sum(counts[name] for name in OUTCOMES)
-        return has_begun_targets and self._progress.is_stuck() and self.pace() is None
+        return self.note_progress() > 0 and self._progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
         """Ends the job. Its objects are discarded."""
