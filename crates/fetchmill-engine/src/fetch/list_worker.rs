@@ -23,6 +23,7 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::{NextWork, WorkerReport};
 use fetchmill_model::row::ListRow;
+use fetchmill_store::results::write_manifest_line;
 use fetchmill_store::sink::Block;
 pub(crate) use item_rows::ItemRows;
 pub(crate) use target_urls::TargetUrls;
@@ -37,6 +38,8 @@ pub(crate) struct ListWorkerSetup {
     pub(crate) block_input: BlockInput,
     /// Channel for row chunks. `None` means that rows go to the shards of the job.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
+    /// Whether rows for the program are lines of a manifest.
+    pub(crate) is_manifest: bool,
 }
 
 /// The source of rows.
@@ -125,11 +128,17 @@ impl ListWorker {
         };
         line.clear();
         let row: ListRow<'_> = target_urls.row_of(&target.entry);
-        row.write_line(line);
+        if setup.is_manifest {
+            write_manifest_line(&row, line);
+        } else {
+            row.write_line(line);
+        }
         let outcome = if row.url.is_some() { Outcome::Fetched } else { Outcome::Failed(FailureKind::Url) };
         delta.count(outcome, 0);
         let kept = if setup.rows_chunks.is_some() {
-            line.push(b'\n');
+            if !setup.is_manifest {
+                line.push(b'\n');
+            }
             rows_chunk.append(line);
             &[]
         } else {

@@ -65,11 +65,14 @@ struct Rows {
     /// Whether the program takes the rows.
     #[serde(default)]
     is_given: bool,
+    /// Whether it takes them as lines of a manifest.
+    #[serde(default)]
+    is_manifest: bool,
 }
 
 impl Rows {
     fn into_options(self) -> Result<RowsOptions> {
-        let Rows { kind, results, format, is_given } = self;
+        let Rows { kind, results, format, is_given, is_manifest } = self;
         let format = match &results {
             None => ResultsFormat::default(),
             Some(path) => ResultsFormat::of(&path.to_string_lossy(), format).ok_or_else(|| {
@@ -80,7 +83,7 @@ impl Rows {
                 ))
             })?,
         };
-        Ok(RowsOptions { kind, is_given, results, format })
+        Ok(RowsOptions { kind, is_given, is_manifest, results, format })
     }
 }
 

@@ -13,6 +13,8 @@ pub struct RowsOptions {
     pub kind: RowKind,
     /// Whether the rows go to the program that starts the job ([`crate::Job::take_rows`]) and are not kept.
     pub is_given: bool,
+    /// Whether these rows are lines of a manifest: with all columns, and with times as text.
+    pub is_manifest: bool,
     /// Results file. `None` means that rows are only counted.
     pub results: Option<PathBuf>,
     /// Format of the results file.

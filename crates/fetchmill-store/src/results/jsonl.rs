@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use fetchmill_model::row::{ColumnTypes, RowValues, Value};
+use fetchmill_model::row::{ColumnTypes, LISTED_COLUMNS, ListRow, RowValues, Value};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::write_utc_micros;
 
@@ -11,6 +11,12 @@ pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumn
     // Writing to memory cannot fail, and text and numbers always have a JSON form.
     let _ = serde_json::to_writer(&mut *line, &JsonRow { own, row, kept });
     line.push(b'\n');
+}
+
+/// Appends a row of a written list as a line of a manifest.
+pub fn write_manifest_line(row: &ListRow<'_>, line: &mut Vec<u8>) {
+    let values = RowValues { values: &row.values(), kept: &row.kept };
+    write_row(&LISTED_COLUMNS, values, &ExtraColumns::default(), line);
 }
 
 struct JsonRow<'o> {

@@ -18,5 +18,6 @@ pub use conclusion::{ResultsTarget, conclude, read_summary, refuse_foreign, refu
 pub use diff::{Change, Difference, EachChange, diff};
 pub(crate) use file::ResultsFile;
 pub use format::{ResultsFormat, TableFormat};
+pub use jsonl::write_manifest_line;
 pub use summary::Summary;
 pub use unfetched::{take_back_unfetched, write_unfetched};

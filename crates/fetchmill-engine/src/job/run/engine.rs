@@ -66,12 +66,14 @@ impl Engine<'_> {
 
     /// Starts the thread that makes rows of listed targets.
     fn start_list_worker(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
-        let (writer, block_input) = self.writer(&self.plan().sink_setup(1)?, 0)?;
+        let plan = self.plan();
+        let (writer, block_input) = self.writer(&plan.sink_setup(1)?, 0)?;
         let setup = list_worker::ListWorkerSetup {
             control: Arc::clone(self.control),
             row_source: self.row_source()?,
             block_input,
             rows_chunks,
+            is_manifest: plan.request.rows.as_ref().is_some_and(|rows| rows.is_manifest),
         };
         let stop = &self.control.stop;
         Ok(vec![
