@@ -15,14 +15,28 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fetchmill._options.get import GetOptions
 from fetchmill._ray.ray_job import RayJob, check_installed
 from fetchmill._ray.settings import Ray
-from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job, own_values
+from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job
+from fetchmill._shared.history import SharedHistory, shared_history
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.status import SharedStatus, WorkerStatus
 from fetchmill._shared.status import shared_status as _status
+from fetchmill._shared.stored_options import own_values
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import UsageError
 
-__all__ = ["SharedStatus", "WorkerStatus", "extend", "get", "join", "resume", "set_rate", "status", "stop"]
+__all__ = [
+    "SharedHistory",
+    "SharedStatus",
+    "WorkerStatus",
+    "extend",
+    "get",
+    "history",
+    "join",
+    "resume",
+    "set_rate",
+    "status",
+    "stop",
+]
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +62,7 @@ def get(
 
     Args:
         source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
-            its objects, or a bucket. One of the processes lists a server or bucket before the job is created.
+            its objects, or a bucket. One of the processes lists a server or bucket while all fetch what is listed.
         dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
             job.
         lease: seconds without a heartbeat after which other workers may take a worker's ranges. Use a larger value if
@@ -248,6 +262,33 @@ def status(
         TemporaryError: the bucket's store does not answer.
     """
     return _status(JobDirectory.at(job, _reach(endpoint_url, region, profile)))
+
+
+def history(
+    job: str | os.PathLike[str],
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> SharedHistory:
+    """Returns what all workers of a shared job did over time. Only final ranges count.
+
+    Args:
+        job: the job directory.
+        endpoint_url: as for `join`.
+        region: as for `join`.
+        profile: as for `join`.
+
+    Returns:
+        The status of the job and its samples. `to_html` makes a page with charts.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: a file of the job directory is damaged.
+        StorageError: the file system failed.
+        TemporaryError: the bucket's store does not answer.
+    """
+    return shared_history(JobDirectory.at(job, _reach(endpoint_url, region, profile)))
 
 
 def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> SharedStatus:

@@ -134,6 +134,8 @@ def heartbeat(
         counts={},
         objects_per_second=0.0,
         pace=pace,
+        listed=None,
+        discarded=0,
     )
 
 

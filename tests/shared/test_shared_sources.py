@@ -1,9 +1,15 @@
 """Shared jobs of sources that list their objects themselves: servers, folders and buckets."""
 
+import json
+import random
+import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 import fetchmill
 import fetchmill.shared_jobs
@@ -43,7 +49,7 @@ def test_starters_of_a_server_make_one_list(server: Callable[..., Server], run: 
     assert run("verify", dest).code == 0
     assert run("cat", dest, names(9)[8]).out == synthetic_body(names(9)[8], 100).decode()
     other = run("get", served.url, dest, *SHARED, "parquet", "--exclude", "*8")
-    assert (other.code, "with other options" in other.err) == (2, True)
+    assert (other.code, "exclude is ['*7'] in the job of" in other.err) == (2, True), other.err
 
 
 def test_a_process_that_dies_while_it_lists_is_replaced(
@@ -63,6 +69,98 @@ def test_a_process_that_dies_while_it_lists_is_replaced(
     assert (second.wait(60), third.wait(60)) == (0, 0)
     assert final_rows(dest) == dict.fromkeys(names(3_000), 1)
     assert not list(dest.rglob("listing.*"))
+
+
+def test_objects_are_fetched_while_the_source_is_listed(
+    server: Callable[..., Server], run: Run, start: Start, dest: Path
+) -> None:
+    """All workers fetch parts of the list, and a job without its whole list is not finished."""
+    count = 8_000
+    served = server(synthetic=count, page_size=100, list_delay=(0.1, 0.1))
+    workers = [start("get", served.url, dest, *SHARED, "parquet")]
+    wait_for_job(dest)
+    workers.append(start("join", dest))
+    while not (status := fetchmill.shared_jobs.status(dest)).ledger["fetched"]:
+        time.sleep(0.05)
+
+    assert (status.is_listed, status.finished) == (False, False)
+    text = run("status", dest).out
+    assert "the source is being listed" in text
+    assert "lists the source (" in text
+    refused = run("export", dest, dest.parent / "all", "--format", "jsonl")
+    assert (refused.code, "its source is not listed to the end" in refused.err) == (2, True), refused.err
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert final_rows(dest) == dict.fromkeys(names(count), 1)
+    status = fetchmill.shared_jobs.status(dest)
+    assert (status.is_listed, status.finished, status.bytes_done) == (True, True, status.bytes_of_list)
+    assert run("verify", dest).code == 0
+    # Each page was requested once.
+    assert served.stats()["list"] <= count // 100 + 1
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(12))
+def test_faults_of_listing_workers_lose_and_double_nothing(
+    seed: int, server: Callable[..., Server], run: Run, start: Start, dest: Path
+) -> None:
+    """A worker that lists is killed, frozen for longer than a lease, or drained. The others list the rest."""
+    rng = random.Random(seed)
+    count = 6_000
+    served = server(synthetic=count, page_size=100, list_delay=(0.05, 0.15), delay=(0.0, 0.02))
+    command = ("get", served.url, dest, *SHARED, "parquet", "-j", "16")
+    workers = [start(*command)]
+    wait_for_job(dest)
+    workers += [start("join", dest) for _ in range(2)]
+    for _ in range(rng.randint(1, 3)):
+        time.sleep(rng.uniform(0.2, 3.0))
+        victim = next((each for each in workers if f"-{each.pid}-" in lister(dest)), rng.choice(workers))
+        fault = rng.choice((signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM))
+        victim.send_signal(fault)
+        if fault == signal.SIGSTOP:
+            time.sleep(rng.uniform(0.5, 3.0))
+            victim.send_signal(signal.SIGCONT)
+        workers.append(start("join", dest))
+
+    ended = run("resume", dest)
+    for worker in workers:
+        worker.wait(60)
+
+    assert ended.code == 0, (seed, ended.err)
+    assert final_rows(dest) == dict.fromkeys(names(count), 1), seed
+    status = fetchmill.shared_jobs.status(dest)
+    assert (status.finished, status.ledger["fetched"], status.set_aside) == (True, count, ()), seed
+    files = json.loads((dest / "job.json").read_text())["files"]
+    for path in (dest / "lists").iterdir():
+        files += json.loads(path.read_text())["files"]
+    assert {path.name for path in (dest / "list").iterdir()} == {Path(file["path"]).name for file in files}, seed
+
+
+def test_a_rate_holds_for_pages_and_objects(server: Callable[..., Server], run: Run, dest: Path) -> None:
+    """The worker that lists divides its rate between pages and objects."""
+    served = server(synthetic=600, page_size=10)
+
+    started = time.monotonic()
+    assert run("get", served.url, dest, *SHARED, "parquet", "--rate", "100").code == 0
+
+    stats = served.stats()
+    requests = stats["list"] + stats["get"]
+    assert requests / (time.monotonic() - started) <= 105
+    assert final_rows(dest) == dict.fromkeys(names(600), 1)
+
+
+def wait_for_job(job: Path) -> None:
+    """Waits until the first part of the list is in the job directory."""
+    while not (job / "job.json").exists():
+        time.sleep(0.02)
+
+
+def lister(job: Path) -> str:
+    """The worker with the newest claim on the listing."""
+    found = ""
+    for path in sorted((job / "claims").glob("listing.*")):
+        with suppress(FileNotFoundError):
+            found = str(json.loads(path.read_text())["worker"])
+    return found
 
 
 def test_a_token_goes_to_the_source_alone(run: Run, dest: Path, tmp_path: Path) -> None:

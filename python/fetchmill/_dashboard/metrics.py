@@ -1,4 +1,4 @@
-"""A job's figures as Prometheus reads them: the text format 0.0.4."""
+"""Metrics in the Prometheus text format 0.0.4."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -6,41 +6,46 @@ from typing import Any
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OUTCOMES = ("fetched", "absent", "failed", "skipped")
-# What can hold a job back: exactly one of them is 1 once the first second is over.
+# Bottlenecks. After the first second, exactly one of them is 1.
 LIMITS = (
     *("listing", "server", "network", "cpu", "disk", "transform", "rate", "bwlimit", "throttling", "courtesy"),
     *("concurrency", "names", "outage", "last-targets", "mixed"),
 )
-# Prometheus' quantiles, and what the job calls them.
+# Prometheus' names of quantiles, with those of the job.
 _QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("1", "max"))
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 # Labels and a value.
 Sample = tuple[Mapping[str, str], float]
+# Name, type, help text and samples of a metric.
+Family = tuple[str, str, str, Iterable[Sample]]
 
 
 def metrics_text(snapshot: Mapping[str, Any], started: float, version: str) -> str:
-    """All metrics.
+    """Returns all metrics of a job.
 
     Args:
-        snapshot: what `Job.snapshot()` gives.
-        started: when the run began, seconds since 1970.
-        version: of fetchmill.
+        snapshot: the result of `Job.snapshot()`.
+        started: start time of the run in seconds since 1970.
+        version: the version of fetchmill.
     """
-    return "".join(line for family in _families(snapshot, started, version) for line in _lines(*family))
+    return text_of(_families(snapshot, started, version))
 
 
-def _families(
-    snapshot: Mapping[str, Any], started: float, version: str
-) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
-    """Name, type, help and samples of each."""
+def text_of(families: Iterable[Family]) -> str:
+    """Returns metrics in the text format."""
+    return "".join(line for family in families for line in _lines(*family))
+
+
+def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iterator[Family]:
+    """Yields the metrics of a job."""
 
     def one(value: float) -> list[Sample]:
         return [({}, value)]
 
-    yield "fetchmill_build_info", "gauge", "The version of fetchmill.", [({"version": version}, 1)]
-    yield "fetchmill_start_time_seconds", "gauge", "When this run began, seconds since 1970.", one(started)
+    yield "fetchmill_build_info", "gauge", "Version of fetchmill.", [({"version": version}, 1)]
+    yield "fetchmill_start_time_seconds", "gauge", "Start time of this run in seconds since 1970.", one(started)
     yield (
         "fetchmill_objects_total",
         "counter",
@@ -53,29 +58,29 @@ def _families(
         "Failed targets of the whole job by failure kind.",
         [({"kind": kind}, count) for kind, count in sorted(snapshot["failures"].items())],
     )
-    yield "fetchmill_listed_total", "counter", "Targets that the source has handed over.", one(snapshot["listed"])
-    yield "fetchmill_listing_complete", "gauge", "Whether all are listed.", one(int(snapshot["listing_done"]))
+    yield "fetchmill_listed_total", "counter", "Number of targets that the source has listed.", one(snapshot["listed"])
+    yield "fetchmill_listing_complete", "gauge", "1 if all targets are listed.", one(int(snapshot["listing_done"]))
     yield "fetchmill_bytes_total", "counter", "Bytes of fetched bodies.", one(snapshot["bytes"])
     yield "fetchmill_requests_total", "counter", "Requests for targets in this run.", one(snapshot["attempts"])
-    yield "fetchmill_in_flight", "gauge", "Requests without a reply yet.", one(snapshot["in_flight"])
+    yield "fetchmill_in_flight", "gauge", "Number of requests in flight.", one(snapshot["in_flight"])
     yield (
         "fetchmill_concurrency_limit",
         "gauge",
-        "Requests in flight at most, now.",
+        "Current maximum number of requests in flight.",
         one(snapshot["concurrency"]),
     )
-    yield "fetchmill_waiting", "gauge", "Targets that wait to be tried again.", one(snapshot["waiting"])
+    yield "fetchmill_waiting", "gauge", "Number of targets that wait for another attempt.", one(snapshot["waiting"])
     latency = snapshot["latency"] or {}
     yield (
         "fetchmill_latency_seconds",
         "summary",
-        "Time from a request to its reply, of those of the last ten seconds.",
+        "Time from a request to its reply in the last ten seconds.",
         [({"quantile": quantile}, latency[name]) for quantile, name in _QUANTILES if name in latency],
     )
     yield (
         "fetchmill_origin_latency_seconds",
         "summary",
-        "The same by origin, of a job over many: at most 64 of them.",
+        "Time from a request to its reply in the last ten seconds by origin, for up to 64 origins.",
         [
             ({"origin": each["origin"], "quantile": quantile}, each["latency"][name])
             for each in snapshot["origins"]
@@ -85,7 +90,7 @@ def _families(
     yield (
         "fetchmill_origin_replies_per_second",
         "gauge",
-        "Replies of the last ten seconds by origin, of a job over many: at most 64 of them.",
+        "Replies per second in the last ten seconds by origin, for up to 64 origins.",
         [({"origin": each["origin"]}, each["replies_per_second"]) for each in snapshot["origins"]],
     )
     limit = (snapshot["limited_by"] or {}).get("kind")
@@ -93,13 +98,13 @@ def _families(
     yield (
         "fetchmill_limited_by",
         "gauge",
-        "What holds the job back: 1 for that, 0 for all else.",
+        "1 for the current bottleneck, 0 for all others.",
         [({"kind": kind}, int(kind == limit)) for kind in kinds],
     )
 
 
-def _lines(name: str, kind: str, told: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
+def _lines(name: str, kind: str, help_text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
     for labels, value in samples:
         pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
         yield f"{name}{{{pairs}}} {value!r}\n" if pairs else f"{name} {value!r}\n"

@@ -19,10 +19,16 @@ def source_and_ranges(dest: str) -> tuple[str, list[str]]:
         )
     directory = JobDirectory.at(dest)
     job = directory.job()
-    if open_ranges := len(directory.open_ranges(job)):
+    if not directory.is_complete(job):
+        open_ranges = len(directory.open_ranges(job))
         is_or_are = "is" if open_ranges == 1 else "are"
+        why = (
+            f"{open_ranges:,} of its ranges {is_or_are} open"
+            if job.is_listed
+            else "its source is not listed to the end"
+        )
         raise UsageError(
-            f"the shared job of {dest} is not finished ({open_ranges:,} of its ranges {is_or_are} open); export it "
-            f"after its workers have ended, or continue it with fetchmill resume {dest}"
+            f"the shared job of {dest} is not finished ({why}); export it after its workers have ended, or continue it "
+            f"with fetchmill resume {dest}"
         )
     return job.source, [directory.store.destination(attempt) for attempt in final_attempts(directory)]

@@ -86,7 +86,8 @@ class RayJob:
             TemporaryError: no cluster answers, or the cluster has ended.
             FetchmillError: an error that would end every worker.
         """
-        if self._has_open_ranges():
+        self._worker.leave_listing()
+        if self._is_open():
             if self._directory.is_stopped():
                 return "stopped"
             reason = self._run_workers()
@@ -96,9 +97,9 @@ class RayJob:
         self._worker.run()
         return "finished"
 
-    def _has_open_ranges(self) -> bool:
-        # Lists may be added while workers run.
-        return bool(self._directory.open_ranges(self._directory.job()))
+    def _is_open(self) -> bool:
+        # The list may grow while workers run.
+        return not self._directory.is_complete(self._directory.job())
 
     def _run_workers(self) -> str:
         with LauncherProcess(self._order()) as launcher:
@@ -115,7 +116,7 @@ class RayJob:
         return reason
 
     def _watch(self, launcher: LauncherProcess) -> str:
-        while self._has_open_ranges():
+        while self._is_open():
             launcher.pass_on(self._say)
             if launcher.ended_for is not None:
                 if self._is_asked:

@@ -103,6 +103,11 @@ class Attempt:
         snapshot = self.running.snapshot()
         return {name: snapshot[name] for name in COUNTS}
 
+    def settled(self) -> int:
+        """Returns the number of targets that have an outcome."""
+        counts = self.counts()
+        return sum(counts[name] for name in OUTCOMES)
+
     def note_progress(self) -> int:
         """Notes the outcomes so far. Returns the number of listed targets that have none."""
         counts = self.counts()

@@ -9,29 +9,33 @@ from typing import Any, BinaryIO
 
 from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
-from fetchmill._options.secrets import OPEN_FIELDS, SECRETS, is_given
-from fetchmill._options.sources import BUCKET_REACH
+from fetchmill._options.secrets import is_given
+from fetchmill._shared.first_part import FirstPart, await_job
 from fetchmill._shared.job_directory import JobDirectory
-from fetchmill._shared.local_state import default_folder
-from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
+from fetchmill._shared.listing import Listing
+from fetchmill._shared.local_state import default_folder, process_name
+from fetchmill._shared.ranges import BLOCK, ListFile, Range, first_line_end, first_ranges
 from fetchmill._shared.records import AddedList, JobRecord
-from fetchmill._shared.source_list import SourceList, await_list, read_source_list
+from fetchmill._shared.source_lister import Part, SourceLister
 from fetchmill._shared.store import is_bucket
+from fetchmill._shared.stored_options import (
+    LISTED_FORMAT,
+    check_stored,
+    list_options,
+    listing_options,
+    options_of_listed,
+    own_values,
+    reach_of,
+    secrets_of,
+    shared_options,
+    with_own,
+)
 from fetchmill._shared.worker import RangeWorker
-from fetchmill.errors import SecurityError, UsageError
+from fetchmill.errors import UsageError
 
 # Seconds until the ranges of a worker without a heartbeat are free.
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
-# Options of a single process, such as its folders and its dashboard. They are not part of the job.
-_OF_A_PROCESS = (
-    *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
-    *("threads", "concurrency", "concurrency_max", "limit"),
-)
-# Connections to the bucket of a job directory use these options, too.
-_CONNECTIONS = ("ca_file", "proxy")
-# Paths of files that each worker reads. They are stored as absolute paths, because workers run in different folders.
-_PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
 # Options that a shared job refuses, with the reason. They apply to one process only, or need all targets in one place.
 _REFUSED = {
     "store": "the items of pages must be fetched in their order",
@@ -47,6 +51,8 @@ _REFUSED = {
     "bwlimit": "it limits one process only",
     "dashboard": "it shows one process only (fetchmill status --watch shows all)",
 }
+# Mark of a secret that is not shown; see `hide_secrets`.
+_HIDDEN = "***"
 _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
 _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 
@@ -65,34 +71,23 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     """
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
-    source = hide_secrets(str(options.source))
-    if options.source_kind == "list":
-        return _create_or_join(directory, options, source, lease, say)
-    listed = SourceList(directory, options, lease, say)
+    name, is_list = process_name(), options.source_kind == "list"
+    plan = _Plan(options if is_list else options_of_listed(options), lease, options)
+    lister = None
+    if is_list and not directory.exists():
+        directory.create(plan.of_list())
+    elif not directory.exists():
+        listing = list_options(str(options.source), plan.listing or {}, own_values(options) | plan.shared)
+        lister = FirstPart(directory, name, plan.source, listing, lease, say).create(plan.of_part)
     try:
-        return _create_or_join(directory, listed.ranged_options(), source, lease, say, listed)
-    finally:
-        listed.close()
-
-
-def _create_or_join(
-    directory: JobDirectory,
-    options: GetOptions,
-    source: str,
-    lease: float,
-    say: Callable[[str], None],
-    listed: SourceList | None = None,
-) -> RangeWorker:
-    """`source` is what the user has named. `listed` is the list of its objects, if the source itself is not a list."""
-    mine = shared_options(options)
-    job = directory.job() if directory.exists() else directory.create(_plan(options, source, mine, lease, listed))
-    _check_same(job, options, source, mine)
-    return _worker(directory, job, own_values(options), options.state, say)
-
-
-def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a process that are needed to reach the bucket of a job directory."""
-    return {name: own[name] for name in (*BUCKET_REACH, *_CONNECTIONS) if own.get(name) is not None}
+        job = directory.job()
+        plan.check_same(job)
+        return _worker(directory, job, own_values(options), say, name, str(options.source), lister)
+    except BaseException:
+        if lister is not None:
+            lister.stop()
+            lister.join()
+        raise
 
 
 def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
@@ -107,9 +102,10 @@ def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> Ra
         UsageError: there is no job, or this process lacks a secret that it needs.
     """
     directory = JobDirectory.at(job, reach_of(own))
-    await_list(directory, say)
+    await_job(directory, say)
     given = {name: value for name, value in own.items() if value is not None}
-    return _worker(directory, directory.job(), given, given.pop("state", None), say)
+    record = directory.job()
+    return _worker(directory, record, given, say, process_name(), None if _HIDDEN in record.source else record.source)
 
 
 def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
@@ -128,7 +124,7 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
     """
     directory = JobDirectory.at(job, reach_of(reach))
     record = directory.job()
-    if read_source_list(directory) is not None:
+    if record.listing is not None:
         raise UsageError(
             f"{directory.text}: its source {record.source} was listed, so no list can be added; create another job"
         )
@@ -146,31 +142,32 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
 
 
 def _worker(
-    directory: JobDirectory, job: JobRecord, own: Mapping[str, Any], state: object, say: Callable[[str], None]
+    directory: JobDirectory,
+    job: JobRecord,
+    own: Mapping[str, Any],
+    say: Callable[[str], None],
+    name: str,
+    source: str | None,
+    lister: SourceLister | None = None,
 ) -> RangeWorker:
+    """`source` is the source with its secrets; None if this process does not know it."""
     _check_stored(directory, job)
-    lacking = [name for name in job.secrets if not is_given(own, name)]
+    lacking = [secret for secret in job.secrets if not is_given(own, secret)]
     if lacking:
         raise UsageError(
             f"{directory.text} needs {', '.join(lacking)}, and secrets are never stored in it: give "
             f"{'it' if len(lacking) == 1 else 'them'} to this worker as well"
         )
-    headers = {**job.options.get("headers", {}), **own.get("headers", {})}
-    merged = {**job.options, **own, **({"headers": headers} if headers else {})}
-    local = Path(str(state)) if state else default_folder(job.id)
-    return RangeWorker(directory, job, merged, local, say)
+    given = {name: value for name, value in own.items() if name != "state"}
+    local = Path(str(own["state"])) if own.get("state") else default_folder(job.id)
+    options = with_own(job.options, given)
+    listing = Listing(directory, name, source, options, lister)
+    return RangeWorker(directory, job, name, options, local, listing, say)
 
 
 def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
-    """Refuses job options that fetchmill never stores, such as commands and secrets: anybody may have made the job."""
-    known = {option.name for option in fields(GetOptions) if option.metadata}
-    # A job in a bucket must not choose the endpoint either, because the endpoint gets the credentials for that bucket.
-    never = (*SECRETS, *_OF_A_PROCESS, *_REFUSED, *(BUCKET_REACH if is_bucket(directory.text) else ()))
-    wrong = [name for name in job.options if name not in known or name in never]
-    wrong += [name for name in job.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
-    if wrong:
-        place = directory.store.place("job.json")
-        raise SecurityError(f"{place} has {wrong[0]}, which no such job directory has; do not use it")
+    for stored in (job.options, job.listing or {}):
+        check_stored(directory.store.place("job.json"), directory.text, stored, tuple(_REFUSED))
 
 
 def _check(options: GetOptions, lease: float) -> None:
@@ -192,52 +189,63 @@ def _check(options: GetOptions, lease: float) -> None:
             )
 
 
-def shared_options(options: GetOptions) -> dict[str, Any]:
-    """Returns the options that the job directory stores: those that differ from their defaults, without secrets."""
-    values: dict[str, Any] = {}
-    own = (*_OF_A_PROCESS, *SECRETS, *(BUCKET_REACH if is_bucket(options.dest) else ()))
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name in own or not option.metadata or value == option.default:
-            continue
-        if option.name in _PATHS:
-            value = str(Path(value).absolute())
-        values[option.name] = value
-    if "headers" in values:
-        kept = {name: value for name, value in values["headers"].items() if name.lower() in OPEN_FIELDS}
-        values["headers"] = kept
-    return {name: value for name, value in values.items() if value != {}}
+class _Plan:
+    """The definition of a job that does not exist yet.
 
+    Args:
+        options: the options of the job, for its list.
+        lease: see `create_or_join`.
+        given: the options as the user gave them, with the source.
+    """
 
-def own_values(options: GetOptions) -> dict[str, Any]:
-    """Returns the options of this process alone: secrets, access to a bucket, `state`, `threads` and concurrency."""
-    names = (*SECRETS, *BUCKET_REACH, "state", "threads", "concurrency", "concurrency_max")
-    defaults = {option.name: option.default for option in fields(options)}
-    own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
-    return own | ({"headers": dict(options.headers)} if options.headers else {})
+    def __init__(self, options: GetOptions, lease: float, given: GetOptions) -> None:
+        self.shared = shared_options(options)
+        self.source = hide_secrets(str(given.source))
+        # Options for listing the source, unless it is a list itself.
+        self.listing = None if given.source_kind == "list" else listing_options(given)
+        self._options = options
+        self._dest = given.dest
+        self._lease = lease
 
+    def of_list(self) -> JobRecord:
+        """Returns the definition of a job whose source is a list."""
+        list_format, files = files_of(self._options)
+        return self._record(list_format, tuple(files), tuple(first_ranges(files)))
 
-def _secrets(options: GetOptions) -> tuple[str, ...]:
-    """Returns the names of the secrets that each worker must be given."""
-    named = [name for name in SECRETS if getattr(options, name) not in (None, False)]
-    return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in OPEN_FIELDS))
+    def of_part(self, part: Part) -> JobRecord:
+        """Returns the definition of a job that begins with the first part of its source's list."""
+        return self._record(LISTED_FORMAT, (part.file,), part.ranges)
 
+    def _record(self, list_format: str, files: tuple[ListFile, ...], ranges: tuple[Range, ...]) -> JobRecord:
+        return JobRecord(
+            id=secrets.token_hex(8),
+            options=self.shared,
+            secrets=secrets_of(self._options),
+            source=self.source,
+            files=files,
+            list_format=list_format,
+            ranges=ranges,
+            lease=self._lease,
+            listing=self.listing,
+        )
 
-def _plan(
-    options: GetOptions, source: str, shared: Mapping[str, Any], lease: float, listed: SourceList | None
-) -> JobRecord:
-    """Divides the list into ranges, and returns the record of the job. For the arguments, see `_create_or_join`."""
-    list_format, files = files_of(options)
-    return JobRecord(
-        id=secrets.token_hex(8),
-        options=shared,
-        secrets=_secrets(options),
-        source=source,
-        files=tuple(files if listed is None else map(listed.in_job, files)),
-        list_format=list_format,
-        ranges=tuple(first_ranges(files)),
-        lease=lease,
-    )
+    def check_same(self, job: JobRecord) -> None:
+        """Refuses a job with other options or another source.
+
+        Raises:
+            UsageError: they differ.
+        """
+        if job.source != self.source:
+            raise UsageError(
+                f"{self._dest} has a job for {job.source}, not for {self.source}; choose another directory"
+            )
+        for theirs, mine in ((job.options, self.shared), (job.listing or {}, self.listing or {})):
+            for name in sorted({*theirs, *mine}):
+                if theirs.get(name) != _as_json(mine.get(name)):
+                    raise UsageError(
+                        f"{name} is {theirs.get(name)!r} in the job of {self._dest}, and {mine.get(name)!r} here; run "
+                        f"fetchmill join {self._dest}, or choose another directory"
+                    )
 
 
 def files_of(options: GetOptions) -> tuple[str, list[ListFile]]:
@@ -285,19 +293,6 @@ def _check_dialect(options: GetOptions) -> None:
         )
     if options.delimiter is None and options.list_format != "tsv" and not str(options.source).endswith(".tsv"):
         raise UsageError("the delimiter is detected in the first rows only: say which it is for a shared job")
-
-
-def _check_same(job: JobRecord, options: GetOptions, source: str, mine: Mapping[str, Any]) -> None:
-    """Refuses options and a source that differ from those of the job."""
-    theirs = job.options
-    for name in sorted({*theirs, *mine}):
-        if theirs.get(name) != _as_json(mine.get(name)):
-            raise UsageError(
-                f"{name} is {theirs.get(name)!r} in the job of {options.dest}, and {mine.get(name)!r} here; run "
-                f"fetchmill join {options.dest}, or choose another directory"
-            )
-    if job.source != source:
-        raise UsageError(f"{options.dest} has a job for {job.source}, not for {source}; choose another directory")
 
 
 def _as_json(value: object) -> object:

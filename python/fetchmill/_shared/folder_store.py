@@ -21,7 +21,8 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 _STALE_TRIES = 3
 # Folders of a job directory.
-_FOLDERS = ("commits", "claims", "workers", "logs", "data", "list")
+_LIST = "list"
+_FOLDERS = ("commits", "claims", "workers", "logs", "data", _LIST, "lists")
 
 
 class FolderStore:
@@ -210,7 +211,9 @@ class FolderStore:
         shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
 
     def abort_uploads(self) -> None:
-        """Does nothing: unfinished files are in the folder of an attempt, which `remove_attempt` removes."""
+        """Removes unfinished copies of `add_file`. Other unfinished files are in the folder of an attempt."""
+        for draft in (self.folder / _LIST).glob(".*"):
+            self.remove(f"{_LIST}/{draft.name}")
 
     def _write_draft(self, place: Path, content: bytes) -> Path:
         draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")

@@ -33,6 +33,8 @@ class Heartbeat:
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
+        listed: number of rows that the worker has added to the source's list; None if it does not list.
+        discarded: number of outcomes in those of the worker's attempts that did not become final.
     """
 
     worker: str
@@ -45,6 +47,8 @@ class Heartbeat:
     counts: Mapping[str, int]
     objects_per_second: float
     pace: float | None
+    listed: int | None
+    discarded: int
 
     def lives(self, lease: float) -> bool:
         """Returns whether the claims of the worker are still valid."""
@@ -98,6 +102,8 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             counts={str(name): int(count) for name, count in values["counts"].items()},
             objects_per_second=float(values["objects_per_second"]),
             pace=None if values["pace"] is None else float(values["pace"]),
+            listed=None if values["listed"] is None else int(values["listed"]),
+            discarded=int(values["discarded"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

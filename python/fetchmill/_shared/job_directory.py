@@ -1,7 +1,9 @@
 """A job directory: its files determine which worker fetches which range, and which ranges are final.
 
 job.json                      the definition of the job
-lists/N.json                  a list that was added to the job
+lists/N.json                  a list that was added to the job, or a part of the source's list
+list/TOKEN.jsonl              such a part
+claims/listing.N              the process that lists the source
 commits/RANGE.json            the commit record of a range
 claims/RANGE.N                the worker that has a range; N - 1 workers died while they had it
 workers/WORKER.json           the heartbeat of a worker
@@ -37,7 +39,7 @@ _COMMITS = "commits"
 _LISTS = "lists"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 # Names that may exist before `job.json`, because a process lists the source first.
-_BEFORE_THE_JOB = ("list.json", "list", "claims", "workers", "logs")
+_BEFORE_THE_JOB = ("list", "claims", "workers", "logs")
 # Maximum number of workers that may die while they have a range. The range is then set aside: it probably kills them.
 DEATHS_MAX = 3
 
@@ -137,14 +139,17 @@ class JobDirectory:
         return self._with_lists(job)
 
     def _with_lists(self, job: JobRecord) -> JobRecord:
-        number = 0
-        while (record := self._list(number)) is not None:
-            if (record.job, record.first_file) != (job.id, len(job.files)):
-                place = self.store.place(_list_name(number))
+        records: list[AddedList] = []
+        files = len(job.files)
+        # No list follows the end of the source's list.
+        while not (records and records[-1].totals) and (record := self._list(len(records))) is not None:
+            is_part = record.source is None
+            if (record.job, record.first_file, is_part) != (job.id, files, job.listing is not None):
+                place = self.store.place(_list_name(len(records)))
                 raise JournalError(f"{place} does not belong to this job or its other lists; restore it from a backup")
-            job = job.with_list(record)
-            number += 1
-        return job
+            files += len(record.files)
+            records.append(record)
+        return job.with_lists(records)
 
     def _list(self, number: int) -> AddedList | None:
         """Returns the record of an added list by its number from 0; None if it does not exist. Each is read once."""
@@ -189,10 +194,22 @@ class JobDirectory:
                 files=tuple(files),
                 ranges=tuple(replace(each, file=first + each.file) for each in ranges),
             )
-            name = _list_name(len(job.added))
             # If another process was faster with another list, this one comes after it.
-            if self.store.create(name, record.to_bytes()) or self.store.read(name) == record.to_bytes():
+            if self.add_record(job.lists, record):
                 return record
+
+    def add_record(self, number: int, record: AddedList) -> bool:
+        """Adds a list to the job.
+
+        Args:
+            number: number of lists that were added before, as this process knows them.
+            record: the list.
+
+        Returns:
+            False if another process has added a list that this process does not know. Nothing is added then.
+        """
+        name, content = _list_name(number), record.to_bytes()
+        return self.store.create(name, content) or self.store.read(name) == content
 
     def refuse_foreign(self) -> None:
         """Refuses a directory with foreign files. Files of processes that are creating the same job are allowed.
@@ -200,7 +217,7 @@ class JobDirectory:
         Raises:
             UsageError: the directory has foreign files, or is not a folder.
         """
-        own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}", ".list.json.")
+        own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}")
         names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]
         foreign = sorted(name for name in names if not name.startswith(own))
         # Meanwhile, another process may have created the job and begun to work on it.
@@ -287,6 +304,10 @@ class JobDirectory:
             # Leave out ranges of lists that were added after `job` was read.
             rests = [each for each in self._rests if each.file < len(job.files)]
             return [each for each in (*job.ranges, *rests) if each.id not in self._attempts]
+
+    def is_complete(self, job: JobRecord) -> bool:
+        """Returns whether the job has its whole list, and every range has a commit record."""
+        return job.is_listed and not self.open_ranges(job)
 
     # Claims.
 

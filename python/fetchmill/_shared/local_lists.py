@@ -9,8 +9,8 @@ from fetchmill._shared.ranges import ListFile
 from fetchmill._shared.store import Store, is_bucket
 from fetchmill.errors import SecurityError
 
-# Names of lists in a job directory: see `source_list`.
-_NAME = re.compile(r"list/[0-9a-z]+\.parquet")
+# Names of lists in a job directory: see `source_lister`.
+_NAME = re.compile(r"list/[0-9a-f]{21}\.jsonl")
 
 
 class LocalLists:

@@ -5,7 +5,7 @@ Another release or another user may have written the directory, so everything is
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Self
 
 from fetchmill._native import __version__
@@ -36,7 +36,10 @@ class JobRecord:
         list_format: format of these files.
         ranges: the first ranges of these files.
         lease: seconds after which the claims of a worker that has not written its heartbeat are free.
-        added: lists that were added, as the users wrote them.
+        listing: options for listing the source, without secrets; None if the source is a list.
+        added: lists that users have added, as they wrote them.
+        lists: number of all lists that were added, including parts of the source's list.
+        totals: totals of the listing, once it is complete.
     """
 
     id: str
@@ -47,15 +50,25 @@ class JobRecord:
     list_format: str
     ranges: tuple[Range, ...]
     lease: float
+    listing: Mapping[str, Any] | None = None
     added: tuple[str, ...] = ()
+    lists: int = 0
+    totals: "ListingTotals | None" = None
 
-    def with_list(self, record: "AddedList") -> "JobRecord":
-        """Returns the job with a list that was added to it."""
+    @property
+    def is_listed(self) -> bool:
+        """Whether the job has its whole list."""
+        return self.listing is None or self.totals is not None
+
+    def with_lists(self, records: Sequence["AddedList"]) -> "JobRecord":
+        """Returns the job with lists that were added to it."""
         return replace(
             self,
-            files=(*self.files, *record.files),
-            ranges=(*self.ranges, *record.ranges),
-            added=(*self.added, record.source),
+            files=(*self.files, *(file for record in records for file in record.files)),
+            ranges=(*self.ranges, *(each for record in records for each in record.ranges)),
+            added=tuple(record.source for record in records if record.source is not None),
+            lists=len(records),
+            totals=records[-1].totals if records else None,
         )
 
     def to_bytes(self) -> bytes:
@@ -69,6 +82,7 @@ class JobRecord:
             "secrets": list(self.secrets),
             "list_format": self.list_format,
             "lease": self.lease,
+            "listing": None if self.listing is None else dict(self.listing),
             "files": _files_to_json(self.files, self.ranges, 0),
         }
         return _to_bytes(values)
@@ -89,9 +103,10 @@ class JobRecord:
             )
         try:
             files, ranges = _files_from_json(values["files"], 0)
-            names = ("id", "source", "options", "list_format", "lease")
+            names = ("id", "source", "options", "list_format", "lease", "listing")
             own = {name: values[name] for name in names}
-            if not (isinstance(own["options"], dict) and float(own["lease"]) > 0):
+            has_options = isinstance(own["options"], dict) and isinstance(own["listing"], (dict, type(None)))
+            if not (has_options and float(own["lease"]) > 0):
                 raise TypeError("options or lease are none")  # noqa: TRY301 - reported like other damage
             return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -99,22 +114,39 @@ class JobRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListingTotals:
+    """The totals of a complete listing.
+
+    Args:
+        skipped: number of skipped objects by reason. They are in no part of the list.
+        failed_folders: number of folders of a web server that could not be listed.
+    """
+
+    skipped: Mapping[str, int]
+    failed_folders: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class AddedList:
-    """A list that was added to a job. Its file never changes.
+    """A list that was added to a job: a user's list, a part of the source's list, or the end of the source's list.
+
+    Its file never changes.
 
     Args:
         job: the id of the job.
-        source: the list, as the user wrote it.
+        source: the list, as the user wrote it; None for a part or the end of the source's list.
         first_file: the job's number of the list's first file. The files of the job and of earlier lists come first.
         files: the files of the list.
         ranges: the first ranges of these files.
+        totals: the totals of the source's listing, in the record that ends its list. It has no files.
     """
 
     job: str
-    source: str
+    source: str | None
     first_file: int
-    files: tuple[ListFile, ...]
-    ranges: tuple[Range, ...]
+    files: tuple[ListFile, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    totals: ListingTotals | None = None
 
     def to_bytes(self) -> bytes:
         """Returns the content of the file."""
@@ -124,6 +156,7 @@ class AddedList:
                 "source": self.source,
                 "first_file": self.first_file,
                 "files": _files_to_json(self.files, self.ranges, self.first_file),
+                "totals": None if self.totals is None else asdict(self.totals),
             }
         )
 
@@ -138,11 +171,22 @@ class AddedList:
         try:
             first = int(values["first_file"])
             files, ranges = _files_from_json(values["files"], first)
+            source, totals = values["source"], values["totals"]
             return cls(
-                job=str(values["job"]), source=str(values["source"]), first_file=first, files=files, ranges=ranges
+                job=str(values["job"]),
+                source=None if source is None else str(source),
+                first_file=first,
+                files=files,
+                ranges=ranges,
+                totals=None if totals is None else _totals_from_json(totals),
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); restore it from a backup") from error
+
+
+def _totals_from_json(values: Mapping[str, Any]) -> ListingTotals:
+    skipped = {str(reason): int(count) for reason, count in dict(values["skipped"]).items()}
+    return ListingTotals(skipped=skipped, failed_folders=int(values["failed_folders"]))
 
 
 def _files_to_json(files: Sequence[ListFile], ranges: Iterable[Range], first: int) -> list[dict[str, Any]]:

@@ -2,15 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any, Self
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.heartbeats import FETCHING, Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import JobDirectory
-from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord, empty_ledger
-from fetchmill._shared.source_list import SourceListRecord, read_source_list
+from fetchmill._shared.records import (
+    COUNTS,
+    NAMED_COUNTS,
+    OUTCOMES,
+    CommitRecord,
+    JobRecord,
+    ListingTotals,
+    empty_ledger,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +83,11 @@ class WorkerStatus:
         age: seconds since the last heartbeat.
         ranges: the ids of the worker's ranges at that time.
         objects_per_second: targets per second that got an outcome, over the duration of the current attempts.
+        listed: number of rows that the worker has added to the source's list; None if it does not list.
+        ranges_done: number of ranges that the worker made final.
+        fetched: number of fetched targets in these ranges.
+        failed: number of failed targets in these ranges.
+        seconds: total duration of the attempts at these ranges.
     """
 
     name: str
@@ -83,10 +95,15 @@ class WorkerStatus:
     age: float
     ranges: tuple[str, ...]
     objects_per_second: float
+    listed: int | None = None
+    ranges_done: int = 0
+    fetched: int = 0
+    failed: int = 0
+    seconds: float = 0.0
 
     @classmethod
-    def of(cls, heartbeat: Heartbeat, lease: float) -> Self:
-        """Makes the status from a heartbeat."""
+    def of(cls, heartbeat: Heartbeat, lease: float, done: Mapping[str, float]) -> Self:
+        """Makes the status from a heartbeat and the sums of the worker's commit records."""
         is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
         return cls(
             name=heartbeat.worker,
@@ -94,6 +111,11 @@ class WorkerStatus:
             age=heartbeat.age,
             ranges=heartbeat.ranges,
             objects_per_second=heartbeat.objects_per_second,
+            listed=heartbeat.listed,
+            ranges_done=int(done["ranges"]),
+            fetched=int(done["fetched"]),
+            failed=int(done["failed"]),
+            seconds=done["seconds"],
         )
 
 
@@ -106,6 +128,7 @@ class SharedStatus:
     Args:
         source: the list.
         added: lists that were added.
+        is_listed: whether the whole list is known. It grows while a worker lists the source, a server or a bucket.
         dest: the job directory.
         format: the format in which objects are stored.
         ledger: counts by name: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, and `attempts` (requests).
@@ -119,12 +142,15 @@ class SharedStatus:
         ranges_open: number of ranges without a commit record.
         set_aside: the ids of ranges that are set aside because workers died while they had them.
         worker_seconds: total duration of all final attempts in seconds.
+        discarded: number of outcomes in attempts that did not become final, by the heartbeats of all workers. These
+            targets were fetched again.
         workers: all workers, living workers first.
         stopped: `drain` or `now` if `fetchmill stop` stopped the job; otherwise None.
     """
 
     source: str
     added: tuple[str, ...] = ()
+    is_listed: bool = True
     dest: str
     format: str
     ledger: Mapping[str, int]
@@ -138,13 +164,14 @@ class SharedStatus:
     ranges_open: int
     set_aside: tuple[str, ...]
     worker_seconds: float
+    discarded: int = 0
     workers: tuple[WorkerStatus, ...]
     stopped: str | None
 
     @property
     def finished(self) -> bool:
-        """Whether every range has a commit record."""
-        return self.ranges_open == 0
+        """Whether the whole list is known, and every range has a commit record."""
+        return self.is_listed and self.ranges_open == 0
 
     @property
     def living(self) -> tuple[WorkerStatus, ...]:
@@ -155,6 +182,12 @@ class SharedStatus:
     def runs(self) -> bool:
         """Whether any worker is alive."""
         return bool(self.living)
+
+    @property
+    def discarded_share(self) -> float:
+        """Share of all outcomes that were discarded, from 0 to 1."""
+        settled = sum(self.ledger[name] for name in OUTCOMES)
+        return self.discarded / (settled + self.discarded) if self.discarded else 0.0
 
     @property
     def has_failures(self) -> bool:
@@ -175,8 +208,9 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
         StorageError, TemporaryError: the store failed.
     """
     job = directory.job()
-    total = sum_of(directory.commits(), job)
-    ledger, failures, skipped_by = _with_listing(total, read_source_list(directory))
+    by_worker: dict[str, dict[str, float]] = {}
+    total = sum_of(_counted(directory.commits(), by_worker), job)
+    ledger, failures, skipped_by = _with_listing(total, job.totals)
     heartbeats = Heartbeats(directory, "status").look()
     open_ranges = directory.open_ranges(job)
     in_progress = empty_ledger()
@@ -184,10 +218,13 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
         if heartbeat.lives(job.lease):
             for name in COUNTS:
                 in_progress[name] += heartbeat.counts.get(name, 0)
-    workers = sorted((WorkerStatus.of(each, job.lease) for each in heartbeats), key=_order)
+    workers = sorted(
+        (WorkerStatus.of(each, job.lease, by_worker.get(each.worker, _NOTHING_DONE)) for each in heartbeats), key=_order
+    )
     return SharedStatus(
         source=job.source,
         added=job.added,
+        is_listed=job.is_listed,
         dest=directory.text,
         format=str(job.options.get("format", "files")),
         ledger=ledger,
@@ -201,13 +238,34 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
         ranges_open=len(open_ranges),
         set_aside=total.set_aside,
         worker_seconds=total.worker_seconds,
+        discarded=sum(_discarded(each, job.lease) for each in heartbeats),
         workers=tuple(workers),
         stopped=directory.is_stopped(),
     )
 
 
+_NOTHING_DONE: Mapping[str, float] = {"ranges": 0, "fetched": 0, "failed": 0, "seconds": 0.0}
+
+
+def _counted(records: Iterable[CommitRecord], by_worker: dict[str, dict[str, float]]) -> Iterator[CommitRecord]:
+    """Yields the records, and adds each to the sums of its worker."""
+    for record in records:
+        if not record.set_aside:
+            sums = by_worker.setdefault(record.worker, dict(_NOTHING_DONE))
+            own = {"ranges": 1, "seconds": record.seconds, **record.ledger}
+            for name in sums:
+                sums[name] += own[name]
+        yield record
+
+
+def _discarded(heartbeat: Heartbeat, lease: float) -> int:
+    """Returns the number of outcomes of a worker that did not become final. A lost worker loses its last ones, too."""
+    is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
+    return heartbeat.discarded + (sum(heartbeat.counts.get(name, 0) for name in OUTCOMES) if is_lost else 0)
+
+
 def _with_listing(
-    total: SumOfLedgers, listed: SourceListRecord | None
+    total: SumOfLedgers, listed: ListingTotals | None
 ) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
     """Returns ledger, failures and skips, including those of the listing, which belong to no range."""
     failures, skipped_by = Counter(total.named["failures"]), Counter(total.named["skipped_by"])

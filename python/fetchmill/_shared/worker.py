@@ -12,12 +12,14 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
+from fetchmill._shared.listing import Listing
 from fetchmill._shared.local_lists import LocalLists
-from fetchmill._shared.local_state import make_folder, process_name, remove_folder
+from fetchmill._shared.local_state import make_folder, remove_folder
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import OUTCOMES, CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.shares import Shares
+from fetchmill._shared.source_lister import FOLDER as PARTS
 from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError, JournalError
@@ -34,6 +36,8 @@ _READY_SECONDS = 0.1
 _DEAF_LEASES = 6
 # Maximum wait for targets already fed, after a worker was asked to end. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
+# Maximum wait for the end of the listing. Its thread does not keep the process alive.
+_LISTING_END_SECONDS = 5.0
 # Maximum number of attempts that wait for their last targets while the next range is fetched.
 _FINISHING_MAX = 3
 
@@ -59,8 +63,10 @@ class RangeWorker:
     Args:
         directory: the job directory.
         job: the job.
+        name: the name of this worker, from `process_name`.
         options: the options of the job, with the secrets of this worker.
         local: a folder on this machine for journals. The worker creates it, and removes it at the end.
+        listing: this worker's part in listing the source of the job.
         say: called with each message for the user.
     """
 
@@ -68,15 +74,18 @@ class RangeWorker:
         self,
         directory: JobDirectory,
         job: JobRecord,
+        name: str,
         options: Mapping[str, Any],
         local: Path,
+        listing: Listing,
         say: Callable[[str], None],
     ) -> None:
-        self.name = process_name()
+        self.name = name
         self._directory = directory
         self._job = job
         self._options = options
         self._local = local
+        self._listing = listing
         self._lists = LocalLists(directory.store, local)
         self._say = say
         # The heartbeat thread must not wait longer: a later heartbeat would not count.
@@ -89,6 +98,8 @@ class RangeWorker:
         self._finishing: list[threading.Thread] = []
         self._ranges = 0
         self._counts = empty_ledger()
+        # Number of outcomes in attempts that did not become final.
+        self._discarded = 0
         self._failure: BaseException | None = None
         self._shares = Shares(self.name, options, directory.rate(job))
         self._pace = OriginPace()
@@ -114,6 +125,7 @@ class RangeWorker:
     def abort(self) -> None:
         """Ends the attempts immediately and releases their ranges."""
         self.stop()
+        self._listing.stop()
         for attempt in self._current():
             # Release claims first: the process may end any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
@@ -135,6 +147,7 @@ class RangeWorker:
         beating.start()
         try:
             reason = self._work()
+            self.leave_listing()
             if reason == "finished":
                 # Attempts that still run have lost their ranges.
                 for attempt in self._current():
@@ -148,12 +161,18 @@ class RangeWorker:
         finally:
             for attempt in self._current():
                 attempt.stop()
+            self.leave_listing()
             self._join_finishing()
             self._ended.set()
             beating.join(IDLE_SECONDS)
             with suppress(FetchmillError):
                 self._write_heartbeat()
             remove_folder(self._local)
+
+    def leave_listing(self) -> None:
+        """Leaves the rest of the source's list to other workers."""
+        self._listing.stop()
+        self._listing.join(_LISTING_END_SECONDS)
 
     # Taking work.
 
@@ -166,8 +185,9 @@ class RangeWorker:
             self._reap()
             self._job = self._directory.job()
             open_ranges = self._directory.open_ranges(self._job)
-            if not open_ranges:
+            if not open_ranges and self._job.is_listed:
                 return "finished"
+            self._take_listing()
             is_ready = self._is_ready()
             claim = self._take(open_ranges) if is_ready else None
             self._note_waiting(is_ready and claim is None)
@@ -176,6 +196,16 @@ class RangeWorker:
             else:
                 self._attempt(claim)
         return "failed"
+
+    def _take_listing(self) -> None:
+        """Lists the source, unless the list is complete or another worker lists."""
+        self._listing.check()
+        if self._job.is_listed or not self._may_start.is_set():
+            return
+        with suppress(*STORE_ERRORS):  # tried again soon
+            if self._listing.take_over(self._job, self._heartbeats.read(), self._shares):
+                self._say(f"continues the list of {self._job.source}")
+                self._set_rates()
 
     def _note_waiting(self, is_waiting: bool) -> None:
         """Tells the others at once when this worker begins to wait for work, so that they share theirs."""
@@ -189,6 +219,8 @@ class RangeWorker:
         """Returns whether a range may start: other workers know this one, and few attempts wait for their end."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._current()):
             return False  # another range would get stuck, too
+        if self._shares.has_host_limits and self._listing.is_running:
+            return False  # the listing has this worker's part of the limits for each host
         # Two attempts would each have this worker's part of the limits for each host.
         finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
         return self._may_start.is_set() and not self._shares.is_standby and len(self._finishing) < finishing_max
@@ -238,7 +270,7 @@ class RangeWorker:
 
     def _attempt(self, claim: Claim) -> None:
         """Feeds a range. A separate thread waits for the end of the attempt."""
-        options = {**self._options, "rate": self._shares.rate_of_one(len(self._current()) + 1)}
+        options = {**self._options, "rate": self._shares.rate_of_one(self._requesters() + 1)}
         try:
             file = self._lists.local(self._job.files[claim.range.file])
             attempt = Attempt(self._directory, self._job, self.name, claim, file, options, self._shares, self._local)
@@ -277,6 +309,7 @@ class RangeWorker:
 
     def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
         """Waits for an attempt and makes its range final, or releases the range."""
+        is_final = False
         try:
             if failure is not None:
                 attempt.abandon()
@@ -285,6 +318,7 @@ class RangeWorker:
                 record = attempt.finish(pieces, SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
+                    is_final = True
         except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
             # When a shared job is finished, other workers remove the files of late attempts, whose jobs then fail.
             failure = failure or (None if self._has_lost(attempt) else error)
@@ -292,6 +326,8 @@ class RangeWorker:
             with self._lock:
                 self._pace.note(self._attempts)
                 self._attempts.remove(attempt)
+                if not is_final:
+                    self._discarded += attempt.settled()
                 self._failure = self._failure or failure
                 self._set_rates()
             try:
@@ -347,7 +383,7 @@ class RangeWorker:
         job = directory.job()
         if len(job.files) > len(self._job.files):
             return  # a list was added meanwhile; the workers that fetch it do this at the end
-        if directory.open_ranges(job):
+        if not directory.is_complete(job):
             raise JournalError(f"{directory.text} has open ranges again; run the same command again")
         self._write_sum(sum_of(directory.commits(), job).to_bytes())
         final = directory.final_attempts()
@@ -356,11 +392,20 @@ class RangeWorker:
             # If a list is added now, attempts at its ranges must stay.
             if attempt not in named and attempt.rpartition("-")[0] in final:
                 self.store.remove_attempt(attempt)
+        self._remove_unnamed_parts(job)
         self.store.abort_uploads()
         for range_id, names in directory.claims().items():
             for name in names:
                 if range_id in final or range_id == LISTING:
                     self.store.remove(f"claims/{name}")
+
+    def _remove_unnamed_parts(self, job: JobRecord) -> None:
+        """Removes parts of the source's list whose process died before it added them."""
+        if job.listing is not None:
+            named = {file.path.rpartition("/")[2] for file in job.files}
+            for name in self.store.names(PARTS):
+                if name not in named:
+                    self.store.remove(f"{PARTS}/{name}")
 
     def _write_sum(self, content: bytes) -> None:
         """Writes `finished.json`, unless it already has this content. The sum changes when a list is added."""
@@ -407,15 +452,18 @@ class RangeWorker:
         if attempts:
             settled = sum(counts[name] for name in OUTCOMES)
             rate = settled / max(time.monotonic() - min(each.started for each in attempts), 0.1)
+        listing_known = [self._listing.known] if self._listing.is_running else []
         self._heartbeats.write(
             {
                 "state": self._state(),
-                **self._shares.as_heartbeat([attempt.known for attempt in attempts]),
+                **self._shares.as_heartbeat([each.known for each in attempts] + listing_known),
                 "ranges": [attempt.claim.range.id for attempt in attempts],
                 "stuck": [attempt.claim.range.id for attempt in attempts if attempt.is_stuck()],
                 "counts": counts,
                 "objects_per_second": round(rate, 1),
                 "pace": self._pace.per_second,
+                "listed": self._listing.listed,
+                "discarded": self._discarded,
             }
         )
 
@@ -461,10 +509,15 @@ class RangeWorker:
         with self._lock:
             attempts = list(self._attempts)
             self._pace.divide(attempts)
-        share = self._shares.rate_of_one(len(attempts))
-        for attempt in attempts:
-            if share is not None:
+        share = self._shares.rate_of_one(self._requesters())
+        if share is not None:
+            self._listing.set_rate(share)
+            for attempt in attempts:
                 attempt.set_rate(share)
+
+    def _requesters(self) -> int:
+        """Returns the number of jobs of this worker that make requests."""
+        return len(self._current()) + self._listing.is_running
 
 
 def _no_names() -> dict[str, dict[str, int]]:

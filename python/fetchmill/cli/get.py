@@ -197,7 +197,8 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
     """Creates or joins a shared job, and works on it. Returns the exit code."""
     if log_file:
         raise click.UsageError("--log-file cannot be used with a shared job; workers write logs into the job directory")
-    from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, own_values
+    from fetchmill._shared.creation import LEASE_SECONDS, create_or_join
+    from fetchmill._shared.stored_options import own_values
     from fetchmill.cli.ray_jobs import run_shared
 
     return run_shared(

@@ -12,7 +12,7 @@ from fetchmill.cli.streams import say, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
 if TYPE_CHECKING:
-    from fetchmill._destination.history import JobHistory
+    from fetchmill._dashboard.history import History
 
 _EXAMPLES = """
 fetchmill report out/
@@ -34,24 +34,49 @@ def command(dest: str, file: str | None, state: str | None, as_json: bool) -> in
     With --html, as a page in one file: rates, latencies, requests in flight, failures by kind, and what limited the
     job, each over time. It can be sent to somebody, and opens without a network. What is older than some minutes has
     fewer points: 720 in all.
-    """
-    from fetchmill._destination.history import history, write_page
 
-    found = history(dest, state=state)
+    For a shared job, DEST is the job directory. The report sums up all final ranges, and shows what each worker did.
+    """
+    from fetchmill._dashboard.history import write_page
+
+    found, lines = _shared(dest) if state is None and _is_shared(dest) else _single(dest, state)
     if file is not None:
         write_page(found, file)
         say(f"written: {file}")
     if as_json:
         write_line(sys.stdout, json.dumps(found.to_dict()))
     elif file is None:
-        lines = [*status_lines(found.status, state), *_history_lines(found)]
-        write_line(sys.stdout, without_secrets("\n".join(lines)))
+        write_line(sys.stdout, without_secrets("\n".join([*lines, *_history_lines(found)])))
     return 0
 
 
-def _history_lines(found: "JobHistory") -> list[str]:
+def _is_shared(dest: str) -> bool:
+    from fetchmill._shared import is_shared_job
+
+    return is_shared_job(dest)
+
+
+def _single(dest: str, state: str | None) -> "tuple[History, list[str]]":
+    """Returns the history of a job on one machine, and the lines of its status."""
+    from fetchmill._destination.history import history
+
+    found = history(dest, state=state)
+    return found, status_lines(found.status, state)
+
+
+def _shared(dest: str) -> "tuple[History, list[str]]":
+    """Like `_single`, for a shared job."""
+    from fetchmill._shared.history import shared_history
+    from fetchmill._shared.job_directory import JobDirectory
+    from fetchmill.cli.shared_jobs import status_lines
+
+    found = shared_history(JobDirectory.at(dest))
+    return found, status_lines(found.status, with_ended=True)
+
+
+def _history_lines(found: "History") -> list[str]:
     """Returns lines with the duration and speed of a job, and what limited it."""
-    from fetchmill._destination.history import describe_limits
+    from fetchmill._dashboard.history import describe_limits
 
     if not found.samples:
         return ["over time    no data: the job ran for less than a second, or with an older release"]

@@ -48,8 +48,9 @@ def _run(dest: str, as_json: bool, quiet: bool, on: str | None, workers: int | N
 def _resume_shared(
     job: str, mine: dict[str, Any], on: str | None, workers: int | None, *, as_json: bool, quiet: bool
 ) -> int:
-    from fetchmill._shared.creation import join_job, reach_of
+    from fetchmill._shared.creation import join_job
     from fetchmill._shared.job_directory import JobDirectory
+    from fetchmill._shared.stored_options import reach_of
 
     misplaced = [name for name in mine if name not in OWN]
     if misplaced:

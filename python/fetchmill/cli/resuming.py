@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
     """Returns whether a destination is the directory of a shared job."""
-    from fetchmill._shared.creation import reach_of
     from fetchmill._shared.job_directory import JobDirectory
+    from fetchmill._shared.stored_options import reach_of
 
     return JobDirectory.at(dest, reach_of(own)).exists()
 

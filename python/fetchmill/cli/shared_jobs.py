@@ -90,8 +90,13 @@ class _Log:
         self._log.write(line)
 
 
-def status_lines(status: "SharedStatus") -> list[str]:
-    """Returns the status of a shared job as a small table."""
+def status_lines(status: "SharedStatus", *, with_ended: bool = False) -> list[str]:
+    """Returns the status of a shared job as a small table.
+
+    Args:
+        status: the status.
+        with_ended: whether to show workers that have ended.
+    """
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
     rows = [
         ("source", escape(status.source)),
@@ -99,12 +104,15 @@ def status_lines(status: "SharedStatus") -> list[str]:
         ("destination", f"{escape(status.dest)} (shared job, {status.format})"),
         ("job", _condition(status)),
         ("ranges", f"{format_count(status.ranges_done)} final, {format_count(status.ranges_open)} open"),
-        ("list", f"{share:.0%} of {format_bytes(status.bytes_of_list)} is final"),
+        ("list", f"{share:.0%} of {format_bytes(status.bytes_of_list)} is final{_listing(status)}"),
         *((name, format_count(status.ledger[name])) for name in ("listed", "fetched", "absent", "failed", "skipped")),
         ("bytes", format_bytes(status.ledger["bytes"])),
         ("requests", format_count(status.ledger["attempts"])),
         ("worker time", format_seconds(status.worker_seconds)),
     ]
+    if status.discarded:
+        again = f"{format_count_of(status.discarded, 'target')} ({status.discarded_share:.1%}), fetched again"
+        rows.append(("discarded", again))
     if not status.finished and status.in_progress["listed"]:
         done = sum(status.in_progress[name] for name in ("fetched", "absent", "failed", "skipped"))
         rows.append(("in progress", f"{format_count_of(done, 'target')} with an outcome, not final yet"))
@@ -117,14 +125,29 @@ def status_lines(status: "SharedStatus") -> list[str]:
             rows.append((label, ", ".join(f"{name}: {format_count(count)}" for name, count in counts.items())))
     if status.set_aside:
         rows.append(("set aside", f"{', '.join(status.set_aside)}: workers died while processing these ranges"))
-    rows += [("worker", _worker_line(worker)) for worker in status.workers if worker.state != "ended"]
+    rows += [("worker", _worker_line(worker)) for worker in status.workers if with_ended or worker.state != "ended"]
     return [f"{name:<12} {value}" for name, value in rows]
+
+
+def _listing(status: "SharedStatus") -> str:
+    """Returns what a status says of a list that is not complete."""
+    if status.is_listed:
+        return ""
+    lists = any(worker.listed is not None for worker in status.living)
+    return "; the source is being listed" if lists else "; the source is not listed to the end"
 
 
 def _worker_line(worker: Any) -> str:  # noqa: ANN401 - a WorkerStatus
     rate = f", {format_count(round(worker.objects_per_second))} objects/s" if worker.state == "working" else ""
     has = f", {_ranges(len(worker.ranges))}" if worker.ranges else ""
-    return f"{escape(worker.name)}: {worker.state}{rate}{has}, last heartbeat {format_seconds(worker.age)} ago"
+    done = ""
+    if worker.ranges_done:
+        failed = f", {format_count(worker.failed)} failed" if worker.failed else ""
+        ranges = _ranges(worker.ranges_done)
+        done = f", {format_count(worker.fetched)} fetched{failed} in {ranges} and {format_seconds(worker.seconds)}"
+    lists = "" if worker.listed is None else f", lists the source ({format_count(worker.listed)} so far)"
+    beat = f"last heartbeat {format_seconds(worker.age)} ago"
+    return f"{escape(worker.name)}: {worker.state}{rate}{has}{lists}{done}, {beat}"
 
 
 def _condition(status: "SharedStatus") -> str:

@@ -29,6 +29,7 @@ fetchmill status out/ --watch                       until its job ends
 fetchmill status out/ --failures | cut -f1          the names
 fetchmill status out/ --failures --json             JSON lines
 fetchmill status out/ --skipped                     what was left out, and why
+fetchmill status /nfs/run --metrics > job.prom      a shared job, for Prometheus
 """
 
 
@@ -42,11 +43,14 @@ fetchmill status out/ --skipped                     what was left out, and why
 @click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
 @click.option("--skipped", is_flag=True, help="List what was skipped, by reason, instead of the ledger.")
 @click.option("--watch", is_flag=True, help="Show it again each second until the job ends.")
+@click.option("--metrics", is_flag=True, help="Write the metrics of a shared job in the Prometheus text format.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
 )
-def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | None, as_json: bool) -> int:
+def command(
+    dest: str, failures: bool, skipped: bool, watch: bool, metrics: bool, state: str | None, as_json: bool
+) -> int:
     """Show the progress of the job of DEST as of its last commit, its speed, and what limits it. To watch a job in
     the browser, start it with --dashboard; it prints the address of its page. To save charts as an HTML file, also
     while the job runs, use `fetchmill report DEST --html FILE`.
@@ -64,7 +68,13 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
     robots.txt forbids most.
 
     For a synced folder, show the last pass and the progress of an unfinished one.
+
+    With --metrics, write the metrics of a shared job, for example for node_exporter's textfile collector. A job on one
+    machine has metrics on its --dashboard.
     """  # noqa: D205 - the first paragraph is what -h shows
+    if metrics:
+        _write_metrics(dest, alone=not (failures or skipped or watch or as_json or state is not None))
+        return 0
     if failures and skipped:
         raise click.UsageError("--failures and --skipped exclude each other")
     if failures or skipped:
@@ -107,6 +117,18 @@ def _show_shared(dest: str, as_json: bool) -> bool:
     found = shared_status(JobDirectory.at(dest))
     text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found)))
     return write_line(sys.stdout, text) and not found.finished and found.runs
+
+
+def _write_metrics(dest: str, *, alone: bool) -> None:
+    if not alone:
+        raise click.UsageError("--metrics cannot be combined with other options; leave them out")
+    if not _is_shared(dest):
+        raise click.UsageError(f"{dest} is not a shared job; --metrics is for shared jobs, other jobs have --dashboard")
+    from fetchmill._shared.job_directory import JobDirectory
+    from fetchmill._shared.metrics import metrics_of
+    from fetchmill._shared.status import shared_status
+
+    write_line(sys.stdout, metrics_of(shared_status(JobDirectory.at(dest))).rstrip("\n"))
 
 
 def _is_synced(dest: str) -> bool:
