@@ -329,6 +329,20 @@ def test_mark_of_selection_rewrites_no_test(repository: Repository) -> None:
     assert found == ["test_b.py", "test_c.py"]
 
 
+def test_docstring_rewrites_no_test(repository: Repository) -> None:
+    """Neither does a comment. Code does, even in a line with a comment."""
+    before = '"""One."""\n\ndef test_a():\n    """Two."""\n    assert 1  # three\n'
+    for name in ("test_a.py", "test_b.py"):
+        repository.commit(name, before, day="2026-01-01")
+    other = before.replace("One", "1").replace("Two", "2").replace("three", "3")
+    repository.commit("test_a.py", other, day="2026-01-05")
+    repository.commit("test_b.py", other.replace("assert 1", "assert 2"), day="2026-01-05")
+
+    found = [name for name in ("test_a.py", "test_b.py") if changes.rewrites(name, repository.folder)]
+
+    assert found == ["test_b.py"]
+
+
 def test_move_rewrites_no_test(repository: Repository) -> None:
     """A change of the same file does."""
     text = "".join(f"def test_{number}(): pass\n" for number in range(20))
