@@ -47,7 +47,7 @@ endif
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel wheels sdist demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
-.PHONY: docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
+.PHONY: shared-long docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` declare their own dependencies, because a build during tests would replace their package.
 ifndef PART
 ENV := env
@@ -152,7 +152,7 @@ test-quick: $(BUILD)
 plan-million: build-release servers ## Check that `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats the losses)
 	$(BIN)/python -m pytest -m long tests/reporting/test_plan.py
 
-test-long: crash-matrix engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## Run the rare and long tests; docs/internals/testing.md has the last results
+test-long: crash-matrix engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million shared-long memory memory-lists ## Run the rare and long tests; docs/internals/testing.md has the last results
 
 lint: lint-python lint-rust ## Check lints, formats and types of both languages
 
@@ -267,6 +267,10 @@ wide-area-link: build-release ## Measure the throughput and the cost of the link
 contract-million: build-release servers ## Test the contract of the sinks with a million objects instead of 20,000
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/formats/test_sink_contract.py
 
+shared-long: build-release servers ## Compare 1,000,000 objects by three machines, a bucket and Ray with one machine; 50 workers; cuts of 30 s (twenty minutes)
+	@scripts/install-versitygw
+	$(BIN)/python -m pytest -m long -s tests/shared/test_million.py tests/shared/test_long_faults.py
+
 check-sites: build-release ## Check 100,000 sites with known answers, twice, and measure the speed and memory of checks (ten minutes)
 	cargo build --release --quiet --workspace --example bare_check
 	$(BIN)/python -m own_bench.sites
@@ -323,6 +327,9 @@ bench-s3: build-release ## Compare S3 clients, for the README (ten minutes; ROUN
 
 bench-faults: build-release ## Measure the cost of server faults, compared with the same server without faults (six minutes; ROUNDS=1 is quick)
 	$(BIN)/python -m own_bench.faults --rounds $(or $(ROUNDS),5)
+
+bench-ray: build-release servers ## Compare downloads in a Ray cluster with Ray Data and Daft, installed into build/ (ten minutes; COUNT=10000 is quick)
+	$(BIN)/python -m own_bench.ray_peers --count $(or $(COUNT),100000)
 
 bench-unchanged: build-release ## Measure a pass of fetchmill sync over 1,000,000 unchanged objects (two minutes; COUNT=100000 is quick)
 	$(BIN)/python -m own_bench.unchanged --count $(or $(COUNT),1000000)
