@@ -165,7 +165,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "quiet",
     ),
     "Plan": ("probe_seconds", "objects", "price_list", "price_get", "price_gb"),
-    "Expert": ("engine", "threads", "pipeline", "commit_window", "durability", "seal_after"),
+    "Expert": ("engine", "threads", "pipeline", "set", "commit_window", "durability", "seal_after"),
     "Other": ("config", "brief", "help"),
 }
 

@@ -4,6 +4,7 @@ from dataclasses import Field, fields
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fetchmill._options.rows import default_text
 from fetchmill.cli.help_texts import CliCommand
@@ -55,6 +56,8 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "address": ADDRESS,
     "token": TOKEN,
 }
+# Options that only experts change. Help has them as `--set NAME=VALUE`, and they may also be written as `--NAME VALUE`.
+_SETTINGS = ("commit_window", "durability", "seal_after")
 # Options whose value may be left out. It is then `any`.
 _MAY_STAND_ALONE = ("retry-failed",)
 # Aliases that the command line has, too. `--limit` is refused, because it has two meanings.
@@ -89,6 +92,59 @@ class TableOption(click.Option):
         return f"{self.opts[0]}[=KINDS]", record[1]
 
 
+class SettingsOption(click.Option):
+    """`--set NAME=VALUE`, which stands for `--NAME VALUE`.
+
+    Args:
+        options: the options that it sets.
+    """
+
+    def __init__(self, options: list[click.Option]) -> None:
+        self._names = [option.opts[-1].removeprefix("--") for option in options]
+        described = " ".join(f"{name}: {_described(option)}" for name, option in zip(self._names, options, strict=True))
+        super().__init__(
+            ["set", "--set"],
+            metavar="NAME=VALUE",
+            multiple=True,
+            expose_value=False,
+            help=f"Set an option that only experts change. {described}",
+        )
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes the name."""
+        del ctx
+        return [CompletionItem(f"{name}=") for name in self._names if f"{name}=".startswith(incomplete)]
+
+    def expanded(self, args: list[str]) -> list[str]:
+        """Returns arguments with the options that `--set` stands for.
+
+        Raises:
+            UsageError: there is no such option, or the value is missing.
+        """
+        found: list[str] = []
+        rest = iter(args)
+        for arg in rest:
+            option, _, setting = arg.partition("=")
+            if option != "--set":
+                found.append(arg)
+                continue
+            setting = setting or next(rest, "")
+            name, equals, value = setting.partition("=")
+            name = name.replace("_", "-")
+            if not equals:
+                raise click.UsageError(f"--set {setting}: write --set NAME=VALUE, for example --set {self._names[0]}=5")
+            if name not in self._names:
+                raise click.UsageError(f"--set {name}: there is no such setting; choose {' or '.join(self._names)}")
+            found += [f"--{name}", value]
+        return found
+
+
+def _described(option: click.Option) -> str:
+    """Returns the help of an option, with its choices."""
+    choices = f"  [{'|'.join(option.type.choices)}]" if isinstance(option.type, click.Choice) else ""
+    return f"{option.help}{choices}"
+
+
 class TableCommand(CliCommand):
     """A command with options of a table."""
 
@@ -98,6 +154,9 @@ class TableCommand(CliCommand):
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
         written = list(args)
+        settings = next((each for each in self.params if isinstance(each, SettingsOption)), None)
+        if settings is not None and not ctx.resilient_parsing:
+            args = settings.expanded(args[:behind]) + args[behind:]
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -140,10 +199,12 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
                 envvar=envvar,
                 metadata=field.metadata,
                 alias=aliases.get(field.name),
+                hidden=field.name in _SETTINGS,
                 **value,
             )
         )
-    return options
+    settings = [option for option in options if isinstance(option, click.Option) and option.hidden]
+    return [*options, SettingsOption(settings)] if settings else options
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
