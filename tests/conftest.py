@@ -1,4 +1,4 @@
-"""What all tests share: a server, the real command, and a look at what is on disk."""
+"""Shared fixtures: a server, the real command, and a view of the disk."""
 
 import contextlib
 import gc
@@ -29,14 +29,14 @@ from raw_server import Behaviour, RawServer
 from s3_stores import ENVIRONMENT, Moto, Versitygw, moto_serving, versitygw_serving
 from system_calls import Traced, trace
 
-# Which tests run, and what becomes of a failure.
+# Selection of tests, and handling of failures.
 pytest_plugins = ("selection", "failures")
 
 COMMAND = (sys.executable, "-m", "fetchmill")
 ROOT = Path(__file__).resolve().parents[1]
 # Modules and programs that several tests share.
 SUPPORT = ROOT / "tests" / "support"
-# Several shards in a job of a second, also of a format that gives no receipt before a shard is sealed.
+# A job of one second has several shards, even in a format that sends no receipt before a shard is sealed.
 PACK_OPTIONS = ("--shard-size", "64KiB", "--seal-after", "300ms")
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - folders with names of their own are made in it
@@ -45,14 +45,14 @@ Tree = dict[str, bytes | None]
 
 
 def pytest_collection_finish() -> None:
-    """Lets the garbage collector pass over thousands of tests, which live as long as the run."""
+    """Excludes thousands of tests, which live as long as the run, from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (negative: the signal that killed it) and what it wrote."""
+    """How a command ended: its exit code (negative: the signal that killed it) and its output."""
 
     code: int
     out: str
@@ -60,22 +60,25 @@ class Ended:
 
 
 def example(name: str) -> Path:
-    """An example of the workspace, built if `make test` has not done so: it would wait there for Clippy's lock."""
+    """Returns an example program of the workspace.
+
+    Builds it unless `make test` did, where it would wait for Clippy's lock.
+    """
     program = ROOT / "target/debug/examples" / name
     if "FETCHMILL_EXAMPLES_BUILT" not in os.environ or not program.exists():
-        # With the features of the whole workspace: with others all would be built again.
+        # Use the features of the whole workspace: with others, everything would be built again.
         command = ("cargo", "build", "--quiet", "--workspace", "--example", name)
         subprocess.run(command, cwd=ROOT, check=True, timeout=280)
     return program
 
 
 def format_options(format: str) -> tuple[str, ...]:
-    """Of a job that stores objects so; packs in small shards."""
+    """Returns the options of a job with this format; packs have small shards."""
     return ("--format", format, *(PACK_OPTIONS if format in SUFFIXES else ()))
 
 
 def wait_for_rows(results: Path, count: int) -> None:
-    """Until so many rows of a list or a check are durable."""
+    """Waits until the given number of rows of a list or a check are durable."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
@@ -88,7 +91,7 @@ def wait_for_rows(results: Path, count: int) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Switches of this project."""
+    """Adds this project's switches."""
     parser.addoption(
         "--update-help",
         action="store_true",
@@ -97,11 +100,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps the fast suite's files in memory if there is room; those of other suites are on the disk.
+    """Keeps the fast suite's files in memory if there is room; other suites use the disk.
 
-    Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account.
-
-    And a shell that starts the tests in the background lets them ignore Ctrl-C, which their children would as well.
+    AWS clients in this process and its children contact no cloud service and use nobody's account. A shell that starts
+    the tests in the background makes them ignore Ctrl-C, and their children would inherit this.
     """
     if config.getoption("--suite") == "fast" and has_memory_for_files(4 << 30):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
@@ -113,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def root() -> Path:
-    """The folder of the project."""
+    """Returns the project's folder."""
     return ROOT
 
 
@@ -139,7 +141,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Path:
-    """The folder that the sites of `nginx` serve."""
+    """Returns the folder that the `nginx` sites serve."""
     folder = tmp_path / "served"
     folder.mkdir()
     return folder
@@ -161,14 +163,14 @@ def proxy() -> Iterator[Callable[..., ForwardProxy]]:
 
 @pytest.fixture
 def versitygw(memory_path: Path) -> Iterator[Versitygw]:
-    """An S3-compatible store with an empty bucket."""
+    """Starts an S3-compatible store with an empty bucket."""
     with versitygw_serving(memory_path / "versitygw") as store:
         yield store
 
 
 @pytest.fixture(scope="session")
 def motos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Moto]]:
-    """Makes buckets of one moto server; it takes seconds to start."""
+    """Creates buckets in one moto server, which takes seconds to start."""
     numbers = itertools.count(1)
     with contextlib.ExitStack() as stack:
         endpoint = stack.enter_context(moto_serving(tmp_path_factory.mktemp("moto") / "log"))
@@ -183,13 +185,13 @@ def motos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Mot
 
 @pytest.fixture
 def moto(motos: Callable[[], Moto]) -> Moto:
-    """An S3-compatible store that takes any key, with an empty bucket."""
+    """Starts an S3-compatible store that accepts any key, with an empty bucket."""
     return motos()
 
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Iterator[Canary]:
-    """A destination with a tree of files around it; at the end of the test nothing there has changed."""
+    """Creates a destination inside a tree of files, and checks at the end that the tree is unchanged."""
     folder = tmp_path / "around"
     folder.mkdir()
     canary = Canary(folder)
@@ -199,29 +201,29 @@ def canary(tmp_path: Path) -> Iterator[Canary]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of commands: nothing of the person's who runs the tests, and a fixed width."""
+    """Returns the environment of commands: no settings of the user, and a fixed width."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     own = {"COLUMNS": "80", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    # Nobody asks what machine this is: that would leave it.
+    # Do not search for a cloud's metadata service: the requests would leave this machine.
     return kept | own | {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @pytest.fixture(scope="session")
 def command_server() -> Iterator[CommandServer]:
-    """What `run` forks commands from."""
+    """Starts the process from which `run` forks commands."""
     with CommandServer() as server:
         yield server
 
 
 @pytest.fixture
 def run(environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ended]:
-    """Runs a command to its end, in a folder of its own: `run("get", url, "out")`.
+    """Runs a command to its end, in its own folder: `run("get", url, "out")`.
 
-    It is forked from a process that has imported the package, unless the test is marked `entry_point` or gives
-    arguments of `subprocess.run` that a fork cannot have.
+    It is forked from a process that has imported the package. The exceptions are tests with the mark `entry_point`, and
+    `subprocess.run` arguments that a fork does not support.
     """
     may_fork = request.node.get_closest_marker("entry_point") is None
-    # Here, and not in the call: tests call it in threads of their own, and pytest makes fixtures in one thread only.
+    # This must not be in the call: tests call it in their own threads, and pytest creates fixtures in one thread only.
     server = request.getfixturevalue("command_server") if may_fork else None
 
     def run_command(*arguments: object, timeout: float = 240, **options: Any) -> Ended:  # noqa: ANN401
@@ -241,7 +243,7 @@ def run(environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequ
 
 @pytest.fixture
 def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the real command and goes on; whatever still runs at the end of the test is killed."""
+    """Starts the real command without waiting; a command that still runs at the end of the test is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start_command(*arguments: object, **options: Any) -> subprocess.Popen[str]:  # noqa: ANN401
@@ -268,18 +270,18 @@ def traced(environment: dict[str, str], tmp_path: Path) -> Callable[..., Traced]
 
 @pytest.fixture
 def dest(tmp_path: Path) -> Path:
-    """A destination that does not exist yet."""
+    """Returns a destination that does not exist yet."""
     return tmp_path / "out"
 
 
 def has_memory_for_files(room: int) -> bool:
-    """Whether the file system in memory has room for these bytes."""
+    """Returns whether the in-memory file system has room for these bytes."""
     return MEMORY.is_dir() and os.statvfs(MEMORY).f_bavail * os.statvfs(MEMORY).f_frsize > room
 
 
 @contextlib.contextmanager
 def folder_in_memory(otherwise: Path, room: int = 2 << 30) -> Iterator[Path]:
-    """A temporary folder in memory where there is room: thousands of files take long to remove from some disks."""
+    """Creates a temporary folder, in memory if there is room; removing thousands of files is slow on some disks."""
     if has_memory_for_files(room):
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
             yield Path(folder)
@@ -289,19 +291,22 @@ def folder_in_memory(otherwise: Path, room: int = 2 << 30) -> Iterator[Path]:
 
 @pytest.fixture
 def memory_path(tmp_path: Path) -> Iterator[Path]:
-    """The same, for a test."""
+    """Returns such a folder for a test."""
     with folder_in_memory(tmp_path) as folder:
         yield folder
 
 
 @pytest.fixture
 def tree() -> Callable[..., Tree]:
-    """Takes a picture of a folder."""
+    """Reads a folder into a dict."""
     return take_tree
 
 
 def take_tree(folder: Path, *, with_state: bool = False) -> Tree:
-    """Relative path to bytes, None for a folder. Without the job's own folder, unless asked for."""
+    """Returns a dict from relative paths to bytes, or None for folders.
+
+    The job's own folder is left out unless requested.
+    """
     found: Tree = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)

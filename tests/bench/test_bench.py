@@ -1,4 +1,4 @@
-"""The benchmark's own code, with runs too short to mean anything: no figure is asserted."""
+"""The benchmark's own code, with runs that are too short for meaningful figures; no figure is asserted."""
 
 import json
 import os
@@ -20,7 +20,7 @@ CLIENTS = ("h2load", "fetchmill")
 
 
 def numbers(value: Any) -> list[float]:  # noqa: ANN401 - what JSON holds
-    """All numbers that are somewhere in a value."""
+    """Yields all numbers inside a value."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -30,11 +30,11 @@ def numbers(value: Any) -> list[float]:  # noqa: ANN401 - what JSON holds
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
-    """All scenarios, once each, in a folder instead of a file system: the figures and what was shown."""
+    """Runs each scenario once, in a folder instead of a file system. Returns the figures and the output."""
     folder = tmp_path_factory.mktemp("bench")
     root = Path(__file__).resolve().parents[2]
     example("bare_files")
-    # The kernel counts processor time in steps of 10 ms: a server must have worked for some of them.
+    # The kernel counts processor time in steps of 10 ms, so a server must work for several of them.
     short = ("--rounds", "1", "--seconds", "0.3", "--levels", "4", "--files", "500", "--replies", "8000", "--no-mount")
     places = ("--folder", folder / "work", "--output", folder / "latest.json")
     command = (sys.executable, "-m", "own_bench.run", *short, *places)
@@ -46,7 +46,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 
 
 def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
-    """Each with its bars, both sides' CPU time and the commands that anyone can repeat."""
+    """Each scenario has its bars, the CPU time of both sides, and commands that anyone can repeat."""
     results, shown = measured
     scenarios = results["scenarios"]
 
@@ -59,13 +59,13 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     assert shown.count("| CPU an object /") == 2
     assert scenarios["stream"]["clients"].keys() == {"wrk", "null", *STREAMERS}
     assert [found["version"] for found in scenarios["https"]["versions"]] == ["HTTP/1.1", "HTTP/2"]
-    # Next to other tests a server may work for less than one of these steps.
+    # Next to other tests, a server may work for less than one of these steps.
     assert all(found[client]["server_us"] >= 0 for found in scenarios["https"]["versions"] for client in CLIENTS)
     assert scenarios["packs"]["disk"].keys() == {"parquet", "tar", "jsonl", "warc"}
 
 
 def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str], root: Path) -> None:
-    """They are committed: no host, no path."""
+    """The committed results name neither a host nor a path."""
     results, _ = measured
     text = json.dumps(results)
 
@@ -77,7 +77,7 @@ def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str]
 
 
 def test_pages_get_their_tables(measured: tuple[dict[str, Any], str]) -> None:
-    """Between markers, and a second time the same; what was not measured says so."""
+    """Tables between the markers are replaced. A second run changes nothing, and missing measurements are marked."""
     results, _ = measured
     page = "a\n<!-- bench:null -->\nold\n<!-- /bench:null -->\nb\n<!-- bench:scale -->\n<!-- /bench:scale -->\n"
 
@@ -90,7 +90,7 @@ def test_pages_get_their_tables(measured: tuple[dict[str, Any], str]) -> None:
 
 
 def test_the_readme_compares_with_what_people_use(measured: tuple[dict[str, Any], str]) -> None:
-    """Every way has its row, and every client of S3 that is named is one that `fetchmill bench s3` runs."""
+    """Each way has its row, and each named S3 client is one that `fetchmill bench s3` runs."""
     figures = {
         "limit": 50,
         "requests_per_second": {"median": 1e4},
@@ -109,5 +109,5 @@ def test_the_readme_compares_with_what_people_use(measured: tuple[dict[str, Any]
 
 @pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
 def test_the_committed_pages_have_tables_that_exist(page: Path) -> None:
-    """A marker with another name would never be filled."""
+    """Every marker on the committed pages names an existing table; any other marker would never be filled."""
     assert "Not measured yet." in report.filled(page.read_text(), {"scenarios": {}})

@@ -1,4 +1,4 @@
-"""The published ways, each as a process against a real server: what they do, how they count, how they end."""
+"""The published ways, each as a process against a real server: their requests, counts and endings."""
 
 import json
 import os
@@ -40,9 +40,9 @@ BY_URLS = (
 )
 BY_SITES = ("e_sync", "e_pool", "e_threads", "e_gather")
 BY_BUCKET = ("boto3_threads", "aiobotocore", "aiobotocore_all", "obstore")
-# They may not have ended by themselves before.
+# They must not end by themselves earlier.
 FOREVER = 200.0
-# How long a test waits for what comes in a few on a quiet machine, in seconds.
+# Time limit in seconds for events that take a few seconds on a quiet machine.
 PATIENCE = 150.0
 COUNT = 250
 PAGE = 100
@@ -51,7 +51,7 @@ LIMIT = 7
 
 @dataclass(frozen=True)
 class Contended:
-    """What a contender said, and its process group."""
+    """A contender's output and its process group."""
 
     done: int
     failed: int
@@ -90,23 +90,23 @@ def contend(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..
 
 
 def url_of(source: Server, index: int) -> str:
-    """Of a synthetic object."""
+    """Returns the URL of a synthetic object."""
     return f"{source.url}/get/file-{index:012}"
 
 
 def written(folder: Path, lines: Iterator[str] | list[str]) -> str:
-    """A file of lines."""
+    """Writes a file of lines."""
     path = folder / "lines.txt"
     path.write_text("".join(f"{line}\n" for line in lines))
     return str(path)
 
 
 def runs(group: int) -> bool:
-    """Whether a process of a group is still there, one that only waits to be seen off not counted."""
+    """Returns whether a process of the group is still running; zombies do not count."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
-        except OSError:  # it has just gone
+        except OSError:  # it has just ended
             continue
         if int(of) == group and state != "Z":
             return True
@@ -114,7 +114,7 @@ def runs(group: int) -> bool:
 
 
 def runs_on(found: Contended) -> bool:
-    """Whether a child of a contender is still there after a while."""
+    """Returns whether a contender's child is still running after some time."""
     deadline = time.monotonic() + PATIENCE
     while runs(found.group) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -128,7 +128,7 @@ def runs_on(found: Contended) -> bool:
 def test_every_object_is_listed_and_stored_once(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
-    """Page after page, until there are as many as were asked for."""
+    """Pages are listed until the requested number of objects is reached."""
     source = server(synthetic=1000, page_size=PAGE)
     folder = tmp_path / "files"
     folder.mkdir()
@@ -147,7 +147,7 @@ def test_every_object_is_listed_and_stored_once(
 
 @pytest.mark.parametrize("name", BY_LISTING)
 def test_a_listing_that_ends_earlier_ends_the_way(contend: Callable[..., Contended], server: Serve, name: str) -> None:
-    """Nothing is stored where no folder is given."""
+    """A way ends with a listing that is shorter than the requested number. Without a folder, nothing is stored."""
     source = server(synthetic=150, page_size=PAGE)
 
     found = contend(name, url=source.url, count=COUNT)
@@ -157,7 +157,7 @@ def test_a_listing_that_ends_earlier_ends_the_way(contend: Callable[..., Contend
 
 @pytest.mark.parametrize("name", BY_LISTING)
 def test_objects_that_do_not_come_are_counted(contend: Callable[..., Contended], server: Serve, name: str) -> None:
-    """They are done, too, and no file."""
+    """Failed objects count as done, and leave no file."""
     faults = [Fault("status", status=500, match="file-00000000000*"), Fault("truncate", match="file-00000000001*")]
     source = server(synthetic=50, faults=faults)
 
@@ -170,7 +170,7 @@ def test_objects_that_do_not_come_are_counted(contend: Callable[..., Contended],
 def test_no_name_leads_out_of_the_folder(
     contend: Callable[..., Contended], raw: Raw, tmp_path: Path, name: str
 ) -> None:
-    """Nor does a redirect lead anywhere."""
+    """Neither a name nor a redirect leads out of the folder."""
     wicked = ["../out", "..", "a/b", "moved", "good"]
     moved = bare_reply("Location: /get/good", "Content-Length: 0", status="302 Found")
     behind = {f"/{part}": reply(b"x") for part in ("out", "get/../out", "get/..", "", "get/a/b", "get/good")}
@@ -188,7 +188,7 @@ def test_no_name_leads_out_of_the_folder(
 
 @pytest.mark.parametrize("name", BY_LISTING)
 def test_a_listing_that_fails_is_told(contend: Callable[..., Contended], server: Serve, name: str) -> None:
-    """As the error that ended the way, with what was done before."""
+    """The result has the error that ended the way, and what was done before it."""
     source = server(synthetic=1000, page_size=PAGE, faults=[Fault("status", status=500, on="list", times=1)])
 
     found = contend(name, url=source.url, count=COUNT, seconds=5.0)
@@ -200,7 +200,10 @@ def test_a_listing_that_fails_is_told(contend: Callable[..., Contended], server:
 
 
 def test_without_a_session_every_request_has_its_connection(contend: Callable[..., Contended], server: Serve) -> None:
-    """Which is what the text's first way teaches; with one, each process has a connection."""
+    """Without a session, each request opens a connection, as in the published program.
+
+    With one, each process has one.
+    """
     source = server(synthetic=50)
     contend("a_sync", url=source.url, count=50)
     without = source.stats()["connections"]
@@ -217,7 +220,7 @@ def test_without_a_session_every_request_has_its_connection(contend: Callable[..
 def test_every_url_is_asked_for_once(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
-    """Of those in the file, as many as there are to be."""
+    """Each URL of the file is requested once, up to the requested number."""
     source = server(synthetic=1000)
     urls = written(tmp_path, [url_of(source, index) for index in range(COUNT + 10)])
 
@@ -234,7 +237,7 @@ def test_every_url_is_asked_for_once(
 def test_urls_that_do_not_come_are_counted(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
-    """They end nothing."""
+    """Failed URLs are counted and do not end the way."""
     source = server(synthetic=30, faults=[Fault("reset", match="file-00000000000*")])
     urls = written(tmp_path, [url_of(source, index) for index in range(40)])
 
@@ -243,12 +246,12 @@ def test_urls_that_do_not_come_are_counted(
     assert (found.done, found.failed, found.error) == (40, 20, None)
 
 
-# Ways that ask sites
+# Ways that request sites
 
 
 @dataclass(frozen=True)
 class Sites:
-    """A small world as a contender is told of it, and the right classes."""
+    """A small world as it is described to a contender, and the correct classes."""
 
     task: dict[str, Any]
     classes: dict[str, str]
@@ -256,7 +259,7 @@ class Sites:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
-    """Good hosts and some that are not, in files."""
+    """Writes files with good hosts and some others."""
     expected = {
         "good": "200",
         "notfound": "404",
@@ -288,7 +291,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 
 @pytest.mark.parametrize("name", BY_SITES)
 def test_every_site_has_its_class(contend: Callable[..., Contended], small: Sites, tmp_path: Path, name: str) -> None:
-    """A status, `timeout` or `connection-error`; what gave no status has failed."""
+    """Each site has a status, `timeout` or `connection-error`; sites without a status count as failed."""
     answers = tmp_path / "answers"
 
     found = contend(name, **small.task, answers=str(answers))
@@ -301,7 +304,7 @@ def test_every_site_has_its_class(contend: Callable[..., Contended], small: Site
 
 
 def test_names_are_those_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any case, with several addresses; others do not exist, and no name server is asked."""
+    """Only names of the file are found, in any case and with several addresses; no name server is queried."""
     path = tmp_path / "hosts"
     path.write_text("127.0.0.2 One.test\n127.0.0.3 one.test\n::1 one.test\n")
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
@@ -330,7 +333,7 @@ def test_every_object_of_a_bucket_is_read_and_stored_once(
     tmp_path: Path,
     name: str,
 ) -> None:
-    """Of more than a page; how long its clients took to make is told, and part of the time."""
+    """Objects of several pages are read. The time to create the clients is reported and included in the total."""
     objects = bodies(1001)
     fill(versitygw, objects)
     folder = tmp_path / "files"
@@ -352,7 +355,7 @@ def test_every_object_of_a_bucket_is_read_and_stored_once(
 def test_of_a_larger_bucket_as_many_are_read_as_were_asked_for(
     contend: Callable[..., Contended], versitygw: Versitygw, environment: dict[str, str], name: str
 ) -> None:
-    """The first of them."""
+    """Only the first objects are read, up to the requested number."""
     fill(versitygw, bodies(50))
     environment |= versitygw.environment()
 
@@ -365,7 +368,7 @@ def test_of_a_larger_bucket_as_many_are_read_as_were_asked_for(
 def test_objects_of_a_bucket_that_do_not_come_are_counted(
     contend: Callable[..., Contended], raw: Raw, environment: dict[str, str], name: str
 ) -> None:
-    """They are done, too."""
+    """Failed objects of a bucket count as done."""
     refused = {f"/bucket/bad-{number}": bare_reply("Content-Length: 0", status="403 Forbidden") for number in range(5)}
     source = raw({"/bucket": bucket_listing(10, 5), **objects_of(10), **refused})
     environment |= ENVIRONMENT
@@ -379,7 +382,7 @@ def test_objects_of_a_bucket_that_do_not_come_are_counted(
 def test_a_bucket_that_cannot_be_listed_is_told(
     contend: Callable[..., Contended], versitygw: Versitygw, environment: dict[str, str], name: str
 ) -> None:
-    """As the error that ended the way."""
+    """The result has the error that ended the way."""
     environment |= versitygw.environment()
     versitygw.bucket = "elsewhere"
 
@@ -394,7 +397,7 @@ def test_a_bucket_that_cannot_be_listed_is_told(
 def test_a_deadline_ends_the_reading_of_a_bucket(
     contend: Callable[..., Contended], raw: Raw, environment: dict[str, str], name: str
 ) -> None:
-    """What was read by then counts."""
+    """Objects that were read before the deadline count."""
     silent = {f"/bucket/bad-{number}": lambda exchange: exchange.stall() for number in range(20)}
     source = raw({"/bucket": bucket_listing(5, 20), **objects_of(5), **silent})
     environment |= ENVIRONMENT
@@ -409,7 +412,7 @@ def test_a_deadline_ends_the_reading_of_a_bucket(
 def test_requests_that_are_signed_long_before_they_are_sent_are_refused(
     contend: Callable[..., Contended], environment: dict[str, str], name: str, is_refused: bool
 ) -> None:
-    """As the text had it, on a smaller scale: reading takes six seconds, and the store takes signatures for three."""
+    """A store refuses old signatures: reading takes six seconds here, and signatures expire after three."""
     with s3(bucket="bucket", synthetic=300, max_skew=3.0, get_latency=0.2) as store:
         environment |= store.environment()
 
@@ -421,12 +424,12 @@ def test_requests_that_are_signed_long_before_they_are_sent_are_refused(
 
 
 def task_of(store: Versitygw) -> dict[str, Any]:
-    """What a contender is told of a store."""
+    """Returns a contender's task for a store."""
     return {"scenario": "s3", "url": store.endpoint, "bucket": store.bucket}
 
 
 def bucket_listing(good: int, bad: int) -> bytes:
-    """A page of a bucket that is all of it."""
+    """Returns a page that lists a whole bucket."""
     keys = [f"good-{number}" for number in range(good)] + [f"bad-{number}" for number in range(bad)]
     facts = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>1</Size>"
     contents = "".join(f"<Contents><Key>{key}</Key>{facts}</Contents>" for key in keys)
@@ -435,12 +438,12 @@ def bucket_listing(good: int, bad: int) -> bytes:
 
 
 def objects_of(count: int) -> dict[str, bytes]:
-    """Answers for the good keys."""
+    """Returns answers for the good keys."""
     facts = ("Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", 'ETag: "e"')
     return {f"/bucket/good-{number}": reply(b"x", *facts) for number in range(count)}
 
 
-# How they end
+# Endings
 
 
 @pytest.mark.sampled(3)
@@ -448,7 +451,7 @@ def objects_of(count: int) -> dict[str, bytes]:
 def test_a_deadline_ends_a_way_with_what_it_has_done(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
-    """No child outlives it."""
+    """No child process outlives the deadline."""
     waits = Fault("stall", after_bytes=0, seconds=FOREVER, match="file-00000000004*")
     source = server(synthetic=100, faults=[waits])
     urls = written(tmp_path, [url_of(source, index) for index in range(100)])
@@ -466,7 +469,7 @@ def test_a_deadline_ends_a_way_with_what_it_has_done(
 def test_a_deadline_ends_the_asking_of_sites(
     contend: Callable[..., Contended], raw: Raw, tmp_path: Path, name: str
 ) -> None:
-    """What was answered before is known, also of a pool that has not come to its end."""
+    """Earlier answers are known, even from a pool that was not finished."""
     source = raw({"/good": reply(b"x"), "/silent": lambda exchange: exchange.stall()})
     answers = tmp_path / "answers"
     urls = written(tmp_path, [f"{source.url}/good"] * 10 + [f"{source.url}/silent"] * 10)
@@ -479,7 +482,7 @@ def test_a_deadline_ends_the_asking_of_sites(
 
 
 def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended], tmp_path: Path) -> None:
-    """In its line, not as a traceback."""
+    """The message is in its line of JSON, without a traceback."""
     (tmp_path / "pypeln.py").write_text("raise ImportError('no such library')")
 
     found = contend("pypeln_each", urls=written(tmp_path, []), count=0)
@@ -490,7 +493,7 @@ def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended
 def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
     contend: Callable[..., Contended], tmp_path: Path
 ) -> None:
-    """It may have been left out, or taken away."""
+    """The error names the library and the command that installs it, whether it was never installed or was removed."""
     (tmp_path / "boto3.py").write_text("raise ModuleNotFoundError('No module named boto3', name='boto3')")
 
     found = contend("boto3_threads", count=0, bucket="bucket")
@@ -501,7 +504,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
 def test_a_proxy_of_the_person_s_is_not_in_the_way(
     contend: Callable[..., Contended], server: Serve, environment: dict[str, str]
 ) -> None:
-    """It would be measured instead."""
+    """The user's proxy is ignored, because it would be measured instead."""
     environment |= {"http_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
 
     found = contend("a_sync", url=server(synthetic=5).url, count=5)
@@ -509,11 +512,11 @@ def test_a_proxy_of_the_person_s_is_not_in_the_way(
     assert (found.done, found.failed, found.error) == (5, 0, None)
 
 
-# What was published
+# Published figures
 
 
 def test_every_contender_stands_for_a_row() -> None:
-    """And every row's contender is there, built as its docstring says."""
+    """Each published row has its contender, built as its docstring says, and each contender has a row."""
     named = {row.contender for row in PUBLISHED if row.contender is not None}
 
     assert named == {*BY_LISTING, *BY_URLS, *BY_SITES, "boto3_threads", "aiobotocore_all"}
@@ -525,7 +528,7 @@ def test_every_contender_stands_for_a_row() -> None:
 
 
 def test_every_table_is_there_with_its_figures() -> None:
-    """Rows are told apart, and JSON can hold them."""
+    """Rows are distinct and can be written as JSON."""
     counts = {letter: sum(row.table == letter for row in PUBLISHED) for letter in "ABCDE"}
 
     assert counts == {"A": 6, "B": 6, "C": 4, "D": 5, "E": 4}

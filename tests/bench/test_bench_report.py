@@ -1,4 +1,4 @@
-"""The report of the bench, opened in a real browser: plots, tables, and what others wrote stays text."""
+"""The report of the bench in a real browser: plots, tables, and text from other people that stays text."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ CONSOLE_PAGE = '<title>t</title><script>nothing()</script><img src="http://fetch
 
 
 def result(scenario: str, contender: str, requests: int, limit: int, **known: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A result as the bench writes it; without a rate it failed."""
+    """A result as the bench writes it; without a rate, it has failed."""
     rate, peak = known.pop("rate", 0.0), known.pop("peak", 0.0)
     return {
         "scenario": scenario,
@@ -76,7 +76,7 @@ PUBLISHED = [
 
 
 def document() -> dict[str, Any]:
-    """A comparison with everything that a report shows."""
+    """Returns a comparison with everything that a report can show."""
     slow = [
         result(
             "slow", way, count, limit, rate=limit / 1.6, peak=20 + count / 1e3 * number, steady_per_second=limit / 1.5
@@ -109,7 +109,7 @@ def document() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of `document`."""
+    """Writes the report of `document`."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(document(), path)
     return path
@@ -117,13 +117,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(report: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, Sequence[str], Sequence[str]]:
-    """The page in the browser, its console, and what it asked the network for."""
+    """The page in the browser, its console, and its network requests."""
     found = open_page(report, tmp_path_factory.mktemp("browser"))
     return Page(found.dom), found.console, found.asked
 
 
 def test_the_browser_tells_of_errors_and_of_what_a_page_fetches(tmp_path: Path) -> None:
-    """Otherwise the next tests would prove nothing."""
+    """The browser reports errors and requests; without this, the next tests would prove nothing."""
     page = tmp_path / "page.html"
     page.write_text(CONSOLE_PAGE)
 
@@ -134,12 +134,12 @@ def test_the_browser_tells_of_errors_and_of_what_a_page_fetches(tmp_path: Path) 
 
 
 def test_the_console_stays_empty(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """Nor does the policy of the page have anything to refuse."""
+    """The console has no messages, and the page's policy has nothing to refuse."""
     assert opened[1] == []
 
 
 def test_nothing_is_fetched(report: Path, opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """One file is all: no address in it leads anywhere but into itself."""
+    """The report is a single file, and its links lead only to itself."""
     page, _, asked = opened
     links = [value for _, attributes in page.elements for name, value in attributes.items() if name in ("src", "href")]
 
@@ -149,7 +149,7 @@ def test_nothing_is_fetched(report: Path, opened: tuple[Page, Sequence[str], Seq
 
 
 def test_what_others_wrote_stays_text(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """Names, reasons, settings and addresses are shown as they are, but for what HTML has no way to write."""
+    """Names, reasons, settings and addresses are shown verbatim, except for characters that HTML cannot represent."""
     page = opened[0]
     shown = HOSTILE.replace("\x00", "\ufffd").replace("\udcff", "\ufffd")
 
@@ -165,7 +165,7 @@ def test_what_others_wrote_stays_text(opened: tuple[Page, Sequence[str], Sequenc
 
 
 def test_each_way_has_its_marks(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """A bar at the largest common size, hatched ones for what was published; a mark a size; a mark a limit."""
+    """Each way has a bar at the largest common size, a hatched published bar, and a mark per size and limit."""
     marks = opened[0].marks
 
     assert marks["Time a request by way, 100,000 requests"] == {
@@ -178,7 +178,7 @@ def test_each_way_has_its_marks(opened: tuple[Page, Sequence[str], Sequence[str]
 
 
 def test_figures_stand_in_the_tables(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """Of results, of sites, and of the texts, those without a contender too."""
+    """The tables have the figures of results, sites and texts, including texts without a contender."""
     text = opened[0].text
 
     for shown in ("2026-11-22 01:02:03 UTC", "24,105 MiB", "fetchmill 0.1.0, Python 3.11.9", "extrapolated", "stopped"):
@@ -196,7 +196,7 @@ def test_figures_stand_in_the_tables(opened: tuple[Page, Sequence[str], Sequence
 
 
 def test_pictures_say_what_they_show(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """Each that is no ornament has a title and a description."""
+    """Each picture that is not decoration has a title and a description."""
     elements = opened[0].elements
     pictures = [place for place, (name, attributes) in enumerate(elements) if name == "svg" and "role" in attributes]
 
@@ -208,7 +208,7 @@ def test_pictures_say_what_they_show(opened: tuple[Page, Sequence[str], Sequence
 def test_the_page_is_as_light_or_dark_as_the_reader_wants(
     report: Path, tmp_path: Path, is_dark: bool, shade: tuple[int, int, int]
 ) -> None:
-    """As the system says, and no wider than a telephone: at its right edge is nothing but the page."""
+    """The page follows the system's colour scheme and fits on a telephone; nothing is cut off at its right edge."""
     with Image.open(picture_of(report, tmp_path, width=400, is_dark=is_dark)) as picture:
         edge = {picture.convert("RGB").getpixel((397, y)) for y in range(picture.height)}
 
@@ -216,7 +216,7 @@ def test_the_page_is_as_light_or_dark_as_the_reader_wants(
 
 
 def test_a_document_without_results_is_a_page(tmp_path: Path) -> None:
-    """Every contender may fail."""
+    """A report can be written even if every contender failed."""
     failed = result("billion", "native", 100, 64, reason="it hangs")
     write_report({**document(), "results": [failed], "published": []}, tmp_path / "report.html")
 
@@ -227,7 +227,7 @@ def test_a_document_without_results_is_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_an_interrupted_comparison_says_so(tmp_path: Path, interrupted: bool) -> None:
-    """What is missing was not run."""
+    """Runs that are missing are marked as not run."""
     write_report({**document(), "interrupted": interrupted}, tmp_path / "report.html")
 
     text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
@@ -252,7 +252,10 @@ def test_an_interrupted_comparison_says_so(tmp_path: Path, interrupted: bool) ->
 def test_a_published_figure_belongs_to_the_same_way_number_and_limit(
     asked: dict[str, Any], seconds: float | None
 ) -> None:
-    """But for processes, which are as many as a machine has processors, and rates, which stand for any number."""
+    """Processes and rates are exceptions.
+
+    The number of processes depends on the machine, and rates hold for any number.
+    """
     assert published_seconds(entries(PUBLISHED))(asked) == pytest.approx(seconds)
 
 
@@ -275,13 +278,13 @@ def test_a_published_figure_belongs_to_the_same_way_number_and_limit(
     ],
 )
 def test_a_figure_has_three_digits_and_a_unit(write: Callable[[float | None], str], value: float, text: str) -> None:
-    """Whatever its size."""
+    """Values of any size are formatted in this way."""
     assert write(value) == text
 
 
 @pytest.mark.parametrize("values", [[7.0], [38.0, 41.0], [1e-6, 3.0], [10, 50, 100, 1000], [1e-9, 1e9]])
 def test_an_axis_has_room_for_all_values_and_two_to_seven_labels(values: list[float]) -> None:
-    """Of one value as of many, over half a decade as over eighteen."""
+    """An axis fits one value and many, over half a decade and over eighteen."""
     for scale in (Scale.around(values, 0, 100), Scale.of_bars(values, 0, 100)):
         assert all(0 <= scale.at(value) <= 100 for value in values)
         assert 2 <= len(scale.ticks()) <= 7

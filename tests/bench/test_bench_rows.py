@@ -1,4 +1,4 @@
-"""The check of Parquet shards in own_bench.parquet_rows finds wrong bytes, and objects missing or there twice."""
+"""The check of Parquet shards in own_bench.parquet_rows detects wrong bytes, and missing or doubled objects."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 
 
 def rows(*indexes: int) -> list[Any]:
-    """Names and bodies of objects, a row of bytes for each."""
+    """Returns names and bodies of objects, one row of bytes each."""
     names = [f"file-{index:012}" for index in indexes]
     bodies = [synthetic_body(name, SIZE) for name in names]
     values = ([name.encode() for name in names], bodies)
@@ -28,7 +28,7 @@ def rows(*indexes: int) -> list[Any]:
 
 
 def test_names_and_bodies_are_made_as_the_server_makes_them() -> None:
-    """Against bodies of the server itself."""
+    """The result equals bodies from the server itself."""
     indexes = [0, 1, 999_999_999, 123_456_789_012]
 
     found, right = check_batch(*rows(*indexes))
@@ -38,7 +38,7 @@ def test_names_and_bodies_are_made_as_the_server_makes_them() -> None:
 
 
 def test_one_changed_byte_is_seen_wherever_it_is() -> None:
-    """In the name or in the body."""
+    """The changed byte may be in the name or in the body."""
     for part, length in ((0, 17), (1, SIZE)):
         for at in range(length):
             batch = rows(7, 8)
@@ -50,7 +50,7 @@ def test_one_changed_byte_is_seen_wherever_it_is() -> None:
 
 
 def test_a_body_of_another_name_is_wrong() -> None:
-    """Two bodies that are exchanged."""
+    """A swapped body is wrong for its name."""
     names, bodies = rows(7, 8)
 
     assert not check_batch(names, bodies[::-1])[1].any()
@@ -66,15 +66,15 @@ def dest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_job_is_right_and_what_is_missing_is_seen(dest: Path) -> None:
-    """The counts are compared with how many there must be."""
+    """The counts are compared with the expected number of objects."""
     assert check_rows(dest, 3_000) == {"rows": 3_000, "right": 3_000, "names": 3_000}
     assert check_rows(dest, 3_001)["names"] == 3_000
-    # A name that is not one of the 2,999.
+    # This name is not one of the 2,999.
     assert check_rows(dest, 2_999) == {"rows": 3_000, "right": 2_999, "names": 2_999}
 
 
 def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> None:
-    """There are more rows than names then."""
+    """Doubled objects show as more rows than names."""
     other = shutil.copytree(dest, tmp_path / "out")
     shutil.copy(min(other.glob("shard-*.parquet")), other / "shard-999999.parquet")
 
@@ -84,7 +84,7 @@ def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> No
 
 
 def test_a_body_of_another_length_ends_the_check(dest: Path, tmp_path: Path) -> None:
-    """With an error: what the processes raise comes out."""
+    """Errors of the child processes are raised."""
     other = shutil.copytree(dest, tmp_path / "out")
     path = min(other.glob("shard-*.parquet"))
     shard = pq.read_table(path, columns=["name", "body"])
@@ -96,7 +96,7 @@ def test_a_body_of_another_length_ends_the_check(dest: Path, tmp_path: Path) -> 
 
 
 def test_rows_that_cannot_be_checked_are_refused_before_they_are_fetched() -> None:
-    """Not at the end of a job of hours."""
+    """The error comes before the job starts, not after hours."""
     command = (sys.executable, "-m", "own_bench.scale", "--count", "10", "--format", "parquet", "--size", "200")
 
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

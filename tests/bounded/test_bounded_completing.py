@@ -1,4 +1,4 @@
-"""`bounded.as_completed`: at most `limit` at work, nothing lost, nothing left behind, whatever ends it."""
+"""`bounded.as_completed`: at most `limit` in progress, no lost results and no leftovers, whatever ends it."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from fetchmill import bounded
 
 @pytest.mark.parametrize("limit", [1, 3, 100, None])
 def test_a_plain_loop_gives_every_result_within_the_limit(limit: int | None) -> None:
-    """With any limit."""
+    """A plain loop gives every result with any limit."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -28,7 +28,7 @@ def test_a_plain_loop_gives_every_result_within_the_limit(limit: int | None) -> 
 @pytest.mark.parametrize("limit", [1, 3, 100, None])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_an_async_loop_gives_finished_tasks(limit: int | None, is_async: bool) -> None:
-    """Out of a generator, or an async generator."""
+    """The input is a generator or an async generator."""
     gauge = Gauge()
 
     async def made() -> AsyncIterator[Coroutine[Any, Any, int]]:
@@ -49,7 +49,7 @@ def test_an_async_loop_gives_finished_tasks(limit: int | None, is_async: bool) -
 
 
 def test_results_come_as_they_are_done() -> None:
-    """And not as they were read."""
+    """Results do not come in the order of the input."""
 
     async def main() -> list[float]:
         sleepers = [asyncio.sleep(seconds, seconds) for seconds in (0.06, 0.02, 0.04)]
@@ -59,7 +59,7 @@ def test_results_come_as_they_are_done() -> None:
 
 
 def test_an_input_without_end_is_read_as_far_as_there_are_places() -> None:
-    """A loop that takes its time holds up the reading."""
+    """A slow loop slows down the reading of the input."""
     gauge = Gauge()
     read = itertools.count()
 
@@ -79,7 +79,7 @@ def test_an_input_without_end_is_read_as_far_as_there_are_places() -> None:
 
 
 def test_futures_that_were_given_come_back_themselves() -> None:
-    """So that one knows which it is."""
+    """Futures that the caller passed in are returned themselves, so the caller can identify them."""
 
     async def main() -> None:
         tasks = {asyncio.create_task(asyncio.sleep(0.001 * number)) for number in range(5)}
@@ -89,7 +89,7 @@ def test_futures_that_were_given_come_back_themselves() -> None:
 
 
 def test_asking_for_the_next_before_the_last_is_awaited_starts_no_more() -> None:
-    """What is asked for is read, and waits for its place."""
+    """Requested awaitables are read from the input, but wait for a free slot."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -104,7 +104,7 @@ def test_asking_for_the_next_before_the_last_is_awaited_starts_no_more() -> None
 
 
 def test_awaitables_may_be_awaited_together() -> None:
-    """Each takes a result of its own."""
+    """Each awaitable takes a separate result."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -115,7 +115,7 @@ def test_awaitables_may_be_awaited_together() -> None:
 
 
 def test_an_error_is_raised_where_it_is_awaited_and_the_loop_can_go_on() -> None:
-    """It takes no other result with it."""
+    """The error does not remove any other result."""
 
     async def work(number: int) -> int:
         if number % 3 == 0:
@@ -137,7 +137,7 @@ def test_an_error_is_raised_where_it_is_awaited_and_the_loop_can_go_on() -> None
 @pytest.mark.parametrize("read_before", [0, 1, 2, 7])
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int, is_plain: bool) -> None:
-    """They are not lost."""
+    """Results before the error are not lost."""
     gauge = Gauge()
 
     def works() -> Iterator[Coroutine[Any, Any, int]]:
@@ -164,7 +164,7 @@ def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before:
 
 
 def test_an_async_input_that_raises_is_heard_behind_the_results_before_it() -> None:
-    """The same, and it has been closed."""
+    """An async input that raises ends the loop after the earlier results, and is closed."""
     gauge = Gauge()
     closed = []
 
@@ -186,7 +186,7 @@ def test_an_async_input_that_raises_is_heard_behind_the_results_before_it() -> N
 
 
 def test_what_is_no_awaitable_is_an_error_of_the_input() -> None:
-    """Behind the results before it."""
+    """The error comes after the results of earlier items."""
 
     async def main() -> None:
         works: list[Any] = [asyncio.sleep(0, "one"), 2]
@@ -200,7 +200,7 @@ def test_what_is_no_awaitable_is_an_error_of_the_input() -> None:
 
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_break_cancels_what_was_started_and_reads_no_more(is_plain: bool) -> None:
-    """As soon as nobody holds the iterator."""
+    """Tasks are cancelled as soon as no reference to the iterator is left."""
     gauge = Gauge()
     read = itertools.count()
 
@@ -225,7 +225,7 @@ def test_break_cancels_what_was_started_and_reads_no_more(is_plain: bool) -> Non
 
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_an_error_that_ends_the_loop_cancels_the_rest(is_plain: bool) -> None:
-    """Also while somebody holds the error, and by it the frames that it came through."""
+    """Remaining tasks are cancelled even while the error, and with it its frames, is still referenced."""
     gauge = Gauge()
 
     async def fail() -> int:
@@ -256,7 +256,7 @@ def test_an_error_that_ends_the_loop_cancels_the_rest(is_plain: bool) -> None:
 
 
 def test_break_ends_an_async_input_too() -> None:
-    """Its generator is closed, in the middle of a wait."""
+    """The input's generator is closed, even in the middle of a wait."""
     closed = []
 
     async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
@@ -278,7 +278,7 @@ def test_break_ends_an_async_input_too() -> None:
 
 
 def test_futures_that_were_given_are_left_alone() -> None:
-    """They belong to whoever made them."""
+    """Futures that the caller passed in belong to the caller."""
 
     async def main() -> None:
         given = asyncio.get_running_loop().create_future()
@@ -291,7 +291,7 @@ def test_futures_that_were_given_are_left_alone() -> None:
 
 
 def test_an_awaitable_keeps_the_rest_alive() -> None:
-    """The first of many in one expression."""
+    """A single awaitable keeps the others alive, as in one expression with many of them."""
     gauge = Gauge()
 
     async def main() -> int:
@@ -305,7 +305,7 @@ def test_an_awaitable_keeps_the_rest_alive() -> None:
 
 
 def test_aclose_waits_until_all_is_cancelled() -> None:
-    """What has not begun never does, and nothing complains about it."""
+    """Tasks that have not begun never begin, and cause no warning."""
     gauge = Gauge()
 
     async def main() -> None:
@@ -324,7 +324,7 @@ def test_aclose_waits_until_all_is_cancelled() -> None:
 
 
 def test_a_cancelled_wait_loses_no_result() -> None:
-    """The result comes to the next who asks."""
+    """A result whose wait was cancelled goes to the next wait."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -338,7 +338,7 @@ def test_a_cancelled_wait_loses_no_result() -> None:
 
 
 def test_cancellation_ends_the_loop_and_all_it_started() -> None:
-    """Of the task that loops."""
+    """Cancelling the looping task ends the loop and everything that it started."""
     gauge = Gauge()
 
     async def loop() -> None:
@@ -361,7 +361,7 @@ def test_cancellation_ends_the_loop_and_all_it_started() -> None:
 
 @pytest.mark.parametrize("limit", [2, None])
 def test_the_timeout_is_raised_for_what_is_not_done(limit: int | None) -> None:
-    """By every awaitable that waits; with a limit what runs is cancelled."""
+    """Every waiting awaitable raises it; with a limit, running tasks are cancelled."""
     gauge = Gauge()
 
     async def main() -> tuple[list[int], int]:
@@ -385,7 +385,7 @@ def test_the_timeout_is_raised_for_what_is_not_done(limit: int | None) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_timeout_ends_an_async_loop(is_async: bool) -> None:
-    """Also when what was read is done, and the input goes on."""
+    """The timeout ends the loop even if all items that were read are done and the input continues."""
 
     async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
         yield asyncio.sleep(0)
@@ -402,7 +402,7 @@ def test_the_timeout_ends_an_async_loop(is_async: bool) -> None:
 
 
 def test_a_timeout_that_is_not_needed_does_no_harm() -> None:
-    """It is gone with the last result."""
+    """An unused timeout is removed with the last result."""
 
     async def main() -> list[None]:
         sleepers = (asyncio.sleep(0) for _ in range(5))
@@ -412,7 +412,7 @@ def test_a_timeout_that_is_not_needed_does_no_harm() -> None:
 
 
 def test_it_can_be_gone_on_with() -> None:
-    """In another loop over the same iterator."""
+    """A second loop over the same iterator continues."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -424,7 +424,7 @@ def test_it_can_be_gone_on_with() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    """The limit at once, the input at the first step."""
+    """The limit is checked immediately, and the input at the first step."""
     with pytest.raises(ValueError, match="limit is 0: give a whole number of at least 1"):
         bounded.as_completed([], 0)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, the program's own end, and its death: what becomes of tasks, threads and processes."""
+"""Ctrl-C, the normal end of a program, and its death: what happens to tasks, threads and processes."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from fetchmill import bounded
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Start]:
-    """Starts a program in a process group of its own, as a terminal does; nothing of it outlives the test."""
+    """Starts a program in its own process group, as a terminal does; none of its processes outlives the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(body: str, *, head: str = HEAD) -> subprocess.Popen[str]:
@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> Iterator[Start]:
 
 
 def interrupted(running: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Ctrl-C once it says that it is ready; its exit code and what it wrote from then on."""
+    """Sends Ctrl-C once the program is ready. Returns its exit code and its later output."""
     assert running.stdout
     assert running.stdout.readline() == "ready\n"
     os.killpg(running.pid, signal.SIGINT)
@@ -60,7 +60,7 @@ def interrupted(running: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def group_is_gone(group: int) -> bool:
-    """Whether no process is left of it."""
+    """Returns whether no process of the group is left."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -69,7 +69,7 @@ def group_is_gone(group: int) -> bool:
 
 
 def test_an_interrupt_cancels_tasks_and_puts_things_away(program: Start) -> None:
-    """It is raised where the program's main function is run."""
+    """The exception is raised where the program's main function runs."""
     running = program(
         """
         async def work(number, own):
@@ -93,11 +93,11 @@ def test_an_interrupt_cancels_tasks_and_puts_things_away(program: Start) -> None
 
 @pytest.mark.parametrize("how", ["for", "async for", "held", "pool"])
 def test_an_interrupt_cancels_what_was_started(program: Start, how: str) -> None:
-    """By each of the others."""
+    """An interrupt cancels everything that any of the other functions has started."""
     loop = "await task" if how == "for" else "pass"
     body = f"{how} task in bounded.as_completed(sleepers, 3):\n        {loop}"
     if how == "held":
-        # An error holds its frames, and they the iterator.
+        # An error references its frames, and the frames reference the iterator.
         body = "loop = bounded.as_completed(sleepers, 3)\n    async for task in loop:\n        pass"
     if how == "pool":
         body = (
@@ -129,7 +129,7 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_lets_threads_come_to_their_ends(program: Start) -> None:
-    """No other item begins; `each` waits for them."""
+    """No other item begins, and `each` waits for the running ones."""
     running = program(
         """
         import signal
@@ -164,7 +164,7 @@ def test_an_interrupt_lets_threads_come_to_their_ends(program: Start) -> None:
 
 
 def test_an_interrupt_means_nothing_to_processes_that_wait(program: Start) -> None:
-    """They are told to end."""
+    """Waiting processes ignore the signal and end when they are told to."""
     running = program(
         """
         if __name__ == "__main__":
@@ -183,7 +183,7 @@ def test_an_interrupt_means_nothing_to_processes_that_wait(program: Start) -> No
 
 
 def test_an_interrupt_ends_processes(program: Start) -> None:
-    """Also those that work, and none of them says a word about it."""
+    """Processes that are working also end, and none of them prints anything."""
     running = program(
         """
         if __name__ == "__main__":
@@ -201,7 +201,7 @@ def test_an_interrupt_ends_processes(program: Start) -> None:
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_the_end_of_the_program_ends_what_was_left_open(program: Start, kind: str) -> None:
-    """Nobody has closed it, and somebody still holds it."""
+    """The program has not closed it, and still holds a reference."""
     running = program(
         f"""
         if __name__ == "__main__":
@@ -216,7 +216,7 @@ def test_the_end_of_the_program_ends_what_was_left_open(program: Start, kind: st
 
 
 def test_workers_end_when_their_program_is_killed(program: Start) -> None:
-    """They notice that nobody is left to tell."""
+    """Workers notice that their program is gone."""
     running = program(
         """
         if __name__ == "__main__":
@@ -238,7 +238,7 @@ def test_workers_end_when_their_program_is_killed(program: Start) -> None:
 
 
 def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
-    """Spawn imports it in every worker."""
+    """A main module without its guard is reported, because spawn imports it in every worker."""
     running = program("print(list(bounded.processes.map(abs, [1, 2], limit=2)))")
 
     _, err = running.communicate(timeout=120)
@@ -249,7 +249,7 @@ def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
 
 
 def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
-    """The loop is closed right behind it."""
+    """`break` leaves nothing, even if the event loop is closed immediately afterwards."""
     running = program(
         """
         async def work(number):
@@ -270,7 +270,7 @@ def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
 
 
 def test_importing_it_loads_nothing_else_of_the_package(program: Start) -> None:
-    """It is useful without HTTP, and the package is not slower to load for it."""
+    """Importing the module loads no HTTP code, and does not slow down the import of the package."""
     running = program(
         """
         import fetchmill

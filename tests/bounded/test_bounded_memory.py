@@ -1,4 +1,4 @@
-"""Bounded concurrency in flat memory: what it adds to an interpreter that does nothing.
+"""Bounded concurrency in constant memory, compared with an idle interpreter.
 
 `make bounded-million` does the same with a million awaitables.
 """
@@ -13,13 +13,13 @@ from conftest import SUPPORT
 
 COUNT = int(os.environ.get("FETCHMILL_BOUNDED_COUNT", "30000"))
 ADDED_MIB_MAX = 30
-# Between a tenth of them and all: pages of the allocator, and nothing that stays for an item.
+# Maximum growth from a tenth of the items to all of them: pages of the allocator, and nothing per item.
 GROWTH_MIB_MAX = 4
 IDLE = "import sys; print(next(line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line))"
 
 
 def peak_mib(program: str, count: int) -> float:
-    """The most memory that a program had which does nothing else."""
+    """Returns the peak memory of a program that does nothing else."""
     ended = subprocess.run(
         [sys.executable, SUPPORT / "bounded_programs.py", program, str(count), "0.01"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -32,7 +32,7 @@ def peak_mib(program: str, count: int) -> float:
 
 
 def idle_mib() -> float:
-    """An interpreter that does nothing."""
+    """Returns the memory of an idle interpreter."""
     return int(subprocess.run([sys.executable, "-c", IDLE], capture_output=True, check=True).stdout) / 1024
 
 
@@ -41,7 +41,7 @@ def idle_mib() -> float:
     "program", ["as_completed", "as_completed_plain", "as_completed_async_input", "task_pool", "mapped", "threads"]
 )
 def test_memory_is_flat(program: str) -> None:
-    """Limit 1000 (threads: 10): however many there are."""
+    """The number of items does not matter, with limit 1000 (threads: 10)."""
     few, many = peak_mib(program, COUNT // 10), peak_mib(program, COUNT)
 
     assert many - idle_mib() < ADDED_MIB_MAX

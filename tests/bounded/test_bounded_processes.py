@@ -1,4 +1,4 @@
-"""`bounded.processes`: plain functions in processes that start on demand; one that dies is an error, never a hang."""
+"""`bounded.processes`: plain functions in processes that start on demand; a dead process is an error, never a hang."""
 
 import itertools
 import multiprocessing
@@ -20,8 +20,8 @@ from fetchmill.bounded import processes
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """No process, no thread, no descriptor, after every test."""
-    # The resource tracker of multiprocessing comes with the first process, and stays.
+    """Checks after every test that no process, thread or descriptor is left."""
+    # The resource tracker of multiprocessing starts with the first process, and stays.
     list(processes.map(abs, [1], limit=1))
     descriptors = len(os.listdir("/proc/self/fd"))
     yield
@@ -32,7 +32,7 @@ def _nothing_is_left() -> Iterator[None]:
 @pytest.mark.parametrize("chunksize", [1, 7, 100])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_item_has_its_result(chunksize: int, ordered: bool) -> None:
-    """In the order of the input, if that is asked for; at the end all processes are gone."""
+    """Results are in the order of the input if requested, and no process is left at the end."""
     found = list(processes.map(abs, iter(range(40)), limit=2, ordered=ordered, chunksize=chunksize))
 
     assert not multiprocessing.active_children()
@@ -40,13 +40,13 @@ def test_every_item_has_its_result(chunksize: int, ordered: bool) -> None:
 
 
 def test_it_is_another_process_that_works() -> None:
-    """Started by spawn: it has imported no more than it needs."""
+    """The process was started by spawn and has imported only what it needs."""
     assert os.getpid() not in set(processes.map(functions.own_pid, range(4), limit=2))
     assert list(processes.map(functions.is_loaded, ["fetchmill._native", "asyncio", "pytest"], limit=1)) == [False] * 3
 
 
 def test_a_lambda_and_a_function_in_a_function_are_taken_along() -> None:
-    """By value, with what they need."""
+    """Lambdas and nested functions are sent by value, with their dependencies."""
     factor = 3
 
     def times(number: int) -> int:
@@ -57,7 +57,7 @@ def test_a_lambda_and_a_function_in_a_function_are_taken_along() -> None:
 
 
 def test_an_input_without_end_is_read_within_the_window() -> None:
-    """Twice the limit, in chunks."""
+    """An endless input is read up to twice the limit, in chunks."""
     read = itertools.count()
 
     with processes.map(abs, read, limit=2, chunksize=3) as results:
@@ -68,12 +68,12 @@ def test_an_input_without_end_is_read_within_the_window() -> None:
 
 
 def test_workers_start_on_demand() -> None:
-    """Two items do not need a hundred."""
+    """Two items do not start a hundred workers."""
     assert len(set(processes.map(functions.own_pid, range(2), limit=100))) <= 2
 
 
 def test_what_a_worker_opens_goes_to_its_items_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for each process."""
+    """A worker's resource is passed to its items and its end; `on_start` runs once per process."""
     monkeypatch.setenv("NOTES", str(tmp_path))
 
     tally = processes.each(
@@ -87,7 +87,7 @@ def test_what_a_worker_opens_goes_to_its_items_and_its_end(tmp_path: Path, monke
 
 
 def test_an_error_has_the_trace_of_its_process_as_cause() -> None:
-    """And is of its own class."""
+    """An error keeps its class, and has the trace of its process as cause."""
     found, error = taken(processes.map(functions.fail_at_two, range(9), limit=1))
 
     assert found == [0, 1]
@@ -97,7 +97,7 @@ def test_an_error_has_the_trace_of_its_process_as_cause() -> None:
 
 @pytest.mark.parametrize("chunksize", [1, 3])
 def test_errors_can_be_returned(chunksize: int) -> None:
-    """Each item has its own, also in a chunk."""
+    """Each item has a separate error, also inside a chunk."""
     options = {"limit": 2, "ordered": True, "chunksize": chunksize}
     found = list(processes.map(functions.fail_at_two, range(5), on_error="return", **options))  # type: ignore[call-overload]
 
@@ -107,7 +107,7 @@ def test_errors_can_be_returned(chunksize: int) -> None:
 
 
 def test_what_cannot_be_pickled_fails_alone() -> None:
-    """An item, a result, an error."""
+    """An item, a result or an error that cannot be pickled fails alone."""
     items = [1, lambda: None, 3]
     found = list(processes.map(repr, items, limit=1, ordered=True, chunksize=3, on_error="return"))
     assert isinstance(found[1], bounded.Failed)
@@ -122,7 +122,7 @@ def test_what_cannot_be_pickled_fails_alone() -> None:
 
 
 def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
-    """Whatever becomes of errors of items."""
+    """A function that cannot be pickled ends the call, whatever `on_error` is."""
     lock = threading.Lock()
 
     _, error = taken(processes.map(lambda _: lock.locked(), [1], limit=1, on_error="return"))
@@ -131,7 +131,7 @@ def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
 
 
 def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:
-    """And no other item begins."""
+    """A worker's death is an error that names the item, and no other item begins."""
     found, error = taken(processes.map(functions.die_at_three, range(9), limit=1, ordered=True))
 
     assert found == [0, 1, 2]
@@ -140,7 +140,7 @@ def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:
 
 
 def test_another_takes_the_place_of_one_that_died() -> None:
-    """Where errors are returned; a chunk dies together."""
+    """Another worker takes over with `on_error="return"`; all items of a chunk fail together."""
     found = list(processes.map(functions.die_at_three, range(6), limit=1, ordered=True, on_error="return"))
     assert isinstance(found[3], bounded.Failed)
     assert found[3].item == 3
@@ -153,7 +153,7 @@ def test_another_takes_the_place_of_one_that_died() -> None:
 
 
 def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None:
-    """There is no end of file before it dies, too."""
+    """The pipe has no end of file until the child dies, too."""
     noted = tmp_path / "child"
 
     _, error = taken(processes.map(functions.die_before_child, [str(noted)], limit=1, timeout=30))
@@ -163,7 +163,7 @@ def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None
 
 
 def test_a_worker_that_dies_before_it_is_ready_ends_everything() -> None:
-    """It would die again and again."""
+    """A worker that dies before it is ready ends the call; its successors would die as well."""
     _, error = taken(processes.map(abs, range(5), limit=2, on_start=functions.leave, on_error="return"))
 
     assert isinstance(error, bounded.WorkerDiedError)
@@ -171,7 +171,7 @@ def test_a_worker_that_dies_before_it_is_ready_ends_everything() -> None:
 
 
 def test_a_start_that_fails_ends_everything() -> None:
-    """With its own error."""
+    """An error in `on_start` ends the call and is raised."""
     _, error = taken(processes.map(abs, range(5), limit=2, on_start=functions.refuse, on_error="return"))
 
     assert isinstance(error, ConnectionError)
@@ -179,7 +179,7 @@ def test_a_start_that_fails_ends_everything() -> None:
 
 
 def test_an_end_that_fails_is_heard_behind_the_results() -> None:
-    """With its own error."""
+    """An error in `on_done` is raised after the results."""
     found, error = taken(processes.map(abs, [1], limit=1, on_done=functions.fail_fussily))
 
     assert found == [1]
@@ -187,7 +187,7 @@ def test_an_end_that_fails_is_heard_behind_the_results() -> None:
 
 
 def test_break_ends_calls_that_run() -> None:
-    """With their processes; one that does nothing puts things away."""
+    """`break` kills the processes of running calls; an idle process runs `on_done`."""
     for number in processes.map(functions.sleep_long, itertools.count(), limit=2):
         assert number == 0
         break
@@ -196,7 +196,7 @@ def test_break_ends_calls_that_run() -> None:
 
 
 def test_leaving_the_block_waits_for_the_end() -> None:
-    """Which comes at once."""
+    """Leaving the block returns as soon as the workers have ended, which is immediate here."""
     with processes.map(functions.sleep_long, itertools.count(), limit=2) as results:
         assert next(results) == 0
 
@@ -204,12 +204,12 @@ def test_leaving_the_block_waits_for_the_end() -> None:
 
 
 def test_one_that_does_nothing_puts_things_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when all is given up: it is told to end, and not killed."""
+    """An idle process is told to end, not killed, even if the results are abandoned."""
     monkeypatch.setenv("NOTES", str(tmp_path))
 
     def numbers() -> Iterator[int]:
         yield 0
-        # Until the worker has done that, and waits.
+        # Wait until the worker has done that and is idle.
         assert wait_for(lambda: "0" in "".join(path.read_text() for path in tmp_path.iterdir()))
         time.sleep(0.2)
         raise KeyboardInterrupt
@@ -223,7 +223,7 @@ def test_one_that_does_nothing_puts_things_away(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_timeout_ends_calls_that_run() -> None:
-    """What was done before is given."""
+    """The timeout kills running calls; earlier results are returned."""
     found, error = taken(processes.map(functions.sleep_long, itertools.count(), limit=2, timeout=3))
 
     assert isinstance(error, TimeoutError)

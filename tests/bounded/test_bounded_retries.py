@@ -1,4 +1,4 @@
-"""Attempts, waits and time limits of items, for tasks, threads and processes alike."""
+"""Attempts, waits and time limits of items, for tasks, threads and processes."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ Call = Callable[..., list[Any]]
 
 
 def with_tasks(function: Callable[..., Any], items: list[Any], **options: Any) -> list[Any]:  # noqa: ANN401
-    """`bounded.map` of a plain function."""
+    """Runs `bounded.map` with a plain function."""
 
     async def call(*arguments: Any) -> Any:  # noqa: ANN401
         await asyncio.sleep(0)
@@ -30,12 +30,12 @@ def with_tasks(function: Callable[..., Any], items: list[Any], **options: Any) -
 
 
 def with_threads(function: Callable[..., Any], items: list[Any], **options: Any) -> list[Any]:  # noqa: ANN401
-    """`bounded.threads.map`."""
+    """Runs `bounded.threads.map`."""
     return list(threads.map(function, items, limit=2, ordered=True, **options))
 
 
 def with_processes(function: Callable[..., Any], items: list[Any], **options: Any) -> list[Any]:  # noqa: ANN401
-    """`bounded.processes.map`."""
+    """Runs `bounded.processes.map`."""
     return list(processes.map(function, items, limit=2, ordered=True, **options))
 
 
@@ -44,7 +44,7 @@ of_all = pytest.mark.parametrize("call", [with_tasks, with_threads, with_process
 
 @of_all
 def test_an_item_that_fails_is_tried_again(call: Call, tmp_path: Path) -> None:
-    """So often, and its last error counts."""
+    """A failed item is tried up to `attempts` times, and its last error counts."""
     items = [(str(tmp_path / f"{fails}"), fails) for fails in range(4)]
 
     found = call(functions.fail_so_often, items, attempts=3, retry_wait=0.001, on_error="return")
@@ -56,13 +56,13 @@ def test_an_item_that_fails_is_tried_again(call: Call, tmp_path: Path) -> None:
 
 @of_all
 def test_only_some_errors_are_tried_again(call: Call, tmp_path: Path) -> None:
-    """Others are raised at once."""
+    """Errors outside `retry_on` are raised immediately."""
     with pytest.raises(ValueError, match="attempt 1"):
         call(functions.fail_so_often, [(str(tmp_path / "a"), 1)], attempts=3, retry_on=(OSError, KeyError))
 
 
 def test_waits_double_up_to_a_bound_and_are_shortened_at_random() -> None:
-    """By up to a half."""
+    """Waits double up to 30 s and are shortened at random by up to a half."""
     policy = RetryPolicy(attempts=100, retry_wait=1.0)
 
     for attempt, longest in ((1, 1.0), (2, 2.0), (5, 16.0), (6, WAIT_MAX), (99, WAIT_MAX), (5000, WAIT_MAX)):
@@ -72,7 +72,7 @@ def test_waits_double_up_to_a_bound_and_are_shortened_at_random() -> None:
 
 
 def test_a_coroutine_has_its_time_for_each_attempt() -> None:
-    """Then it is cancelled, and may be tried again."""
+    """After that time, the coroutine is cancelled and may be tried again."""
     began: list[float] = []
 
     async def hang(seconds: float) -> float:
@@ -92,7 +92,7 @@ def test_a_coroutine_has_its_time_for_each_attempt() -> None:
 
 
 def test_a_process_that_takes_too_long_is_killed_and_replaced() -> None:
-    """With the item that it had; the others are done."""
+    """The item of the killed process fails, and all others are done."""
     began = time.monotonic()
 
     found = with_processes(time.sleep, [0, 60, 0, 0], item_timeout=0.5, on_error="return")
@@ -116,12 +116,12 @@ def test_a_process_that_takes_too_long_is_killed_and_replaced() -> None:
     ],
 )
 def test_values_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    """Before anything begins."""
+    """Impossible values are refused before anything begins."""
     with pytest.raises(ValueError, match=message):
         processes.map(abs, [1], **{"limit": 1, **options})
 
 
 def test_a_thread_has_no_time_limit() -> None:
-    """Nothing could end it."""
+    """A thread has no time limit, because a call in a thread cannot be stopped."""
     with pytest.raises(TypeError, match="item_timeout"):
         threads.map(abs, [1], limit=1, item_timeout=1)  # type: ignore[call-overload]

@@ -17,17 +17,20 @@ from fetchmill import bounded
 
 pytestmark = pytest.mark.of_files("python/fetchmill/bounded")
 
-# Where `scripts/install-stdlib-tests` puts those that the interpreter came without.
+# `scripts/install-stdlib-tests` puts the tests here if the interpreter has none.
 UNPACKED = Path(__file__).resolve().parents[2] / "build" / "stdlib-tests" / "test"
 
 
 def stdlib_tests(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of the package `test`; missing is a failure, or nothing would be proved without a word."""
+    """Returns a module of the package `test`.
+
+    A missing module is a failure, because the tests would otherwise prove nothing.
+    """
     try:
         return importlib.import_module(f"test.{name}")
     except ModuleNotFoundError:
         if UNPACKED.is_dir():
-            # By this spawned processes find it, too.
+            # Spawned processes also find it in this way.
             monkeypatch.setattr(sys, "path", [*sys.path, str(UNPACKED)])
             return importlib.import_module(name)
     pytest.fail(
@@ -38,7 +41,7 @@ def stdlib_tests(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def run(cases: Iterable[unittest.TestCase]) -> int:
-    """Runs them; how many there were."""
+    """Runs the tests. Returns their number."""
     suite = unittest.TestSuite(cases)
     result = unittest.TestResult()
     suite.run(result)
@@ -49,7 +52,7 @@ def run(cases: Iterable[unittest.TestCase]) -> int:
 
 
 def test_as_completed_passes_those_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For every class of tasks and loops that they are written for."""
+    """All test classes of the standard library pass, with all kinds of tasks and loops."""
     module = stdlib_tests("test_asyncio.test_tasks", monkeypatch)
     calls = []
 
@@ -72,7 +75,7 @@ def test_as_completed_passes_those_of_asyncio(monkeypatch: pytest.MonkeyPatch) -
 
 
 class MapOnly:
-    """As much of an executor as its tests of `map` use."""
+    """The part of an executor that its tests of `map` use."""
 
     map_: Callable[..., Iterable[Any]]
 
@@ -80,29 +83,29 @@ class MapOnly:
         self._limit = max_workers
 
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> Iterable[Any]:  # noqa: ANN401
-        """As Executor.map."""
+        """Works like Executor.map."""
         return type(self).map_(function, *iterables, limit=self._limit, ordered=True, **options)
 
     def shutdown(self, *, wait: bool = True) -> None:
-        """What was read is done."""
+        """Waits until everything that was read is done."""
         assert not wait or wait_for(lambda: workers() == 0)
 
 
 class ThreadMap(MapOnly):
-    """In threads."""
+    """Uses threads."""
 
     map_ = staticmethod(bounded.threads.map)
 
 
 class ProcessMap(MapOnly):
-    """In processes."""
+    """Uses processes."""
 
     map_ = staticmethod(bounded.processes.map)
 
 
 @pytest.mark.parametrize("executor", [ThreadMap, ProcessMap])
 def test_map_passes_those_of_executors(executor: type[MapOnly], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those for any executor, and for this kind."""
+    """The tests for any executor and for this kind pass."""
     module = stdlib_tests("test_concurrent_futures", monkeypatch)
     shared, own = classes_of(module, executor)
 
@@ -115,18 +118,18 @@ def test_map_passes_those_of_executors(executor: type[MapOnly], monkeypatch: pyt
         def tearDown(self) -> None:
             self.executor.shutdown(wait=True)
 
-    # `test_free_reference` is a test of map, too.
+    # `test_free_reference` also tests map.
     before = threading.active_count()
     names = [name for name in dir(Case) if "test_map" in name or name == "test_free_reference"]
 
     assert len(names) >= 5
     assert run(Case(name) for name in names) == len(names)
-    # Threads of tests before it may still end.
+    # Threads of earlier tests may still be ending.
     assert wait_for(lambda: threading.active_count() <= before)
 
 
 def classes_of(module: ModuleType, executor: type[MapOnly]) -> tuple[type, type]:
-    """The tests for any executor and for one kind, without what makes an executor of the standard library's."""
+    """Returns the tests for any executor and for one kind, without those that create the library's own executors."""
     name = "ThreadPoolExecutorTest" if executor is ThreadMap else "ProcessPoolExecutorTest"
     if hasattr(module, "ExecutorTest"):
         shared, own = module.ExecutorTest, getattr(module, name)

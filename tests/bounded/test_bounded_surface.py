@@ -1,4 +1,4 @@
-"""What `fetchmill.bounded` shows: names, docs, signatures alike; and its small parts, which need no clock."""
+"""The surface of `fetchmill.bounded`: names, docs and consistent signatures; and its small parts that need no clock."""
 
 import doctest
 import importlib
@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "bounded.md"
 
 
 def test_every_public_name_is_there_and_documented() -> None:
-    """`__all__`, `dir()`, reality and the page are the same."""
+    """`__all__`, `dir()`, the module and the page agree."""
     page = PAGE.read_text()
 
     assert dir(bounded) == sorted(bounded.__all__)
@@ -33,7 +33,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 @pytest.mark.parametrize("name", ["each", "map"])
 def test_coroutines_threads_and_processes_have_the_same_signatures(name: str) -> None:
-    """But for chunks, which mean nothing to tasks."""
+    """Chunks are the exception, because tasks do not have them."""
     signatures = [inspect.signature(getattr(module, name)) for module in (bounded, bounded.threads, bounded.processes)]
     options = [
         {key: (value.kind, value.default) for key, value in signature.parameters.items() if key != "chunksize"}
@@ -45,14 +45,14 @@ def test_coroutines_threads_and_processes_have_the_same_signatures(name: str) ->
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_run(name: str) -> None:
-    """As they are written."""
+    """Examples in docstrings run unchanged."""
     failed, _ = doctest.testmod(importlib.import_module(name))
 
     assert failed == 0
 
 
 def test_there_is_an_example_of_every_function() -> None:
-    """In its docstring."""
+    """Every function has an example in its docstring."""
     functions = [bounded.as_completed, bounded.TaskPool, bounded.each, bounded.map]
     functions += [getattr(module, name) for module in (bounded.threads, bounded.processes) for name in ("each", "map")]
 
@@ -60,7 +60,7 @@ def test_there_is_an_example_of_every_function() -> None:
 
 
 def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each by itself."""
+    """Each example runs separately."""
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
@@ -70,7 +70,7 @@ def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_pace_is_even_and_makes_up_for_late_moments() -> None:
-    """But for no more than its slack."""
+    """Delays are made up for, up to the slack."""
     rate_limiter = RateLimiter(10)
 
     assert [round(rate_limiter.reserve(0.0), 3) for _ in range(3)] == [0, 0.1, 0.2]
@@ -82,13 +82,13 @@ def test_a_pace_is_even_and_makes_up_for_late_moments() -> None:
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 def test_a_rate_is_a_number_above_zero(rate: float) -> None:
-    """Anything else would never begin, or never wait."""
+    """With any other value, items would never begin, or never wait."""
     with pytest.raises(ValueError, match="give a number above 0, in items a second"):
         RateLimiter(rate)
 
 
 def test_workers_are_hired_when_more_waits_than_are_idle() -> None:
-    """Never more than the limit."""
+    """Workers start when more items wait than workers are idle, up to the limit."""
     scaler = Scaler(4, is_slow=False, is_paced=False)
 
     assert scaler.scale_up(3, is_ended=False) == 3
@@ -102,7 +102,7 @@ def test_workers_are_hired_when_more_waits_than_are_idle() -> None:
 
 
 def test_slow_starts_grow_with_those_that_are_ready() -> None:
-    """One at first, then twice as many each time."""
+    """One worker starts first, then twice as many each time."""
     scaler = Scaler(100, is_slow=True, is_paced=False)
     begun = []
 
@@ -116,7 +116,7 @@ def test_slow_starts_grow_with_those_that_are_ready() -> None:
 
 
 def test_no_slow_start_is_made_that_comes_too_late() -> None:
-    """Once the input has ended."""
+    """No slow worker is started too late to help, once the input has ended."""
     scaler = Scaler(100, is_slow=True, is_paced=False)
     scaler.scale_up(100, is_ended=True)
     scaler.on_started(0.05)
@@ -129,7 +129,7 @@ def test_no_slow_start_is_made_that_comes_too_late() -> None:
 
 
 def test_with_a_rate_one_idle_worker_is_enough() -> None:
-    """However much waits."""
+    """With a rate, one idle worker is enough for any number of waiting items."""
     scaler = Scaler(100, is_slow=False, is_paced=True)
 
     assert scaler.scale_up(50, is_ended=False) == 1
@@ -140,7 +140,7 @@ def test_with_a_rate_one_idle_worker_is_enough() -> None:
 
 
 def test_calls_are_handed_over_by_their_numbers_if_that_is_asked_for() -> None:
-    """Otherwise as they come."""
+    """Calls are handed over in the order of their numbers if requested, and otherwise as they arrive."""
     for ordered, expected in ((True, [0, 1, 2]), (False, [2, 0, 1])):
         buffer = ResultBuffer(ordered=ordered)
         for number in (2, 0, 1):
@@ -149,6 +149,6 @@ def test_calls_are_handed_over_by_their_numbers_if_that_is_asked_for() -> None:
 
 
 def test_a_long_item_is_cut_in_messages() -> None:
-    """It may be a body."""
+    """A long item, such as a body, is truncated in messages."""
     assert format_item("short") == "'short'"
     assert len(format_item("x" * 5000)) == 203

@@ -1,4 +1,4 @@
-"""`bounded.TaskPool`: a place for each task, and no error lost."""
+"""`bounded.TaskPool`: a slot per task, and no lost errors."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from fetchmill import bounded
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
 def test_put_waits_for_a_place_and_the_end_for_the_rest(limit: int) -> None:
-    """However many there are."""
+    """`put` waits for a free slot, and the end waits for all tasks, whatever their number."""
     gauge = Gauge()
 
     async def main() -> None:
@@ -27,7 +27,7 @@ def test_put_waits_for_a_place_and_the_end_for_the_rest(limit: int) -> None:
 
 
 def test_errors_come_as_a_group_and_the_others_are_cancelled() -> None:
-    """All of them: those that failed in the same moment, and while they were cancelled."""
+    """The group has all errors, including those that occurred at the same moment and during cancellation."""
     gauge = Gauge()
 
     async def fail(error: Exception) -> None:
@@ -55,7 +55,7 @@ def test_errors_come_as_a_group_and_the_others_are_cancelled() -> None:
 
 
 def test_an_error_wakes_a_put_that_waits() -> None:
-    """Its coroutine never runs, and nothing complains about it."""
+    """An error wakes a waiting `put`, whose coroutine never runs and causes no warning."""
     gauge = Gauge()
     reached = []
 
@@ -76,7 +76,7 @@ def test_an_error_wakes_a_put_that_waits() -> None:
 
 
 def test_an_error_of_the_block_cancels_the_tasks() -> None:
-    """And comes with them as one group."""
+    """An error of the block cancels the tasks, and all errors are raised as one group."""
     gauge = Gauge()
 
     async def block() -> None:
@@ -97,7 +97,7 @@ def test_an_error_of_the_block_cancels_the_tasks() -> None:
 
 
 def test_cancellation_ends_a_put_and_all_tasks() -> None:
-    """Nothing is left behind."""
+    """Cancellation ends a `put` and all tasks, and leaves nothing."""
     gauge = Gauge()
 
     async def fill() -> None:
@@ -119,7 +119,7 @@ def test_cancellation_ends_a_put_and_all_tasks() -> None:
 
 
 def test_a_cancelled_task_gives_its_place_to_another() -> None:
-    """It is no error."""
+    """A cancelled task releases its slot and is not an error."""
     gauge = Gauge()
 
     async def work_and_leave() -> None:
@@ -139,7 +139,7 @@ def test_a_cancelled_task_gives_its_place_to_another() -> None:
 
 
 def test_a_put_that_is_given_up_takes_no_place() -> None:
-    """By a timeout."""
+    """A `put` that a timeout cancels takes no slot."""
     gauge = Gauge()
 
     async def main() -> None:
@@ -155,7 +155,7 @@ def test_a_put_that_is_given_up_takes_no_place() -> None:
 
 
 def test_a_pool_is_used_within_its_block() -> None:
-    """Otherwise nobody would wait for its tasks."""
+    """A pool can only be used within its block; nothing would wait for its tasks outside."""
     gauge = Gauge()
 
     async def main() -> None:

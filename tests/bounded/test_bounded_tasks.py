@@ -1,4 +1,4 @@
-"""`bounded.each` and `bounded.map` for coroutine functions: workers on demand, each with what it has opened."""
+"""`bounded.each` and `bounded.map` for coroutine functions: workers start on demand, each with its own resources."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from fetchmill import bounded
 
 
 async def plus_one(number: int) -> int:
-    """Takes the longer the smaller the number, within three."""
+    """Takes longer for smaller numbers, within groups of three."""
     await asyncio.sleep(0.001 * (3 - number % 3))
     return number + 1
 
@@ -25,7 +25,7 @@ async def plus_one(number: int) -> int:
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
-    """In the order of the input, if that is asked for."""
+    """Results are in the order of the input if requested."""
 
     async def main() -> list[int]:
         return [number async for number in bounded.map(plus_one, range(20), limit=limit, ordered=ordered)]
@@ -36,7 +36,7 @@ def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
 
 
 def test_results_come_as_they_are_done() -> None:
-    """Unless order is asked for."""
+    """Results come in order only if requested."""
 
     async def main() -> list[float]:
         async def sleep(seconds: float) -> float:
@@ -48,7 +48,7 @@ def test_results_come_as_they_are_done() -> None:
 
 
 def test_several_iterables_go_together() -> None:
-    """Up to the end of the shortest."""
+    """Several iterables end with the shortest one."""
 
     async def add(one: int, other: int) -> int:
         return one + other
@@ -60,7 +60,7 @@ def test_several_iterables_go_together() -> None:
 
 
 def test_an_async_iterable_goes_alone() -> None:
-    """And is closed at the end."""
+    """A single async iterable is accepted, and closed at the end."""
     closed = []
 
     async def numbers() -> AsyncIterator[int]:
@@ -82,7 +82,7 @@ def test_an_async_iterable_goes_alone() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
-    """Twice the limit, beyond what was taken."""
+    """The window is twice the limit, in addition to the results that were taken."""
     gauge = Gauge()
     read = itertools.count()
 
@@ -104,7 +104,7 @@ def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
 
 
 def test_what_a_worker_opens_goes_to_its_items_and_its_end() -> None:
-    """Once for each worker; plain functions and coroutine functions."""
+    """`on_start` runs once per worker; plain functions and coroutine functions work."""
     opened: list[list[int]] = []
     closed: list[list[int]] = []
 
@@ -127,7 +127,7 @@ def test_what_a_worker_opens_goes_to_its_items_and_its_end() -> None:
 
 
 def test_workers_start_on_demand() -> None:
-    """Two items do not need a hundred."""
+    """Two items do not start a hundred workers."""
     started = itertools.count()
 
     async def main() -> None:
@@ -142,7 +142,7 @@ def test_workers_start_on_demand() -> None:
 
 
 def test_an_error_ends_everything_and_puts_away_what_was_opened() -> None:
-    """Before it is raised."""
+    """Resources are closed before the error is raised."""
     gauge = Gauge()
     closed = []
 
@@ -167,7 +167,7 @@ def test_an_error_ends_everything_and_puts_away_what_was_opened() -> None:
 
 
 def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
-    """It is in no circle of references."""
+    """An error is not part of a reference cycle."""
 
     class OwnError(Exception):
         pass
@@ -189,7 +189,7 @@ def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
 
 
 def test_errors_can_be_returned() -> None:
-    """With the items whose they are."""
+    """With `on_error="return"`, each error comes with its item."""
 
     async def work(number: int) -> int:
         if number % 2:
@@ -212,7 +212,7 @@ def test_errors_can_be_returned() -> None:
 
 
 def test_an_error_that_means_an_end_ends_nothing() -> None:
-    """It would stop the loop without a word."""
+    """StopIteration and the like do not silently end the loop."""
 
     async def work(_number: int) -> None:
         raise StopAsyncIteration
@@ -225,7 +225,7 @@ def test_an_error_that_means_an_end_ends_nothing() -> None:
 
 
 def test_a_function_that_cancels_its_own_task_is_noticed() -> None:
-    """Its item would be missing without a word."""
+    """A function that cancels its own task causes an error, not a missing item."""
 
     async def work(_number: int) -> None:
         task = asyncio.current_task()
@@ -244,7 +244,7 @@ def test_a_function_that_cancels_its_own_task_is_noticed() -> None:
 
 
 def test_a_function_may_await_what_is_cancelled() -> None:
-    """That is its item's failure."""
+    """An item fails if its function awaits a cancelled task."""
 
     async def work(number: int) -> None:
         future = asyncio.get_running_loop().create_future()
@@ -265,7 +265,7 @@ def test_a_function_may_await_what_is_cancelled() -> None:
 
 @pytest.mark.parametrize("read_before", [0, 1, 7])
 def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int) -> None:
-    """They are not lost."""
+    """Results before the error are not lost."""
 
     def numbers() -> Iterator[int]:
         yield from range(read_before)
@@ -281,7 +281,7 @@ def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before:
 
 
 def test_a_start_that_fails_ends_everything() -> None:
-    """Whatever becomes of errors of items."""
+    """An error in `on_start` ends the call, whatever `on_error` is."""
     gauge = Gauge()
     starts = itertools.count()
     closed: list[int] = []
@@ -309,7 +309,7 @@ def test_a_start_that_fails_ends_everything() -> None:
 
 
 def test_ends_that_fail_are_heard_behind_the_results() -> None:
-    """All of them."""
+    """Errors of several `on_done` calls are all raised after the results."""
 
     def put_away(_own: None) -> None:
         raise OSError("not put away")
@@ -328,7 +328,7 @@ def test_ends_that_fail_are_heard_behind_the_results() -> None:
 
 
 def test_break_cancels_everything_and_puts_it_away() -> None:
-    """As soon as nobody holds the results."""
+    """`break` cancels everything as soon as the results are no longer referenced."""
     gauge = Gauge()
     closed: list[None] = []
 
@@ -349,7 +349,7 @@ def test_break_cancels_everything_and_puts_it_away() -> None:
 
 
 def test_leaving_the_block_waits_for_the_ends() -> None:
-    """They may take their time, and are not cancelled."""
+    """The ends may take long and are not cancelled."""
     closed = []
 
     async def put_away(_own: None) -> None:
@@ -369,7 +369,7 @@ def test_leaving_the_block_waits_for_the_ends() -> None:
 
 
 def test_a_wait_that_is_cancelled_loses_nothing() -> None:
-    """Whoever asks next has the result."""
+    """A result whose wait was cancelled goes to the next wait."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -384,7 +384,7 @@ def test_a_wait_that_is_cancelled_loses_nothing() -> None:
 
 
 def test_the_timeout_ends_everything() -> None:
-    """What was done before is given."""
+    """The timeout cancels everything; earlier results are returned."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -401,7 +401,7 @@ def test_the_timeout_ends_everything() -> None:
 
 
 def test_a_rate_spaces_the_items_evenly() -> None:
-    """And one worker is enough for what takes no time."""
+    """One worker is enough for items that take no time."""
     began: list[float] = []
     started = itertools.count()
 
@@ -413,7 +413,7 @@ def test_a_rate_spaces_the_items_evenly() -> None:
 
     asyncio.run(main())
 
-    # Never earlier than its moment, but for the slack; how late is the machine's business.
+    # An item never starts too early, except for the slack; its delay depends on the machine.
     assert all(moment - began[0] >= 0.01 * number - 0.025 for number, moment in enumerate(began))
     assert next(started) <= 3
 
@@ -427,7 +427,7 @@ def test_a_rate_spaces_the_items_evenly() -> None:
     ],
 )
 def test_wrong_arguments_are_refused_at_once(options: dict[str, object], message: str) -> None:
-    """With what to do, alike for coroutines, threads and processes."""
+    """The error says what to do, in the same words for coroutines, threads and processes."""
     for module in ("tasks", "threads", "processes"):
         map_: Any = import_module(f"fetchmill.bounded.{module}").map
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""`bounded.threads`: plain functions in threads that start on demand, over input without end."""
+"""`bounded.threads`: plain functions in threads that start on demand, for endless input."""
 
 import contextlib
 import gc
@@ -17,7 +17,7 @@ from fetchmill.bounded import threads
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
-    """After every test."""
+    """Checks after every test that no thread is left."""
     yield
     assert wait_for(lambda: workers() == 0)
 
@@ -25,7 +25,7 @@ def _no_thread_is_left() -> Iterator[None]:
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
-    """In the order of the input, if that is asked for; at the end all threads are gone."""
+    """Results are in the order of the input if requested, and no thread is left at the end."""
     gauge = Gauge()
 
     found = list(threads.map(gauge.call, iter(range(40)), limit=limit, ordered=ordered))
@@ -36,7 +36,7 @@ def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
 
 
 def test_results_come_as_they_are_done() -> None:
-    """Unless order is asked for."""
+    """Results come in order only if requested."""
     turns = [threading.Event(), threading.Event()]
 
     def work(number: int) -> int:
@@ -52,7 +52,7 @@ def test_results_come_as_they_are_done() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
-    """Twice the limit, beyond what was taken; by the thread that takes."""
+    """The window is twice the limit, in addition to the results that were taken. The taking thread reads the input."""
     gauge = Gauge()
     readers = set()
     read = 0
@@ -73,7 +73,7 @@ def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
 
 
 def test_a_slow_input_holds_up_results_by_one_item_at_most() -> None:
-    """What is done is not kept until the window is full."""
+    """Finished results do not wait until the window is full."""
     read = 0
 
     def numbers() -> Iterator[int]:
@@ -88,7 +88,7 @@ def test_a_slow_input_holds_up_results_by_one_item_at_most() -> None:
 
 
 def test_workers_start_on_demand() -> None:
-    """Two items do not need a hundred, nor does one after the other."""
+    """Two items do not start a hundred threads, and neither do consecutive items."""
     started = itertools.count()
 
     def numbers() -> Iterator[int]:
@@ -103,7 +103,7 @@ def test_workers_start_on_demand() -> None:
 
 
 def spin(seconds: float) -> None:
-    """Keeps the interpreter for so much of its time, as making a client does."""
+    """Uses the interpreter for the given time, as creating a client does."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -112,7 +112,7 @@ def spin(seconds: float) -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize("start", [time.sleep, spin], ids=["waiting", "working"])
 def test_a_high_limit_costs_no_time_where_starts_are_slow(start: Callable[[float], None]) -> None:
-    """A hundred items, 50 ms a start: at limit 100 at most twice the time of limit 10."""
+    """With a hundred items and 50 ms per start, limit 100 takes at most twice as long as limit 10."""
     seconds: dict[int, float] = {}
 
     for _round in range(3):
@@ -127,7 +127,7 @@ def test_a_high_limit_costs_no_time_where_starts_are_slow(start: Callable[[float
 
 
 def test_what_a_thread_opens_goes_to_its_items_and_its_end() -> None:
-    """Once for each thread, in that thread."""
+    """`on_start` runs once per thread, in that thread."""
     opened: list[tuple[threading.Thread, list[int]]] = []
     closed: list[tuple[threading.Thread, list[int]]] = []
 
@@ -152,7 +152,7 @@ def test_what_a_thread_opens_goes_to_its_items_and_its_end() -> None:
 
 
 def test_an_error_is_raised_in_its_place_and_no_other_item_begins() -> None:
-    """What was done before is given."""
+    """An error is raised in its place, no other item begins, and earlier results are returned."""
     gauge = Gauge()
 
     def work(number: int) -> int:
@@ -168,7 +168,7 @@ def test_an_error_is_raised_in_its_place_and_no_other_item_begins() -> None:
 
 
 def test_no_other_item_begins_behind_an_error() -> None:
-    """Although many are read, and a thread is there."""
+    """No other item begins after an error, even if many were read and a thread is free."""
     begun = []
     is_read = threading.Event()
 
@@ -186,7 +186,7 @@ def test_no_other_item_begins_behind_an_error() -> None:
 
 
 def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
-    """It is in no circle of references."""
+    """An error is not part of a reference cycle."""
 
     class OwnError(Exception):
         pass
@@ -207,13 +207,13 @@ def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_rate_of_many_a_second_never_waits_for_nothing(ordered: bool) -> None:
-    """Its moments are over before a thread has begun to wait for them."""
+    """Each moment has passed before a thread begins to wait for it."""
     for _ in range(30):
         assert len(list(threads.map(abs, range(100), limit=5, rate=100_000, ordered=ordered, timeout=60))) == 100
 
 
 def test_an_error_in_the_right_order_comes_behind_slower_items() -> None:
-    """Those that were begun before it."""
+    """With ordered results, items that began before the failed one come first."""
     failed = threading.Event()
 
     def work(number: int) -> int:
@@ -230,7 +230,7 @@ def test_an_error_in_the_right_order_comes_behind_slower_items() -> None:
 
 
 def test_errors_can_be_returned() -> None:
-    """With the items whose they are; a tuple where there are several iterables."""
+    """Each error comes with its item, which is a tuple if there are several iterables."""
     found = list(threads.map(divmod, [4, 4], [2, 0], limit=2, ordered=True, on_error="return"))
     tally = threads.each(lambda number: 1 // (number % 2), range(1000), limit=9, on_error="return")
 
@@ -241,7 +241,7 @@ def test_errors_can_be_returned() -> None:
 
 
 def test_what_is_no_exception_is_raised_all_the_same() -> None:
-    """A function that wants to leave the program."""
+    """For example, a function may want to exit the program."""
 
     def leave(_number: int) -> None:
         raise SystemExit(3)
@@ -251,14 +251,14 @@ def test_what_is_no_exception_is_raised_all_the_same() -> None:
 
 
 def test_an_error_that_means_an_end_ends_nothing() -> None:
-    """It would stop the loop without a word."""
+    """StopIteration and the like do not silently end the loop."""
     with pytest.raises(RuntimeError, match="the function raised StopIteration"):
         list(threads.map(next, [iter(())], limit=1))
 
 
 @pytest.mark.parametrize("read_before", [0, 1, 7])
 def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int) -> None:
-    """They are not lost."""
+    """Results before the error are not lost."""
 
     def numbers() -> Iterator[int]:
         yield from range(read_before)
@@ -271,7 +271,7 @@ def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before:
 
 
 def test_a_start_that_fails_ends_everything() -> None:
-    """Whatever becomes of errors of items; those that had started put things away."""
+    """`on_error` makes no difference; workers that had started close their resources."""
     starts = itertools.count()
     closed: list[int] = []
 
@@ -295,7 +295,7 @@ def test_a_start_that_fails_ends_everything() -> None:
 
 
 def test_ends_that_fail_are_heard_behind_the_results() -> None:
-    """All of them."""
+    """Errors of several `on_done` calls are all raised after the results."""
     both = threading.Barrier(2)
 
     def put_away(_own: None) -> None:
@@ -313,7 +313,7 @@ def test_ends_that_fail_are_heard_behind_the_results() -> None:
 
 
 def test_break_begins_no_other_item_and_leaves_no_thread() -> None:
-    """Calls that run come to their ends and are put away."""
+    """`break` lets running calls finish, closes their resources, and starts no other item."""
     gauge = Gauge()
     closed: list[None] = []
 
@@ -329,7 +329,7 @@ def test_break_begins_no_other_item_and_leaves_no_thread() -> None:
 
 
 def test_leaving_the_block_waits_for_calls_that_run() -> None:
-    """No thread is left then."""
+    """Leaving the block waits for running calls, and leaves no thread."""
     gauge = Gauge()
 
     with threads.map(gauge.call, itertools.count(), limit=4) as results:
@@ -342,7 +342,7 @@ def test_leaving_the_block_waits_for_calls_that_run() -> None:
 
 
 def test_nobody_asks_for_a_result() -> None:
-    """What was read at the call is done, as of Executor.map; of an iterator nothing is read."""
+    """Items of a collection are processed even if no result is taken, as with Executor.map; an iterator is not read."""
     done: list[int] = []
     threads.map(done.append, [1, 2, 3], limit=2)
     assert wait_for(lambda: sorted(done) == [1, 2, 3])
@@ -353,7 +353,7 @@ def test_nobody_asks_for_a_result() -> None:
 
 
 def test_the_timeout_is_raised_while_calls_run() -> None:
-    """They come to their ends; what was done before is given."""
+    """The timeout is raised while calls run, which then finish; earlier results are returned."""
     release = threading.Event()
 
     def work(number: int) -> int:
@@ -369,7 +369,7 @@ def test_the_timeout_is_raised_while_calls_run() -> None:
 
 
 def test_a_result_is_held_by_nobody_else() -> None:
-    """Once it is handed over."""
+    """The result is not referenced after it was handed over."""
 
     class Result:
         pass
@@ -381,7 +381,7 @@ def test_a_result_is_held_by_nobody_else() -> None:
 
 
 def test_threads_that_the_system_refuses_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless there is none at all."""
+    """The call fails only if no thread can be started."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -399,7 +399,7 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch: pytest.Mo
 
 
 def test_a_rate_spaces_the_items_evenly_and_break_ends_the_wait() -> None:
-    """One or two threads are enough for what takes no time."""
+    """One or two threads are enough for items that take no time."""
     began: list[float] = []
     started = itertools.count()
 
@@ -416,7 +416,7 @@ def test_a_rate_spaces_the_items_evenly_and_break_ends_the_wait() -> None:
 
 
 def test_maps_may_be_nested() -> None:
-    """Each has its own threads."""
+    """Nested maps have separate threads."""
 
     def work(number: int) -> int:
         return sum(threads.map(abs, range(number), limit=2))

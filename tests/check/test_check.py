@@ -1,4 +1,4 @@
-"""`fetchmill check LIST [RESULTS]`: a row for each target, once, whatever sites answer and whatever ends the run."""
+"""`fetchmill check LIST [RESULTS]`: one row per target, whatever sites answer and whatever ends the run."""
 
 import json
 import os
@@ -24,23 +24,23 @@ Run = Callable[..., Any]
 Serve = Callable[..., Server]
 Row = dict[str, Any]
 
-# Some seconds of requests, so that there is a middle.
+# Some seconds of requests, so that a kill hits the middle.
 SLOW: dict[str, Any] = {"synthetic": 1500, "delay": (0.05, 0.15)}
-# All requests of a host at once, so that none waits because of what another one was told.
+# All requests of a host are sent together, so that none waits because of another one's reply.
 AT_ONCE = ("--limit-per-host", "0", "--rate-per-host", "0")
 HASTE = ("--allow-private", *AT_ONCE, "--concurrency", "50", "--commit-window", "0.05")
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok"
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Of the first objects of a synthetic server."""
+    """Returns the URLs of a synthetic server's first objects."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.csv.gz", "r.jsonl"])
 def test_every_target_has_one_row_in_every_format(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
-    """What is fetched, absent, refused and no URL at all; and the exit code is 0."""
+    """Fetched, absent and refused targets, and invalid URLs, have one row each; the exit code is 0."""
     urls = urls_of(server(synthetic=300), 300)
     absent, refused = urls[0] + "x", "http://127.0.0.1:1/"
     listed = write_urls(tmp_path, [*urls, absent, refused, "no url"])
@@ -61,7 +61,7 @@ def test_every_target_has_one_row_in_every_format(run: Run, server: Serve, tmp_p
 
 
 def test_a_row_has_types_and_what_the_list_keeps(run: Run, server: Serve, tmp_path: Path) -> None:
-    """In Parquet: numbers are numbers, moments have a zone, what does not apply is null."""
+    """In Parquet, numbers are numbers, times have a zone, and values that do not apply are null."""
     urls = urls_of(server(synthetic=3), 3)
     rows = [{"rank": str(rank), "name": f"näme {rank}", "url": url} for rank, url in enumerate(urls)]
     listed = write_list(tmp_path, rows, "csv")
@@ -83,7 +83,7 @@ def test_a_row_has_types_and_what_the_list_keeps(run: Run, server: Serve, tmp_pa
 
 
 def test_every_complete_reply_is_an_answer_at_once(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A 500, a 429 and a 403 have a status, no kind, and one attempt; a cut body has both."""
+    """A 500, a 429 and a 403 have a status, no kind and one attempt; a truncated body has a status and a kind."""
     faults = [
         Fault("status", status=500, match="file-000000000000"),
         Fault("status", status=429, retry_after=60, match="file-000000000001"),
@@ -107,7 +107,7 @@ def test_every_complete_reply_is_an_answer_at_once(run: Run, server: Serve, tmp_
 
 
 def test_a_large_body_is_not_read_to_its_end(run: Run, server: Serve, tmp_path: Path) -> None:
-    """64 KiB at most, and that is no failure."""
+    """At most 64 KiB are read, and this is not a failure."""
     urls = urls_of(server(synthetic=2, size=3_000_000), 2)
 
     ended = run("check", write_urls(tmp_path, urls), "r.jsonl", "--allow-private")
@@ -119,7 +119,7 @@ def test_a_large_body_is_not_read_to_its_end(run: Run, server: Serve, tmp_path: 
 
 
 def test_redirects_are_followed_or_are_the_answer(run: Run, raw: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    """The last URL is in the row; a circle has a kind and the status that made it one."""
+    """The row has the last URL; a loop has a kind and its last status."""
 
     def moved(to: str) -> bytes:
         return f"HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n".encode()
@@ -142,7 +142,7 @@ def test_redirects_are_followed_or_are_the_answer(run: Run, raw: Any, tmp_path: 
 def test_without_results_there_is_a_summary_and_nothing_is_left(
     run: Run, server: Serve, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """Counts with shares, the first that failed, and no file anywhere."""
+    """The summary has counts with shares and the first failures; no file is left."""
     urls = urls_of(server(synthetic=30), 30)
     listed = write_urls(tmp_path, [*urls, *(f"http://127.0.0.1:1/{number}" for number in range(30))])
     temporary = tmp_path / "temporary"
@@ -175,7 +175,7 @@ def test_without_results_there_is_a_summary_and_nothing_is_left(
 def test_fail_on_makes_an_exit_code(
     run: Run, server: Serve, tmp_path: Path, fail_on: tuple[str, ...], code: int
 ) -> None:
-    """Of answers that came; what means no answer is a usage error, and nobody is asked."""
+    """`--fail-on` matches answers that occurred. An unknown answer is a usage error, and no request is sent."""
     source = server(synthetic=2)
     urls = urls_of(source, 2)
     if fail_on[0].startswith("timeout"):
@@ -189,7 +189,7 @@ def test_fail_on_makes_an_exit_code(
 
 
 def test_a_finished_check_says_the_same_again_and_asks_nobody(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The same summary, the same exit code."""
+    """The second run has the same summary and the same exit code."""
     source = server(synthetic=20)
     listed = write_urls(tmp_path, [*urls_of(source, 20), "http://127.0.0.1:1/"])
     arguments = ("check", listed, "r.parquet", "--allow-private", "--fail-on", "any")
@@ -208,7 +208,7 @@ def test_a_finished_check_says_the_same_again_and_asks_nobody(run: Run, server: 
 def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """`kill -9` in the middle, three times."""
+    """The check is killed with `kill -9` three times while it runs."""
     source = server(**SLOW)
     urls = urls_of(source, 1500)
     listed = write_urls(tmp_path, urls)
@@ -232,7 +232,7 @@ def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
 def test_a_signal_stops_a_check_and_it_resumes(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path, number: signal.Signals
 ) -> None:
-    """After a checkpoint, with its exit code; results appear with the last row only."""
+    """The check saves its progress and exits with the signal's code; results appear only with the last row."""
     urls = urls_of(server(**SLOW), 1500)
     listed = write_urls(tmp_path, urls)
     process = start("check", listed, "r.csv", *HASTE)
@@ -251,7 +251,7 @@ def test_a_signal_stops_a_check_and_it_resumes(
 def test_a_signal_leaves_no_temporary_folder(
     server: Serve, start: Callable[..., Any], tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """A check without results can not be resumed: nothing of it is kept."""
+    """A check without results cannot be resumed, so nothing of it is kept."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     listed = write_urls(tmp_path, urls_of(server(**SLOW), 1500))
@@ -270,7 +270,7 @@ def test_a_signal_leaves_no_temporary_folder(
 
 
 def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tmp_path: Path) -> None:
-    """One line, and nothing was touched."""
+    """The error is one line, and nothing was changed."""
     source = server(synthetic=2)
     listed = write_urls(tmp_path, urls_of(source, 2))
     (tmp_path / "precious.csv").write_text("precious")
@@ -291,7 +291,7 @@ def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tm
 
 
 def test_another_list_or_get_is_another_job(run: Run, server: Serve, tmp_path: Path) -> None:
-    """What identifies a check cannot change under its results."""
+    """The identity of a check cannot change while its results exist."""
     listed = write_urls(tmp_path, urls_of(server(synthetic=2), 2))
     assert run("check", listed, "r.csv", "--allow-private").code == 0
 
@@ -308,7 +308,7 @@ def test_another_list_or_get_is_another_job(run: Run, server: Serve, tmp_path: P
 def test_a_file_that_appears_meanwhile_is_never_replaced(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The rows are safe: once the other file is away, the same command puts them in place and asks nobody."""
+    """The rows are safe: when the other file is gone, the same command writes the results without a request."""
     source = server(**SLOW)
     urls = urls_of(source, 1500)
     listed = write_urls(tmp_path, urls)
@@ -335,7 +335,7 @@ def test_a_file_that_appears_meanwhile_is_never_replaced(
 def test_a_kill_between_the_file_and_the_journal_loses_nothing(
     run: Run, server: Serve, tmp_path: Path, is_renamed: bool
 ) -> None:
-    """The file is complete, and the job is not yet finished."""
+    """The file is complete, but the job is not yet finished."""
     source = server(synthetic=50)
     urls = urls_of(source, 50)
     listed = write_urls(tmp_path, urls)
@@ -356,7 +356,7 @@ def test_a_kill_between_the_file_and_the_journal_loses_nothing(
 
 
 def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_path: Path) -> None:
-    """And it is said how to check again."""
+    """Missing results are reported, with the way to check again."""
     listed = write_urls(tmp_path, urls_of(server(synthetic=2), 2))
     assert run("check", listed, "r.csv", "--allow-private").code == 0
     (tmp_path / "r.csv").unlink()
@@ -370,7 +370,7 @@ def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_pa
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", [("status", "--failures"), ("verify",), ("ls",), ("export",), ("serve",)])
 def test_a_check_has_no_objects(run: Run, server: Serve, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Commands that want some say so in one line; `status` shows how it stands."""
+    """Commands that need objects say so in one line; `status` shows the progress."""
     listed = write_urls(tmp_path, urls_of(server(synthetic=2), 2))
     assert run("check", listed, "r.csv", "--allow-private").code == 0
     more = ("out", "--format", "tar") if command[0] == "export" else ()
@@ -383,7 +383,7 @@ def test_a_check_has_no_objects(run: Run, server: Serve, tmp_path: Path, command
 
 
 def test_events_are_for_machines(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The last one has it all."""
+    """The last event contains everything for machines."""
     listed = write_urls(tmp_path, [*urls_of(server(synthetic=2), 2), "http://127.0.0.1:1/"])
 
     ended = run("check", listed, "--allow-private", "--json")
@@ -396,7 +396,7 @@ def test_events_are_for_machines(run: Run, server: Serve, tmp_path: Path) -> Non
 
 
 def test_iterables_are_checked_in_python(server: Serve, tmp_path: Path) -> None:
-    """URLs, pairs with a key, async ones; a generator is closed."""
+    """URLs, pairs with a key, and async iterables work; a generator is closed."""
     urls = urls_of(server(synthetic=50), 50)
     ended = []
 
@@ -421,7 +421,7 @@ def test_iterables_are_checked_in_python(server: Serve, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
-    """In Python as on the command line."""
+    """Impossible options are usage errors, in Python and on the command line."""
     (tmp_path / "urls.csv").write_text("url,status\nhttp://127.0.0.1:1/,1\n")
     for options in (
         {"source": "http://127.0.0.1:1"},

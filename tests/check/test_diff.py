@@ -1,4 +1,4 @@
-"""`fetchmill diff OLD NEW`: what changed between two checks, in any of their formats."""
+"""`fetchmill diff OLD NEW`: the differences between two checks, in any of their formats."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ COLUMNS = ("url", "key", "status", "kind")
 
 
 def write_results(path: Path, answers: dict[str, str]) -> Path:
-    """Results with these sites, whose answers are statuses or kinds."""
+    """Writes results for these sites; an answer is a status or a kind."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -29,7 +29,7 @@ def write_results(path: Path, answers: dict[str, str]) -> Path:
 
 @pytest.fixture
 def checked(run: Run, server: Serve, tmp_path: Path) -> tuple[str, str]:
-    """Results of two checks: one site has gone, one is new, two have another answer."""
+    """Writes results of two checks: one site has gone, one is new, and two have another answer."""
     faults = [
         Fault("status", status=500, match="file-000000000001", times=1),
         Fault("reset", match="file-000000000002", times=1),
@@ -44,7 +44,7 @@ def checked(run: Run, server: Serve, tmp_path: Path) -> tuple[str, str]:
 
 
 def test_what_differs_is_told(run: Run, checked: tuple[str, str]) -> None:
-    """Between formats; the exit code says that something does."""
+    """Results in different formats are compared; the exit code says that something differs."""
     ended = run("diff", *checked)
 
     assert (ended.code, ended.err) == (3, "")
@@ -59,14 +59,14 @@ def test_what_differs_is_told(run: Run, checked: tuple[str, str]) -> None:
 
 
 def test_a_check_is_like_itself(run: Run, checked: tuple[str, str]) -> None:
-    """Nothing differs: exit code 0."""
+    """Nothing differs, so the exit code is 0."""
     ended = run("diff", checked[0], checked[0])
 
     assert (ended.code, ended.out) == (0, "9 unchanged, 0 changed, 0 added, 0 removed\n")
 
 
 def test_json_is_one_object_with_as_many_changes_as_one_wants(run: Run, tmp_path: Path) -> None:
-    """All of them with 0; the counts are always whole."""
+    """With 0, all changes are listed; the counts are always complete."""
     old = write_results(tmp_path / "old.csv", {f"https://a.test/{number}": "200" for number in range(2500)})
     new = write_results(tmp_path / "new.csv", {f"https://a.test/{number}": "dns" for number in range(2500)})
 
@@ -82,7 +82,7 @@ def test_json_is_one_object_with_as_many_changes_as_one_wants(run: Run, tmp_path
 
 
 def test_python_has_the_same(tmp_path: Path) -> None:
-    """Counts, transitions, and changes up to a limit."""
+    """Python returns counts, transitions, and changes up to a limit."""
     old = write_results(tmp_path / "old.csv", {"a": "200", "b": "200", "c": "refused"})
     new = write_results(tmp_path / "new.csv", {"a": "200", "b": "404", "d": "200"})
 
@@ -111,7 +111,7 @@ def test_python_has_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_result_is_a_usage_error(run: Run, tmp_path: Path, name: str | None, content: str | None) -> None:
-    """One line with the file's name."""
+    """The error is one line with the file's name."""
     old = write_results(tmp_path / "old.csv", {"a": "200"})
     if name and content is not None:
         (tmp_path / name).write_text(content)
@@ -124,7 +124,7 @@ def test_what_is_no_result_is_a_usage_error(run: Run, tmp_path: Path, name: str 
 
 
 def test_a_terminal_is_told_nothing_that_it_would_obey(run: Run, tmp_path: Path) -> None:
-    """Sites come from lists, and lists from anywhere."""
+    """Sites come from lists, and lists may come from anybody."""
     old = write_results(tmp_path / "old.csv", {"a\x1b[31m": "200"})
     new = write_results(tmp_path / "new.csv", {"a\x1b[31m": "404"})
 

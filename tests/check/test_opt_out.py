@@ -21,7 +21,7 @@ Run = Callable[..., Ended]
 Raw = Callable[..., RawServer]
 
 HTML = "Content-Type: text/html; charset=utf-8"
-# What a reply has, and what its evidence is.
+# Replies, and their evidence.
 RESERVED = {
     "/field": (reply(b"x", "X-Robots-Tag: noai, noimageai"), "X-Robots-Tag: noai, noimageai"),
     "/ours": (reply(b"x", "X-Robots-Tag: fetchmill: noindex"), "X-Robots-Tag: fetchmill: noindex"),
@@ -33,7 +33,7 @@ RESERVED = {
     "/meta-tdm": (reply(b"<meta name=tdm-reservation content=1>", HTML), '<meta name="tdm-reservation" content="1">'),
     "/leads": (reply(b"", "Location: /field", status="302 Found"), "X-Robots-Tag: noai, noimageai"),
 }
-# The most frequent first, as the summary has them.
+# The most frequent first, as in the summary.
 RULES = {
     "X-Robots-Tag noai": 2,
     "TDM-Reservation": 1,
@@ -50,13 +50,13 @@ FREE = {
 
 
 def address_of(row: dict[str, str]) -> str:
-    """The URL of a row, which is its name where it has no other."""
+    """Returns the URL of a row, which is the name if the row has no URL."""
     return row.get("url") or row["name"]
 
 
 @pytest.fixture
 def urls(raw: Raw, tmp_path: Path) -> Path:
-    """A list of all of them."""
+    """Writes a list of all URLs."""
     server = raw({**{path: head for path, (head, _) in RESERVED.items()}, **FREE})
     made = tmp_path / "urls.txt"
     made.write_text("".join(f"{server.url}{path}\n" for path in (*RESERVED, *FREE)))
@@ -65,7 +65,7 @@ def urls(raw: Raw, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", ["get", "check"])
 def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: Path, command: str) -> None:
-    """A job says how many, and rows say why; nothing of a reserved body is stored."""
+    """The job reports their number, and rows have the reasons; no part of a reserved body is stored."""
     result = dest if command == "get" else dest.with_suffix(".jsonl")
     words = ("--format", "jsonl", "--keep-failed") if command == "get" else ()
     ended = run(command, urls, result, "--allow-private", "--opt-out", *words)
@@ -82,7 +82,7 @@ def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: 
 
 
 def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, dest: Path) -> None:
-    """The summary, Python and the next run agree."""
+    """The summary, Python and the next run agree about opted-out targets."""
     report = fetchmill.get(urls, dest, format="null", allow_private=True, opt_out=True)
     assert dict(report.skipped_by) == {"opted-out": len(RESERVED)}
     assert (report.fetched, report.absent, dict(report.opted_out_by)) == (3, 1, RULES)
@@ -93,7 +93,7 @@ def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, des
     listed = run("status", dest, "--skipped").out
     assert "opted-out by rule\t2\tX-Robots-Tag noai\n" in listed
     with sqlite3.connect(dest / ".fetchmill" / "job.sqlite") as journal:
-        # As a release has left it that did not count by rule.
+        # An older release did not count by rule.
         journal.executescript("DROP TABLE opted_out; DROP TABLE opted_out_hosts")
     journal.close()
     assert dict(fetchmill.status(dest).opted_out_by) == {}
@@ -112,7 +112,7 @@ def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, des
 def test_opt_out_is_refused_where_replies_are_not_read(
     run: Run, urls: Path, dest: Path, words: tuple[str, ...]
 ) -> None:
-    """It never only looks as if it counted."""
+    """Calls that do not read replies refuse `opt_out` instead of ignoring it."""
     source = urls if "--engine" in words else urls.read_text().split("/field")[0] + "/"
     ended = run("get", source, dest, "--allow-private", "--opt-out", *words)
     assert ended.code == 2
@@ -121,7 +121,7 @@ def test_opt_out_is_refused_where_replies_are_not_read(
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["stream", "astream"])
 def test_streams_give_the_evidence_in_the_place_of_the_reply(urls: Path, is_async: bool) -> None:
-    """As the error `opted-out`, which `on_error="raise"` does not raise; a status that is not 2xx stays a reply."""
+    """The error is `opted-out`, which `on_error="raise"` does not raise; a reply with another status stays a reply."""
     asked = urls.read_text().split()
     options: dict[str, Any] = {"opt_out": True, "on_error": "raise", "ordered": True}
 
@@ -141,7 +141,7 @@ def test_streams_give_the_evidence_in_the_place_of_the_reply(urls: Path, is_asyn
 
 
 def test_batches_and_clients_have_opt_out(urls: Path) -> None:
-    """The column `error` says so; a compressed page is searched once it is decoded."""
+    """The column `error` has the kind; a compressed page is searched after it is decoded."""
     asked = urls.read_text().split()
     batches = fetchmill.stream_batches(asked, opt_out=True)
     errors = [error for batch in batches for error in pa.record_batch(batch)["error"].to_pylist()]

@@ -1,4 +1,4 @@
-"""`--robots` for a list: each host is asked once, and what its robots.txt forbids is skipped with the rule."""
+"""`--robots` for a list: each robots.txt is requested once, and forbidden targets are skipped with the rule."""
 
 import json
 import subprocess
@@ -24,13 +24,13 @@ OBEYS = ("--allow-private", "--robots", "--opt-out")
 
 @pytest.fixture
 def hosts() -> Iterator[OptOutHosts]:
-    """All of them, served."""
+    """Serves all hosts."""
     with OptOutHosts() as served:
         yield served
 
 
 def verdict(row: dict[str, str | None]) -> str | None:
-    """What a row says of its object, as the golden table has it."""
+    """Returns a row's verdict in the form of the golden table."""
     return row["kind"] or row["detail"]
 
 
@@ -38,7 +38,7 @@ def verdict(row: dict[str, str | None]) -> str | None:
 def test_200_hosts_give_the_verdicts_of_the_golden_table(
     run: Run, hosts: OptOutHosts, tmp_path: Path, command: str
 ) -> None:
-    """With one request more for each host, and none where the rules forbid it."""
+    """Each host gets one additional request, and no request that its rules forbid."""
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"{url}\n" for url in hosts.expected))
     dest = tmp_path / ("out.jsonl" if command == "check" else "out")
@@ -66,7 +66,7 @@ def test_200_hosts_give_the_verdicts_of_the_golden_table(
 
 @pytest.fixture
 def forbidding(raw: Raw, tmp_path: Path) -> tuple[RawServer, Path]:
-    """A host that forbids a part of a list of its own."""
+    """Serves a host that forbids a part of its own list."""
     server = raw({"/robots.txt": FORBIDS, **{f"/{name}": reply(name.encode()) for name in ("a", "b", "c", "d")}})
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"{server.url}/{name}\n" for name in ("a", "b", "c", "d")))
@@ -76,7 +76,7 @@ def forbidding(raw: Raw, tmp_path: Path) -> tuple[RawServer, Path]:
 def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
     run: Run, forbidding: tuple[RawServer, Path], dest: Path
 ) -> None:
-    """The summary, Python and the next run agree; the same job asks no more once it is finished."""
+    """The summary, Python and the next run agree; a finished job sends no more requests."""
     server, urls = forbidding
     report = fetchmill.get(urls, dest, format="null", allow_private=True, robots=True)
     assert (dict(report.skipped_by), report.fetched) == ({"opted-out": 1}, 3)
@@ -88,7 +88,10 @@ def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
 
 
 def test_a_resumed_run_asks_once_more(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
-    """Rules are not in the journal: a run after a kill asks again. Counts are, and have each target once."""
+    """Rules are not in the journal, so the run after a kill requests them again.
+
+    Counts are, and have each target once.
+    """
     reserved = reply(b"o", "X-Robots-Tag: noai")
     server = raw({"/robots.txt": FORBIDS, "/o": reserved, "/b": lambda exchange: exchange.stall()})
     down = raw({"/robots.txt": reply(b"", status="500 Internal Server Error")})
@@ -116,7 +119,7 @@ def test_a_resumed_run_asks_once_more(run: Run, start: Start, raw: Raw, tmp_path
 
 
 def skipped_so_far(dest: Path) -> int:
-    """Skipped targets that a running job has committed."""
+    """Returns the number of skipped targets that a running job has committed."""
     try:
         return fetchmill.status(dest).skipped
     except fetchmill.UsageError:
@@ -124,7 +127,7 @@ def skipped_so_far(dest: Path) -> int:
 
 
 def test_workers_share_what_a_host_has_said(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Hosts of all workers redirect to one: that is asked once, too."""
+    """Hosts of all workers redirect to one host, whose robots.txt is requested only once."""
     target = raw({"/robots.txt": FORBIDS, "/a": reply(b"a"), "/b": reply(b"b")})
     hosts = [
         raw({"/": reply(b"", f"Location: {target.url}/{'ab'[number % 2]}", status="302 Found")}) for number in range(8)
@@ -142,7 +145,7 @@ def test_workers_share_what_a_host_has_said(run: Run, raw: Raw, tmp_path: Path) 
 
 
 def test_the_question_keeps_to_the_address_policy(run: Run, forbidding: tuple[RawServer, Path], dest: Path) -> None:
-    """A host that may not be asked for an object is not asked for robots.txt."""
+    """If a host's address is not allowed for objects, its robots.txt is not requested either."""
     server, urls = forbidding
     ended = run("get", urls, dest, "--format", "null", "--robots")
     assert ended.code == 3
@@ -157,7 +160,7 @@ def test_the_question_keeps_to_the_address_policy(run: Run, forbidding: tuple[Ra
 def test_robots_of_a_list_is_refused_where_it_is_not_obeyed(
     run: Run, forbidding: tuple[RawServer, Path], dest: Path, command: str, words: tuple[str, ...]
 ) -> None:
-    """It never only looks as if it counted."""
+    """Commands that do not obey robots.txt refuse `--robots` for a list instead of ignoring it."""
     server, urls = forbidding
     ended = run(command, urls, dest.with_suffix(".csv") if command == "list" else dest, "--robots", *words)
     assert ended.code == 2, ended.err

@@ -1,4 +1,4 @@
-"""The command line as one sees it before anything runs: help, usage errors, names."""
+"""The command line before anything runs: help, usage errors, names."""
 
 import re
 from collections.abc import Callable
@@ -44,14 +44,14 @@ COMMANDS = (
     "verify",
 )
 HELP = Path(__file__).parent / "help"
-# Options of `get` that are about the command line, not about the job.
+# Options of `get` for the command line, not for the job.
 OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}
-# Those of `get` that make a shared job, which is a module of its own in Python.
+# Options of `get` for a shared job, which is a separate module in Python.
 OF_SHARED_JOBS = {"shared", "lease", "on", "workers"}
 
 
 def command_of(name: str) -> click.Command:
-    """A command by its name; the whole by an empty one."""
+    """Returns a command by its name, and the whole command line for an empty name."""
     found = group.get_command(click.Context(group), name) if name else group
     assert found is not None
     return found
@@ -59,7 +59,7 @@ def command_of(name: str) -> click.Command:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_is_the_committed_text(name: str, run: Callable[..., Any], request: pytest.FixtureRequest) -> None:
-    """A change of help is a change of a file: `make help-texts`."""
+    """A change of the help must be committed: `make help-texts`."""
     shown = run(*([name] if name else []), "--help")
     file = HELP / f"{name or 'fetchmill'}.txt"
     if request.config.getoption("--update-help"):
@@ -75,7 +75,7 @@ def test_help_is_the_committed_text(name: str, run: Callable[..., Any], request:
 def test_help_has_80_columns_when_the_terminal_has_more(
     name: str, width: int, run: Callable[..., Any], environment: dict[str, str]
 ) -> None:
-    """Both helps; `-h` is a screen."""
+    """Both kinds of help have 80 columns, and `-h` fits on a screen."""
     words, wide = [name] if name else [], environment | {"COLUMNS": str(width)}
     full, brief = (run(*words, option, env=wide) for option in ("--help", "-h"))
 
@@ -87,7 +87,7 @@ def test_help_has_80_columns_when_the_terminal_has_more(
 
 @pytest.mark.parametrize("name", ["get", "sync", "check"])
 def test_brief_help_has_five_examples_and_twelve_options(name: str, run: Callable[..., Any]) -> None:
-    """Its last line says where the rest is."""
+    """The last line says how to get the full help."""
     lines = run(name, "-h").out.splitlines()
 
     assert sum(line.startswith("  fetchmill ") for line in lines) == 5
@@ -96,18 +96,18 @@ def test_brief_help_has_five_examples_and_twelve_options(name: str, run: Callabl
 
 
 def test_sections_have_every_option_once() -> None:
-    """Of the commands with sections; a name in the table that no command has would be left over."""
+    """Commands with sections show each option once, and each name in the table belongs to a command."""
     listed = [name for names in SECTIONS.values() for name in names]
     own = [each.name for name in ("get", "sync", "check", "list", "plan") for each in command_of(name).params]
     arguments = {"source", "dest", "results", "manifest"}
 
     assert len(listed) == len(set(listed))
-    # `limit` is another name of `concurrency`; the last two are options of all commands.
+    # `limit` is another name of `concurrency`; all commands have the last two.
     assert set(own) - arguments == set(listed) - {"limit", "brief", "help"}
 
 
 def test_sections_keep_related_options_together(run: Callable[..., Any]) -> None:
-    """In the order of the table."""
+    """Related options are next to each other, in the order of the table."""
     text = run("get", "--help").out
     limits = re.search(r"^Limits:\n((?:  .*\n)+)", text, re.MULTILINE)
     assert limits
@@ -119,7 +119,7 @@ def test_sections_keep_related_options_together(run: Callable[..., Any]) -> None
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_help(name: str) -> None:
-    """And every command."""
+    """Every option and every command has help."""
     found = command_of(name)
     options = [parameter for parameter in found.params if isinstance(parameter, click.Option)]
 
@@ -128,17 +128,17 @@ def test_every_option_has_help(name: str) -> None:
 
 
 def written_long(option: click.Option) -> str:
-    """The first way to write it that is no letter."""
+    """Returns the first spelling with more than one letter."""
     return next(text for text in option.opts if text.startswith("--"))
 
 
 def is_option(field: Field[Any]) -> bool:
-    """Whether a field is an option of a command by itself, and no other name of one."""
+    """Returns whether a field is an option of the command, and not another name for one."""
     return bool(field.metadata) and not field.metadata["alias_of"]
 
 
 def test_options_have_the_same_names_as_in_python() -> None:
-    """With dashes, and with the same defaults."""
+    """Options have Python's names with dashes, and the same defaults."""
     table = {field.name: field.default for field in fields(GetOptions) if is_option(field)}
     options = [
         parameter
@@ -148,12 +148,12 @@ def test_options_have_the_same_names_as_in_python() -> None:
 
     assert {option.name: option.default for option in options} == table
     written = {option.name: written_long(option).removeprefix("--").replace("-", "_") for option in options}
-    # One at a time on the command line, all at once in Python.
+    # The command line takes one at a time, Python all together.
     assert {name: text for name, text in written.items() if name != text} == {"headers": "header"}
 
 
 def test_options_of_check_have_the_same_names_as_in_python() -> None:
-    """With the same defaults; what is about the command line comes on top."""
+    """Defaults are the same; options of the command line itself come in addition."""
     table = {field.name: field.default for field in fields(CheckOptions) if is_option(field)}
     options = [parameter for parameter in command_of("check").params if isinstance(parameter, click.Option)]
 
@@ -163,7 +163,7 @@ def test_options_of_check_have_the_same_names_as_in_python() -> None:
 
 
 def test_options_of_list_have_the_same_names_as_in_python() -> None:
-    """With the same defaults; what is about the command line comes on top."""
+    """Defaults are the same; options of the command line itself come in addition."""
     table = {field.name: field.default for field in fields(ListOptions) if field.metadata}
     options = [parameter for parameter in command_of("list").params if isinstance(parameter, click.Option)]
 
@@ -173,7 +173,7 @@ def test_options_of_list_have_the_same_names_as_in_python() -> None:
 
 
 def test_options_of_plan_are_those_of_get_and_its_own() -> None:
-    """With the same defaults and the same help."""
+    """`plan` has the options of `get` with the same defaults and help, and its own."""
     table = {field.name: field.default for field in fields(PlanOptions) if is_option(field)}
     found = {each.name: each for each in command_of("plan").params if isinstance(each, click.Option)}
     of_get = {each.name: each for each in command_of("get").params if isinstance(each, click.Option)}
@@ -185,7 +185,7 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
         | OF_SHARED_JOBS
         | {name for name in of_get if name and "dashboard" in name}
     )
-    # A probe must not change anything on a server, and knows nothing of parts.
+    # A probe must not change a server, and does not support parts.
     of_requests = {
         "method",
         "data",
@@ -201,7 +201,10 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
 
 
 def test_options_of_sync_are_those_of_get_and_its_own() -> None:
-    """With the same defaults, but for the concurrency: it has one engine. Of storing it has the format."""
+    """Defaults are the same, except for the concurrency, because there is one engine.
+
+    Of the storing options, it has the format.
+    """
     table = {field.name: field.default for field in fields(SyncOptions) if is_option(field)}
     found = {each.name: each for each in command_of("sync").params if isinstance(each, click.Option)}
     of_get = {each.name: each for each in command_of("get").params if isinstance(each, click.Option)}
@@ -215,7 +218,7 @@ def test_options_of_sync_are_those_of_get_and_its_own() -> None:
 
 
 def test_version(run: Callable[..., Any]) -> None:
-    """One line of data."""
+    """The output is one line of data."""
     shown = run("--version")
 
     assert (shown.code, shown.out, shown.err) == (0, f"fetchmill {fetchmill.__version__}\n", "")
@@ -257,7 +260,7 @@ def test_version(run: Callable[..., Any]) -> None:
     ],
 )
 def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str) -> None:
-    """Exit code 2, and nothing was touched."""
+    """The exit code is 2, and nothing was changed."""
     refused = run(*arguments)
 
     assert re.fullmatch(r"fetchmill: error: [^\n]+\n(hint: [^\n]+\n)?", refused.err)
@@ -267,7 +270,7 @@ def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, argu
 
 
 def test_no_argument_is_answered_with_help(run: Callable[..., Any]) -> None:
-    """On standard error: it is no data."""
+    """Help goes to standard error, because it is not data."""
     shown = run()
 
     assert (shown.code, shown.out) == (2, "")

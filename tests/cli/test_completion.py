@@ -1,4 +1,4 @@
-"""Completion in a shell, as the shell itself does it."""
+"""Completion in a real shell."""
 
 import shlex
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 Run = Callable[..., Any]
-# Loads the script as a user does, and completes the last of some words as Bash does for a Tab.
+# Loads the script as a user does, and completes the last word as Bash does on Tab.
 COMPLETE = """
 eval "$(fetchmill completion bash)"
 COMP_WORDS=({words})
@@ -32,7 +32,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 def test_bash_completes_commands_options_and_values(
     words: tuple[str, ...], expected: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """With the script sourced by a real Bash."""
+    """A real Bash completes commands, options and values."""
     path = f"{Path(sys.executable).parent}:{environment.get('PATH', '/usr/bin:/bin')}"
     script = COMPLETE.format(words=shlex.join(words))
     command = ["bash", "--noprofile", "--norc", "-c", script]
@@ -46,7 +46,7 @@ def test_bash_completes_commands_options_and_values(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_script(shell: str, run: Run) -> None:
-    """It calls the command back with the variable that makes it complete."""
+    """The script calls the command with the variable that turns on completion."""
     shown = run("completion", shell)
 
     assert (shown.code, shown.err) == (0, "")
@@ -54,7 +54,7 @@ def test_each_shell_has_a_script(shell: str, run: Run) -> None:
 
 
 def test_an_unknown_shell_is_refused(run: Run) -> None:
-    """The error names those that are known."""
+    """The error lists the known shells."""
     refused = run("completion", "tcsh")
 
     assert refused.code == 2

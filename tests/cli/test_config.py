@@ -1,4 +1,4 @@
-"""Options out of a file: only one that is named, in one order, and nothing of it is ever run."""
+"""Options from a file: only a named file is read, precedence is fixed, and nothing in a file is run."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Serve = Callable[..., Server]
 
 
 def write(folder: Path, text: str, name: str = "conf.toml") -> Path:
-    """A file of options."""
+    """Writes an options file."""
     path = folder / name
     path.write_text(text)
     return path
@@ -29,13 +29,13 @@ def write(folder: Path, text: str, name: str = "conf.toml") -> Path:
 
 @pytest.fixture
 def urls(server: Serve, tmp_path: Path) -> Path:
-    """A list of 40 objects."""
+    """Writes a list of 40 objects."""
     source = server(synthetic=40)
     return write(tmp_path, "".join(f"{source.url}/get/file-{n:012}\n" for n in range(40)), "urls.txt")
 
 
 def shown(run: Run, *arguments: object, **options: Any) -> int:  # noqa: ANN401
-    """How many targets a dry run shows."""
+    """Returns how many targets a dry run shows."""
     ended = run("get", "urls.txt", "out", "--dry-run", *arguments, **options)
     assert ended.code == 0, ended.err
     return len(ended.out.splitlines())
@@ -44,7 +44,7 @@ def shown(run: Run, *arguments: object, **options: Any) -> int:  # noqa: ANN401
 def test_the_command_line_counts_more_than_the_environment_than_a_file_than_a_default(
     run: Run, server: Serve, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """One order, for a job that sends what it was told."""
+    """The job sends the value with the highest precedence."""
     source = server(synthetic=1)
     write(tmp_path, '[get]\nformat = "tar"\nbearer = "of-the-file"\nproxy = "http://127.0.0.1:1"\nattempts = 1\n')
     of_file = ("get", source.url, "--config", "conf.toml", "--json")
@@ -57,7 +57,7 @@ def test_the_command_line_counts_more_than_the_environment_than_a_file_than_a_de
 
     reports = [json.loads(ended.out.splitlines()[-1]) for ended in (default, variable, line)]
     assert [report["format"] for report in reports] == ["files", "tar", "parquet"]
-    # The proxy of the file is not there.
+    # The proxy in the file does not exist.
     assert file.code != 0
     assert [default.code, variable.code, line.code] == [0, 0, 0]
 
@@ -65,7 +65,7 @@ def test_the_command_line_counts_more_than_the_environment_than_a_file_than_a_de
 def test_a_file_that_merely_lies_there_is_not_read(
     run: Run, urls: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Whatever it is called; the variable names one, and the option another one."""
+    """No file name is special; a file is named by the variable or by the option."""
     assert urls.exists()
     for name in ("fetchmill.toml", ".fetchmill.toml", "pyproject.toml", "config.toml", "conf.toml"):
         write(tmp_path, "[get]\nsample = 5\n[tool.fetchmill.get]\nsample = 5\n", name)
@@ -81,7 +81,7 @@ def test_a_file_that_merely_lies_there_is_not_read(
 
 
 def test_values_are_those_of_toml_or_texts_as_on_the_command_line(tmp_path: Path) -> None:
-    """Units, lists, tables, truth values, dates."""
+    """Units, lists, tables, booleans and dates work."""
     path = write(
         tmp_path,
         """
@@ -137,7 +137,7 @@ def test_values_are_those_of_toml_or_texts_as_on_the_command_line(tmp_path: Path
 
 
 def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path, run: Run) -> None:
-    """On the command line and in a program."""
+    """The options apply on the command line and in a program."""
     source = server(synthetic=20, size=10)
     path = write(
         tmp_path, '[get]\nformat = "parquet"\nmax-size = "5"\nheaders = { X-A = "b" }\n[status]\njson = true\n'
@@ -193,7 +193,7 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
     ],
 )
 def test_what_a_file_may_not_say_is_refused_with_its_place(run: Run, tmp_path: Path, text: str, message: str) -> None:
-    """Before anything is made."""
+    """The error comes before anything is created."""
     (tmp_path / "conf.toml").write_bytes(text.encode(errors="surrogatepass"))
 
     ended = run("get", "http://127.0.0.1:1", "out", "--config", "conf.toml")
@@ -207,7 +207,7 @@ def test_what_a_file_may_not_say_is_refused_with_its_place(run: Run, tmp_path: P
 
 
 def test_a_file_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
-    """By its name, and why; and what is no table of the Python interface."""
+    """The error has its name and the reason. So does the error for a table that the Python interface does not have."""
     missing = run("get", "http://127.0.0.1:1", "out", "--config", "missing.toml")
     folder = run("status", "out", "--config", os.curdir)
 
@@ -221,7 +221,7 @@ def test_a_file_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_takes_its_options_from_a_file(name: str, run: Run, tmp_path: Path) -> None:
-    """Each of them by its long name; a table of another command does not matter."""
+    """Each option is read by its long name; a table for another command is ignored."""
     found = group.get_command(click.Context(group), name)
     assert found is not None
     options = [parameter for parameter in found.params if isinstance(parameter, click.Option)]
@@ -236,7 +236,7 @@ def test_every_command_takes_its_options_from_a_file(name: str, run: Run, tmp_pa
 
 
 def test_no_option_of_a_file_says_what_is_run(run: Run, tmp_path: Path) -> None:
-    """Neither a function nor a command."""
+    """A file can name neither a function nor a command."""
     for name, key in (("get", "transform"), ("bench", "contender")):
         write(tmp_path, f'[{name}]\n{key} = "touch:{tmp_path}/ran"\n')
         ended = run(name, "--config", "conf.toml")

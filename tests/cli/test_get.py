@@ -1,4 +1,4 @@
-"""`fetchmill get` and `fetchmill.get`: what a job gives, says and returns."""
+"""`fetchmill get` and `fetchmill.get`: stored data, messages and return values."""
 
 import json
 import os
@@ -22,18 +22,18 @@ COUNT = 2500
 
 
 def synthetic_tree(count: int, size: int = 100) -> dict[str, bytes]:
-    """What a mirror of synthetic objects must be."""
+    """Returns the expected mirror of synthetic objects."""
     names = [f"file-{index:012}" for index in range(count)]
     return {name: synthetic_body(name, size) for name in names}
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    """JSON lines."""
+    """Parses JSON lines."""
     return [json.loads(line) for line in text.splitlines()]
 
 
 def test_every_object_is_stored_once(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
-    """Through all layers; talk is on standard error, and the ledger balances."""
+    """All layers take part; messages go to standard error, and the ledger balances."""
     source = server(synthetic=COUNT)
 
     ended = run("get", source.url, dest)
@@ -49,7 +49,7 @@ def test_every_object_is_stored_once(run: Run, server: Serve, dest: Path, tree: 
 def test_a_folder_is_mirrored_with_its_folders(
     run: Run, server: Serve, dest: Path, tmp_path: Path, tree: Callable[..., Any]
 ) -> None:
-    """Names with slashes, spaces, percent signs and letters beyond ASCII."""
+    """Names have slashes, spaces, percent signs and non-ASCII letters."""
     folder = tmp_path / "served"
     for name in ("a", "b/c", "b/d/e f", "100 %", "größe/ß", "q?x=1&y#z", "~tilde", "+plus"):
         path = folder / name
@@ -64,7 +64,7 @@ def test_a_folder_is_mirrored_with_its_folders(
 
 
 def test_a_finished_job_says_so(run: Run, server: Serve, dest: Path) -> None:
-    """And when its listing was taken; nothing is fetched again."""
+    """The message says when the listing was made; nothing is fetched again."""
     source = server(synthetic=10)
     run("get", source.url, dest)
 
@@ -84,7 +84,7 @@ def test_a_finished_job_says_so(run: Run, server: Serve, dest: Path) -> None:
 def test_absent_and_failed_targets_show_in_the_exit_code(
     run: Run, server: Serve, dest: Path, status: int, arguments: list[str], code: int
 ) -> None:
-    """Absent ones may be allowed."""
+    """`--allow-absent` permits absent targets."""
     source = server(synthetic=100, faults=[Fault("status", status=status, match="file-00000000001*")])
 
     ended = run("get", source.url, dest, *arguments)
@@ -98,7 +98,7 @@ def test_absent_and_failed_targets_show_in_the_exit_code(
 def test_failed_and_absent_targets_can_be_fetched_again(
     run: Run, server: Serve, dest: Path, tree: Callable[..., Any]
 ) -> None:
-    """The absent ones too, and nothing else."""
+    """`--retry-failed` requests failed and absent targets, and nothing else."""
     faults = [
         Fault("status", status=403, match="file-00000000001*", times=1),
         Fault("status", status=404, match="file-000000000020"),
@@ -118,7 +118,7 @@ def test_failed_and_absent_targets_can_be_fetched_again(
 
 
 def test_json_events_end_with_the_report(run: Run, server: Serve, dest: Path) -> None:
-    """All data on standard output, nothing else anywhere."""
+    """Standard output has all data, and nothing is printed elsewhere."""
     ended = run("get", server(synthetic=COUNT).url, dest, "--json")
     found = events(ended.out)
 
@@ -131,7 +131,7 @@ def test_json_events_end_with_the_report(run: Run, server: Serve, dest: Path) ->
 
 
 def test_an_error_is_one_line_and_one_event(run: Run, dest: Path) -> None:
-    """Never a traceback."""
+    """An error is one line and one event, without a traceback."""
     ended = run("get", "ftp://127.0.0.1/", dest, "--json")
 
     assert ended.code == 2
@@ -149,14 +149,14 @@ def test_an_error_is_one_line_and_one_event(run: Run, dest: Path) -> None:
 
 
 def test_quiet_is_quiet(run: Run, server: Serve, dest: Path) -> None:
-    """Not a byte."""
+    """`--quiet` prints not a single byte."""
     ended = run("get", server(synthetic=100).url, dest, "--quiet")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "")
 
 
 def test_nothing_is_stored_with_null(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
-    """But the journal knows."""
+    """`--format null` stores nothing, but the journal has the outcomes."""
     ended = run("get", server(synthetic=COUNT).url, dest, "--format", "null")
 
     assert ended.code == 0
@@ -169,7 +169,7 @@ def test_nothing_is_stored_with_null(run: Run, server: Serve, dest: Path, tree: 
 def test_a_reader_that_goes_away_does_not_end_the_job(
     start: Run, server: Serve, dest: Path, tree: Callable[..., Any], closed: str
 ) -> None:
-    """`fetchmill get ... --json | head -1`."""
+    """A closed pipe, as in `fetchmill get ... --json | head -1`, does not end the job."""
     source = server(synthetic=500, delay=(0, 0.1))
     reader, writer = os.pipe()
     os.close(reader)
@@ -184,7 +184,7 @@ def test_a_reader_that_goes_away_does_not_end_the_job(
 def test_closed_standard_streams_are_not_mistaken_for_files(
     server: Serve, dest: Path, environment: dict[str, str], tree: Callable[..., Any]
 ) -> None:
-    """The journal must not be standard error."""
+    """The journal must not be opened as standard error."""
     command = f"exec {sys.executable} -m fetchmill get {server(synthetic=100).url} {dest} <&- >&- 2>&-"
 
     ended = subprocess.run(["sh", "-c", command], env=environment, timeout=120, check=False)
@@ -194,7 +194,7 @@ def test_closed_standard_streams_are_not_mistaken_for_files(
 
 
 def test_a_second_run_is_refused(run: Run, start: Run, server: Serve, dest: Path) -> None:
-    """Exit code 9; the first goes on."""
+    """The exit code is 9, and the first run continues."""
     source = server(synthetic=200, delay=(0.2, 0.4))
     first = start("get", source.url, dest)
     while not source.stats()["get"]:
@@ -209,7 +209,7 @@ def test_a_second_run_is_refused(run: Run, start: Run, server: Serve, dest: Path
 
 
 def test_another_job_is_refused(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
-    """Another source, or another format; nothing changes."""
+    """Another source or another format is refused, and nothing changes."""
     run("get", server(synthetic=10).url, dest)
     before = tree(dest)
 
@@ -221,7 +221,7 @@ def test_another_job_is_refused(run: Run, server: Serve, dest: Path, tree: Calla
 
 
 def test_python_returns_the_ledger(server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
-    """The same job, without the command."""
+    """`fetchmill.get` runs the same job as the command."""
     faults = [
         Fault("status", status=410, match="file-000000000003"),
         Fault("status", status=401, match="file-000000000005"),
@@ -241,7 +241,7 @@ def test_python_returns_the_ledger(server: Serve, dest: Path, tree: Callable[...
 
 
 def test_python_releases_the_gil(server: Serve, dest: Path) -> None:
-    """Python's own threads go on while a job runs: here one in the same process counts."""
+    """Python threads continue while a job runs: here a thread of the same process counts."""
     program = (
         "import sys, threading, fetchmill\n"
         "count = 0\n"
@@ -267,7 +267,7 @@ def test_python_releases_the_gil(server: Serve, dest: Path) -> None:
     [({"limit": 0}, fetchmill.UsageError), ({"format": "zip"}, ValueError), ({"speed": 1}, TypeError)],
 )
 def test_python_refuses_what_it_cannot_use(dest: Path, options: dict[str, Any], error: type[Exception]) -> None:
-    """Before anything is touched."""
+    """The error comes before anything is changed."""
     with pytest.raises(error):
         fetchmill.get("http://127.0.0.1:1", dest, **options)
 

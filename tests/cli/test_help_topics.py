@@ -1,4 +1,4 @@
-"""`fetchmill help`: pages of the documentation, out of the package."""
+"""`fetchmill help`: documentation pages from the package."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Run = Callable[..., Any]
 
 
 def test_help_lists_every_page_of_the_guide_and_the_reference(run: Run, root: Path) -> None:
-    """With its title; a new page needs a link in `python/fetchmill/_docs`."""
+    """Each page has its title; a new page needs a link in `python/fetchmill/_docs`."""
     shown = run("help")
 
     assert (shown.code, shown.err) == (0, "")
@@ -24,7 +24,7 @@ def test_help_lists_every_page_of_the_guide_and_the_reference(run: Run, root: Pa
 
 
 def test_help_shows_a_page_unchanged_when_it_is_no_terminal(run: Run, root: Path) -> None:
-    """So that it can be searched."""
+    """A page is printed unchanged if the output is not a terminal, so that it can be searched."""
     shown = run("help", "stopping")
 
     assert (shown.code, shown.err) == (0, "")
@@ -32,7 +32,7 @@ def test_help_shows_a_page_unchanged_when_it_is_no_terminal(run: Run, root: Path
 
 
 def test_help_of_a_command_is_its_options(run: Run) -> None:
-    """If no page has its name."""
+    """`help COMMAND` shows the options unless a page has the command's name."""
     assert run("help", "join").out == run("join", "--help").out
     assert run("help", "check").out.startswith("# Checking")
 
@@ -42,7 +42,7 @@ def test_help_of_a_command_is_its_options(run: Run) -> None:
     [("listingz", "did you mean `fetchmill help listings`?"), ("qqqqq", "list the topics: fetchmill help")],
 )
 def test_an_unknown_topic_suggests(run: Run, topic: str, hint: str) -> None:
-    """The nearest, else the list."""
+    """The error names the closest topic, or else lists all topics."""
     refused = run("help", topic)
 
     assert (refused.code, refused.out) == (2, "")
@@ -50,7 +50,7 @@ def test_an_unknown_topic_suggests(run: Run, topic: str, hint: str) -> None:
 
 
 def test_every_topic_that_help_names_exists(root: Path) -> None:
-    """In the texts of all commands."""
+    """The help texts of all commands name only existing topics."""
     topics = {page.stem for page in (root / "python/fetchmill/_docs").iterdir()}
     texts = [re.sub(r"\s+", " ", page.read_text()) for page in (root / "tests/cli/help").glob("*.txt")]
     named = {name for text in texts for name in re.findall(r"`fetchmill help ([a-z0-9-]+)`", text)}

@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM at seeded moments: a checkpoint, an exit code, and a job that resumes.
+"""SIGINT and SIGTERM at random moments: a checkpoint, an exit code, and a job that resumes.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed.
+`FETCHMILL_SEED` repeats the moments of a failed run.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ Serve = Callable[..., Server]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 MOMENTS = 20
-# Threads that fetch.
+# Fetching threads.
 WORKERS = len(os.sched_getaffinity(0))
 AT_ONCE = 6
-# Other tests run beside those with many moments; those of the drain measure its end.
+# Tests with many moments run next to others; those of the drain measure its end.
 SOON = 30
 WINDOW = 0.05
 EXPECTED = synthetic(1600)
-# A job of two seconds, so that every moment is in the middle of it, also if the sleep before it is long.
+# The job takes two seconds, so that every moment is in the middle of it, even if the sleep before it is long.
 PACE: dict[str, Any] = {"synthetic": 1600, "page_size": 50, "delay": (0.0, 0.15), "list_delay": (0.0, 0.03)}
-# Replies take up to three seconds: what is in flight is worth waiting for.
+# Replies take up to three seconds, so it is worth waiting for requests in flight.
 SLOW: dict[str, Any] = {"synthetic": 150, "page_size": 100, "delay": (0.0, 3.0)}
 HOW_TO_RESUME = "run the same command again to resume"
-# Calls fetchmill.get, tells what KeyboardInterrupt leaves in the process, and may call it again.
+# Calls fetchmill.get, prints what KeyboardInterrupt leaves in the process, and may call it again.
 IN_PYTHON = """
 import json, os, sys, time, fetchmill
 source, dest, resumes = sys.argv[1:]
@@ -68,7 +68,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Interrupted:
-    """A run that got a signal, or two: how it ended, how long after the last one, and what it wrote."""
+    """A run that got one or two signals: how it ended, how long after the last signal, and its output."""
 
     code: int
     seconds: float
@@ -78,7 +78,7 @@ class Interrupted:
 
 @pytest.fixture
 def interrupt(environment: dict[str, str]) -> Callable[..., Interrupted]:
-    """Starts a command, sends it signals some seconds after a moment has come, and waits for its end."""
+    """Starts a command, sends it signals some seconds after a certain moment, and waits for its end."""
 
     def send(
         command: list[str],
@@ -104,27 +104,27 @@ def interrupt(environment: dict[str, str]) -> Callable[..., Interrupted]:
 
 
 def get_command(source: str, dest: Path, concurrency: int = 64) -> list[str]:
-    """The real command."""
+    """Returns the real command."""
     return [*COMMAND, "get", source, str(dest), "--commit-window", "50ms", "-j", str(concurrency)]
 
 
 def python_command(source: Server, dest: Path, *, resumes: bool = False) -> list[str]:
-    """A program that calls fetchmill.get."""
+    """Returns a program that calls fetchmill.get."""
     return [sys.executable, "-c", IN_PYTHON, source.url, str(dest), "again" if resumes else "once"]
 
 
 def is_fetching(source: Server) -> Callable[[], bool]:
-    """Whether the first page has come."""
+    """Returns whether the first page has arrived."""
     return lambda: source.stats()["get"] > 0
 
 
 def is_listing(source: Server) -> Callable[[], bool]:
-    """Whether the first page was asked for."""
+    """Returns whether the first page was requested."""
     return lambda: source.stats()["list"] > 0
 
 
 def find_not_resumed(source: Server, dest: Path, environment: dict[str, str], expected: Expected) -> list[str]:
-    """Whether the same command finishes the job."""
+    """Returns problems of the same command, which must finish the job."""
     command = get_command(source.url, dest)
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     problems = [f"it resumes with exit code {ended.returncode}: {ended.stderr}"] if ended.returncode else []
@@ -132,7 +132,7 @@ def find_not_resumed(source: Server, dest: Path, environment: dict[str, str], ex
 
 
 def in_parallel(work: Callable[[int], list[str]], count: int = MOMENTS) -> None:
-    """Does it for each moment, some at once; each tells its problems."""
+    """Calls the function for each moment, several in parallel; each call returns its problems."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = [
             f"{index}: {problem}" for index, problems in enumerate(pool.map(work, range(count))) for problem in problems
@@ -145,7 +145,7 @@ def in_parallel(work: Callable[[int], list[str]], count: int = MOMENTS) -> None:
 def test_a_signal_ends_the_command_after_a_checkpoint(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path, number: signal.Signals
 ) -> None:
-    """Exit code 130 or 143 and soon; it says how to go on, leaves nothing staged, and resumes."""
+    """The exit code is 130 or 143. The job ends soon, says how to continue, leaves nothing staged, and resumes."""
 
     def one(index: int) -> list[str]:
         rng = random.Random(f"{SEED}-{number}-{index}")
@@ -165,7 +165,7 @@ def test_a_signal_ends_the_command_after_a_checkpoint(
 def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """KeyboardInterrupt goes on to the caller soon; no thread, process or file stays behind."""
+    """KeyboardInterrupt reaches the caller soon; no thread, process or file is left."""
 
     def one(index: int) -> list[str]:
         rng = random.Random(f"{SEED}-python-{index}")
@@ -193,7 +193,7 @@ def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
 def test_sigterm_ends_a_program_that_does_not_handle_it(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """It is killed, as any program; the job resumes as after any kill."""
+    """The signal kills it like any program; the job resumes as after any kill."""
 
     def one(index: int) -> list[str]:
         delay = random.Random(f"{SEED}-term-{index}").uniform(0, 14) * WINDOW
@@ -210,9 +210,9 @@ def test_sigterm_ends_a_program_that_does_not_handle_it(
 def test_requests_in_flight_are_drained(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """Replies that come within three seconds are stored: none is thrown away, none is asked for afterwards.
+    """Replies that arrive within three seconds are stored, and nothing is requested again.
 
-    But for the second reply on the first connection of a thread, which goes on while all is fast as far as is known.
+    The exception is the second reply on a thread's first connection, which continues while everything seems fast.
     """
     expected = synthetic(150)
 
@@ -241,7 +241,7 @@ def test_requests_in_flight_are_drained(
 def test_a_drain_has_an_end(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """Slower replies are not waited for: they are asked for again by the run that resumes."""
+    """Slower replies are not awaited; the next run requests them again."""
     expected = synthetic(10)
 
     def one(index: int) -> list[str]:
@@ -262,7 +262,7 @@ def test_a_drain_has_an_end(
 def test_a_second_signal_ends_it_at_once(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """Nothing is waited for; the job resumes as after a kill."""
+    """The command waits for nothing; the job resumes as after a kill."""
     pairs = [(first, second) for first in (signal.SIGINT, signal.SIGTERM) for second in (signal.SIGINT, signal.SIGTERM)]
     expected = synthetic(100)
 
@@ -273,10 +273,10 @@ def test_a_second_signal_ends_it_at_once(
         dest = memory_path / f"out{index}"
         with serve(synthetic=100, delay=(0.0, 1.0)) as source:
             command = python_command(source, dest) if in_python else get_command(source.url, dest)
-            # A program in Python sees two signals within 0.1 s as one.
+            # Python sees two signals within 0.1 s as one.
             delays = (rng.uniform(0, 0.3), rng.uniform(0.15 if in_python else 0.01, 0.3))
             ended = interrupt(command, is_fetching(source), (delays[0], first), (delays[1], second))
-            # Two that come together are handled in the order of their numbers.
+            # Simultaneous signals are handled in the order of their numbers.
             problems = [] if ended.code in ({0} if in_python else {128 + first, 128 + second}) else [f"{ended}"]
             if ended.seconds > 1:
                 problems.append(f"it took {ended.seconds} s")
@@ -289,10 +289,10 @@ def test_a_second_signal_ends_it_at_once(
 
 
 def has_begun(process: subprocess.Popen[str]) -> bool:
-    """Whether the command's own first lines have run: it catches SIGTERM, which the interpreter does not.
+    """Returns whether the command's own first lines have run: it catches SIGTERM, which the interpreter does not.
 
-    For a moment it still has what this process catches, which another test may have changed. It does not pass over
-    SIGPIPE by then: that comes with the interpreter.
+    Before exec, the child still catches the signals of this process, which another test may have changed. It does not
+    ignore SIGPIPE at that time, because that comes with the interpreter.
     """
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -308,11 +308,11 @@ def has_begun(process: subprocess.Popen[str]) -> bool:
 def test_a_signal_at_any_moment_ends_the_command_without_a_word_too_many(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """From the first line of the program to behind its report: exit code 130, or the job's own when it is over.
+    """From the program's first line until after its report, the exit code is 130, or the job's own if it is over.
 
-    The terminal sends it to all processes of the command. There is never a traceback.
+    The terminal sends the signal to all processes of the command. There is never a traceback.
     """
-    # Six commands with 64 processes each keep two processors from everything else for a minute and a half.
+    # Six commands with 64 processes each keep two processors busy for a minute and a half.
     concurrency = 8 if engine == "processes" else 64
 
     def one(index: int) -> list[str]:
@@ -327,7 +327,7 @@ def test_a_signal_at_any_moment_ends_the_command_without_a_word_too_many(
                         assert process.poll() is None, process.communicate()
                         time.sleep(0.001)
                     said = ""
-                    if index % 4 == 0:  # while its last lines are written, or behind them
+                    if index % 4 == 0:  # while its last lines are written, or later
                         while process.stderr and (line := process.stderr.readline()):
                             said += line
                             if "listed =" in line:
@@ -353,8 +353,8 @@ def test_a_signal_at_any_moment_ends_the_command_without_a_word_too_many(
     in_parallel(one, 24)
 
 
-# What the interpreter loads first, from PYTHONPATH. Python notes a KeyboardInterrupt that comes up there, even if it is
-# caught, and ends `python -m` by the signal then.
+# The interpreter loads this module first, from PYTHONPATH. If a KeyboardInterrupt is raised there, Python remembers it,
+# even if it is caught, and later ends `python -m` with the signal.
 INTERRUPT_IN_EXEC = """
 import signal, sys
 
@@ -373,7 +373,7 @@ sys.meta_path.insert(0, Finder)
 def test_a_signal_while_a_module_is_loaded_has_the_exit_code_of_any_other(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Modules with dataclasses run text as a program while they are loaded."""
+    """Modules with dataclasses execute generated code while they are loaded."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPT_IN_EXEC)
     settings = environment | {"PYTHONPATH": str(tmp_path)}
 
@@ -387,7 +387,7 @@ def test_a_signal_while_a_module_is_loaded_has_the_exit_code_of_any_other(
 def test_a_signal_at_any_moment_ends_a_command_without_a_job(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """Exit code 130, or 0 when it is over, and no traceback."""
+    """The exit code is 130, or 0 if the command is done, and there is no traceback."""
     with serve(synthetic=2000) as source:
         assert run("get", source.url, tmp_path / "out", "--format", "jsonl").code == 0
 
@@ -408,7 +408,7 @@ def test_a_signal_at_any_moment_ends_a_command_without_a_job(
 
 @contextlib.contextmanager
 def silent_port(*, accepts: bool) -> Iterator[str]:
-    """The URL of a port that never replies, or that does not even take a connection."""
+    """Returns the URL of a port that never replies, or that does not even accept connections."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -427,7 +427,7 @@ def silent_port(*, accepts: bool) -> Iterator[str]:
 def test_a_signal_ends_a_job_that_waits_for_its_first_page(
     interrupt: Callable[..., Interrupted], dest: Path, number: signal.Signals, accepts: bool
 ) -> None:
-    """There is nothing to drain: neither a connection nor a reply that does not come is waited for."""
+    """There is nothing to drain: the job waits neither for a connection nor for a missing reply."""
     with silent_port(accepts=accepts) as url:
         journal = dest / ".fetchmill" / "job.sqlite"
         ended = interrupt(get_command(url, dest), journal.exists, (0.5, number))
@@ -441,7 +441,7 @@ def test_a_signal_ends_a_job_that_waits_for_its_first_page(
 def test_a_list_that_nobody_writes_does_not_keep_a_command(
     environment: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    """It waits in the operating system before there is a job; the second signal, or a few seconds, end it."""
+    """The command waits in the operating system before there is a job; the second signal, or a few seconds, end it."""
     os.mkfifo(tmp_path / "list.txt")
     command = [*COMMAND, "get", str(tmp_path / "list.txt"), str(tmp_path / "out"), "--format", "null"]
     for signals in (1, 2):

@@ -1,4 +1,4 @@
-"""The manual pages that `make man` writes."""
+"""The manual pages of `make man`."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from fetchmill.cli.main import command as group
 
 
 def test_manual_pages_have_every_option(root: Path, tmp_path: Path) -> None:
-    """Of every command, by its name."""
+    """The manual page of each command has all of its options."""
     subprocess.run([sys.executable, root / "scripts/make-man", tmp_path], check=True)
 
     expected = {"fetchmill.1", *(f"fetchmill-{name}.1" for name in COMMANDS)}

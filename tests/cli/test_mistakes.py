@@ -1,4 +1,4 @@
-"""Plausible mistakes of a new user: each is answered in one line that says what is wrong, and what to do."""
+"""Plausible mistakes of new users: the answer is one line that says what is wrong and what to do."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ GET = ("get", "urls.txt", "out")
 RESUME = "run the same command again to resume a job, or: fetchmill resume DEST"
 DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
 NO_FOLDERS = "/proc/nothing: its file system stores no folders; choose a folder elsewhere"
-# A command, what its error says, and its hint; without a hint the error says itself what to do.
+# A command, its error, and its hint; without a hint, the error itself says what to do.
 MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("gett",), "No such command 'gett'", "did you mean `fetchmill get`?"),
     (("mirror",), "No such command 'mirror'", "did you mean `fetchmill get`?"),
@@ -118,7 +118,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with some files."""
+    """Creates a folder with some files."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -126,13 +126,13 @@ def home(tmp_path: Path) -> Path:
 
 
 def files_without_jobs(folder: Path) -> list[Path]:
-    """What is in a folder, but for journals and their folder `out`."""
+    """Returns the contents of a folder, without journals and their folder `out`."""
     return sorted(path for path in folder.rglob("*") if ".fetchmill" not in path.parts and path != folder / "out")
 
 
 @pytest.mark.parametrize(("words", "message", "hint"), MISTAKES, ids=[" ".join(words) for words, _, _ in MISTAKES])
 def test_a_mistake_is_answered(words: tuple[str, ...], message: str, hint: str | None, run: Run, home: Path) -> None:
-    """With exit code 2; at most an empty job is made, which the corrected command takes."""
+    """The exit code is 2; at most an empty job is created, which the corrected command reuses."""
     before = files_without_jobs(home)
 
     ended = run(*words)
@@ -144,7 +144,7 @@ def test_a_mistake_is_answered(words: tuple[str, ...], message: str, hint: str |
 
 
 def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> None:
-    """Nothing was stored: the job takes the other column."""
+    """Nothing was stored, so the job accepts another column."""
     assert run("get", "two.csv", "out", "--column", "3").code == 2
     assert (home / "out").exists()
 
@@ -155,7 +155,7 @@ def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> No
 
 
 def test_an_error_event_has_the_hint(run: Run) -> None:
-    """For machines."""
+    """The error event has the hint for programs."""
     ended = run("get", "a", "b", "--retries", "3", "--json")
 
     assert '"hint": "did you mean --attempts?"' in ended.out
@@ -172,14 +172,14 @@ def test_an_error_event_has_the_hint(run: Run) -> None:
 def test_a_mistake_in_python_is_answered(
     arguments: tuple[Any, ...], options: dict[str, Any], message: str, home: Path
 ) -> None:
-    """With the names of Python."""
+    """Errors in Python use Python names."""
     assert home.exists()
     with pytest.raises((fetchmill.UsageError, TypeError), match=message):
         fetchmill.get(*arguments, **options)
 
 
 def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, server: Callable[..., Server]) -> None:
-    """And name units that can be read."""
+    """Summaries use the singular for a count of one, and readable units."""
     (tmp_path / "one.txt").write_text(f"{server(synthetic=1).url}/get/absent\n")
     (tmp_path / "bare.txt").write_text("example.org\n")
 

@@ -1,4 +1,4 @@
-"""What is said when something went wrong names the right cause, and a next step that helps."""
+"""Messages after an error name the correct cause and a useful next step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +17,13 @@ Serve = Callable[..., Server]
 
 
 def write_urls(folder: Path, *urls: str) -> str:
-    """A list, by its name."""
+    """Writes a list by its name."""
     (folder / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
     return "urls.txt"
 
 
 def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, dest: Path) -> None:
-    """Not the server, which is well."""
+    """An unreachable proxy is blamed instead of the server."""
     source = server(synthetic=3)
 
     with closed_port() as port:
@@ -43,7 +43,7 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
 def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
     run: Run, dest: Path, tmp_path: Path, scheme: str, engine: str
 ) -> None:
-    """Their hosts were never asked."""
+    """Targets fail because of the proxy, and their hosts are never contacted."""
     urls = write_urls(tmp_path, f"{scheme}://a.test/1", f"{scheme}://b.test/2")
 
     with closed_port() as port:
@@ -55,7 +55,7 @@ def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
 
 
 def test_https_to_a_port_of_http_suggests_http(run: Run, server: Serve, dest: Path) -> None:
-    """As one would type it."""
+    """The suggestion is the command as one would type it."""
     url = server(synthetic=3).url
 
     ended = run("get", url.replace("http:", "https:"), dest)
@@ -65,7 +65,7 @@ def test_https_to_a_port_of_http_suggests_http(run: Run, server: Serve, dest: Pa
 
 
 def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A glob may be a slip: that is exit code 3. An empty server is no error, and is not passed over in silence."""
+    """A glob may be a mistake, so the exit code is 3. An empty server is not an error, but is reported."""
     empty, full = server(synthetic=0), server(synthetic=5)
 
     nothing = run("get", empty.url, dest)
@@ -80,7 +80,7 @@ def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, t
 
 
 def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environment: dict[str, str]) -> None:
-    """With the prefix, which is probably misspelt."""
+    """The message has the prefix, which is probably misspelt."""
     moto.put("data/1", b"1")
     settings = {"env": environment | moto.environment()}
 
@@ -99,7 +99,7 @@ def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environ
     ],
 )
 def test_an_option_without_its_value_points_to_its_own_help(run: Run, arguments: tuple[str, ...], command: str) -> None:
-    """Not to that of the whole."""
+    """The message does not point to the general help."""
     ended = run(*arguments)
 
     assert ended.code == 2
@@ -109,7 +109,7 @@ def test_an_option_without_its_value_points_to_its_own_help(run: Run, arguments:
 def test_private_addresses_of_a_list_can_be_fetched_after_all(
     run: Run, server: Serve, dest: Path, tmp_path: Path
 ) -> None:
-    """With the very command that is named."""
+    """The suggested command fetches a list's private addresses."""
     source = server(synthetic=3)
     urls = write_urls(tmp_path, *(f"{source.url}/get/file-{number:012}" for number in range(3)))
 
@@ -126,7 +126,7 @@ def test_private_addresses_of_a_list_can_be_fetched_after_all(
 
 
 def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """What cannot be mended by it has a line of its own."""
+    """Failures that a retry cannot fix have a separate line."""
     source = server(synthetic=3, size=100, faults=(Fault("status", match="file-000000000002", status=403),))
     names = ("file-000000000000", "file-000000000002", "absent")
     urls = write_urls(tmp_path, *(f"{source.url}/get/{name}" for name in names), "no url")
@@ -151,7 +151,7 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
 
 
 def test_retry_is_advised_when_targets_were_only_absent(run: Run, server: Serve, dest: Path) -> None:
-    """They may be there by then."""
+    """Absent targets may exist later, so a retry is suggested."""
     source = server(synthetic=3, faults=[Fault("status", match="file-000000000002", status=404)])
 
     ended = run("get", source.url, dest)
@@ -165,7 +165,7 @@ def test_retry_is_advised_when_targets_were_only_absent(run: Run, server: Serve,
 def test_a_body_that_is_too_large_says_what_it_is_compared_with(
     engine: str, run: Run, server: Serve, dest: Path
 ) -> None:
-    """In the list of failures."""
+    """The list of failures shows the limit."""
     source = server(synthetic=2, size=100)
 
     assert run("get", source.url, dest, "--max-size", "50", *engine_options(engine)).code == 3
@@ -176,7 +176,7 @@ def test_a_body_that_is_too_large_says_what_it_is_compared_with(
 
 
 def test_a_rate_is_shown_when_there_is_one(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Of what was fetched; and one object is no objects."""
+    """The rate counts fetched objects; one object is written in the singular."""
     source = server(synthetic=1)
     broken = server(synthetic=3, faults=(Fault("status", status=403),))
 

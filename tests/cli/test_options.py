@@ -1,4 +1,4 @@
-"""The options of a job: one table, validated in one place, with the core's own defaults."""
+"""The options of a job: one table, validated in one place, with the defaults of the core."""
 
 import json
 import re
@@ -32,20 +32,20 @@ CLASSES: list[tuple[type[Options], type]] = [
 
 
 def options(**given: Any) -> GetOptions:  # noqa: ANN401
-    """Options with a source and a destination."""
+    """Creates options with a source and a destination."""
     return GetOptions(**{"source": "http://127.0.0.1:1", "dest": "out", **given})
 
 
 @pytest.mark.parametrize(("made", "typed"), CLASSES)
 def test_keywords_are_the_fields(made: type[Options], typed: type) -> None:
-    """With the same types: a signature shows the ones, a type checker the others."""
+    """Types are the same, too: a signature shows the fields, and a type checker the keywords."""
     hints = get_type_hints(made)
 
     assert get_type_hints(typed) == {field.name: hints[field.name] for field in fields(made) if field.metadata}
 
 
 def test_a_row_is_all_that_an_option_needs() -> None:
-    """Of it are made the field, its default, the check of values, the command's option and help."""
+    """The row creates the field, its default, the check of values, and the command's option with its help."""
     politeness = Option("seconds", float | None, 1.5, "Time between two requests.", is_core=False)
 
     @option_class({**STREAM, "politeness": politeness})
@@ -80,14 +80,14 @@ def test_a_row_is_all_that_an_option_needs() -> None:
     ],
 )
 def test_the_core_refuses_by_name_bound_and_unit(tmp_path: Path, given: dict[str, Any], message: str) -> None:
-    """What Python does not look at."""
+    """The core refuses values that Python does not check, with name, bound and unit."""
     with pytest.raises(UsageError, match=re.escape(message)):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", **given)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_core_refuses_what_is_no_option(tmp_path: Path) -> None:
-    """An option that is misspelt on its way would do nothing, without a word."""
+    """The core refuses unknown options, so that a misspelt one is not ignored silently."""
     values = json.loads(options(dest=tmp_path / "out").to_json())
     with pytest.raises(UsageError, match="unknown field `limits`"):
         Job(json.dumps(values | {"limits": 5}))
@@ -96,7 +96,7 @@ def test_the_core_refuses_what_is_no_option(tmp_path: Path) -> None:
 
 
 def test_defaults_are_what_they_were() -> None:
-    """A default that changes changes jobs that are resumed, and programs."""
+    """Defaults stay the same, because a change would affect resumed jobs and programs."""
     shown = {field.name: field.default for field in fields(GetOptions) if field.default not in (None, False)}
     del shown["source"], shown["dest"]
 
@@ -146,7 +146,7 @@ def test_defaults_are_what_they_were() -> None:
 
 
 def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
-    """None means the core's default and is left out; paths become text."""
+    """None means the core's default and is left out; paths become strings."""
     values = json.loads(options(dest=tmp_path, concurrency=8, threads=None).to_json())
 
     assert values["dest"] == str(tmp_path)
@@ -190,7 +190,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:
-    """In one line; UsageError is a ValueError too."""
+    """The error is one line; UsageError is also a ValueError."""
     with pytest.raises(UsageError, match=re.escape(message)) as refused:
         options(**given)
 
@@ -208,13 +208,13 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: 
     ids=["get", "check", "stream"],
 )
 def test_limit_is_another_name_of_concurrency(made: Callable[..., Options]) -> None:
-    """Both give the same options; given twice, they may agree."""
+    """Both names give the same options; both may be given if they agree."""
     assert made(limit=7) == made(concurrency=7) == made(concurrency=7, limit=7)
     assert json.loads(made(limit=7).to_json())["concurrency"] == 7
 
 
 def test_a_command_takes_concurrency_in_one_letter_and_not_as_limit() -> None:
-    """There `--limit` could be a number of targets, too."""
+    """For a command, `--limit` could also be a number of targets."""
     for table in (GetOptions, CheckOptions):
         (option,) = (option for option in options_of(table) if option.name == "concurrency")
         assert option.opts == ["-j", "--concurrency"]
@@ -231,7 +231,7 @@ def test_options_describe_themselves() -> None:
 
 
 def test_netrc_without_an_origin_is_refused() -> None:
-    """It would send nothing, without a word."""
+    """`netrc` without an origin is refused, because it would silently send nothing."""
     with pytest.raises(UsageError, match="credentials_for"):
         options(source="urls.txt", netrc=True).to_json()
     with pytest.raises(UsageError, match="credentials_for"):

@@ -17,7 +17,7 @@ Raw = Callable[..., RawServer]
 COMMANDS = ("get", "sync", "check", "list", "stream")
 ALL = frozenset(COMMANDS)
 STORED = ALL - {"check"}
-# Which commands have an option, and a value of it.
+# The commands that have an option, and a value for it.
 OPTIONS: dict[str, tuple[frozenset[str], object]] = {
     "opt_out": (frozenset({"get", "check", "stream"}), True),
     "robots": (ALL - {"stream"}, True),
@@ -43,7 +43,7 @@ REFUSED = [(name, command) for name, (having, _) in OPTIONS.items() for command 
 
 
 def call(command: str, source: str, dest: Path, **options: Any) -> Any:  # noqa: ANN401 - of any command
-    """Makes the call of a command; of a stream, gives all replies."""
+    """Calls a command; for a stream, collects all replies."""
     if command == "stream":
         return list(fetchmill.stream([source], **options))
     if command == "list":
@@ -54,7 +54,7 @@ def call(command: str, source: str, dest: Path, **options: Any) -> Any:  # noqa:
 
 @pytest.mark.parametrize(("name", "command"), REFUSED)
 def test_an_option_of_others_is_refused_by_name(name: str, command: str, dest: Path) -> None:
-    """The sentence says which calls have it."""
+    """The sentence lists the calls that have the option."""
     having, value = OPTIONS[name]
     with pytest.raises(fetchmill.UsageError) as refused:
         call(command, "http://127.0.0.1:1/", dest, **{name: value})
@@ -65,7 +65,7 @@ def test_an_option_of_others_is_refused_by_name(name: str, command: str, dest: P
 
 
 def test_commands_refuse_the_same_options_by_name(run: Run, dest: Path) -> None:
-    """As they are typed."""
+    """Commands refuse the same options, by the names as typed."""
     for name, command in REFUSED:
         if command == "stream":
             continue
@@ -79,7 +79,7 @@ def test_commands_refuse_the_same_options_by_name(run: Run, dest: Path) -> None:
 
 
 def test_other_names_stay_type_errors(dest: Path) -> None:
-    """A name that no call has."""
+    """A name that no call has is a TypeError."""
     with pytest.raises(TypeError, match="opt_oat"):
         call("get", "http://127.0.0.1:1/", dest, opt_oat=True)
 
@@ -90,9 +90,9 @@ class Effect:
 
     Args:
         options: the option, with its value.
-        replies: makes the replies of a server; `/a` is the object.
-        commands: those that have it, with a URL as the target.
-        expected: whether the object is taken, with the option and without.
+        replies: creates the replies of a server; `/a` is the object.
+        commands: the commands that have it, with a URL as the target.
+        expected: whether the object is accepted, with the option and without.
     """
 
     options: Mapping[str, Any]
@@ -102,7 +102,7 @@ class Effect:
 
 
 def with_cookie() -> dict[str, Any]:
-    """An object for those with a cookie."""
+    """Serves an object only to requests with the cookie."""
 
     def answer(exchange: Exchange) -> None:
         exchange.send(reply(b"a") if b"\r\ncookie: k=v" in exchange.head.lower() else reply(b"", status="403 No"))
@@ -131,7 +131,7 @@ EFFECTS = {
     ("name", "command"), [(name, command) for name, effect in EFFECTS.items() for command in effect.commands]
 )
 def test_an_option_works_alike(name: str, command: str, raw: Raw, tmp_path: Path) -> None:
-    """The object is taken with the option and not without it, or the reverse."""
+    """The object is accepted only with the option, or only without it."""
     effect = EFFECTS[name]
     for given, is_expected in zip((effect.options, {}), effect.expected, strict=True):
         server = raw(effect.replies())
@@ -147,7 +147,7 @@ def test_an_option_works_alike(name: str, command: str, raw: Raw, tmp_path: Path
 
 
 def is_taken(command: str, got: Any) -> bool:  # noqa: ANN401 - of any command
-    """Whether the object came with its body."""
+    """Returns whether the object was stored with its body."""
     if command == "stream":
         return bool(got[0].ok and got[0].body == b"a")
     if command == "check":

@@ -1,4 +1,4 @@
-"""What becomes of standard output that cannot be written: a full disk is told, a reader that has gone is not."""
+"""Standard output that cannot be written: a full disk is an error, a closed pipe is not."""
 
 import os
 import resource
@@ -15,14 +15,14 @@ from fetchmill.testing import Server
 pytestmark = pytest.mark.entry_point
 
 COUNT = 3000
-# More than any buffer on the way, less than what is written.
+# More than any buffer, and less than the output.
 ROOM = 64 << 10
 FULL = "fetchmill: error: standard output: cut short (No space left on device); free disk space or write elsewhere"
 
 
 @pytest.fixture
 def stored(tmp_path: Path, server: Callable[..., Server]) -> Path:
-    """A folder with a job, `out`, and the results of two checks, one of them of another server."""
+    """Creates a folder with a job, `out`, and the results of two checks, one of them of another server."""
     served = server(synthetic=COUNT, size=100)
     fetchmill.get(served.url, tmp_path / "out", format="jsonl")
     for name, status in (("old", "200"), ("new", "404")):
@@ -32,7 +32,7 @@ def stored(tmp_path: Path, server: Callable[..., Server]) -> Path:
     return tmp_path
 
 
-# What is written to standard output: commands, their arguments.
+# Commands that write to standard output, and their arguments.
 WRITING = (
     ("cat", "out", "file-000000000000"),
     ("ls", "out"),
@@ -52,7 +52,7 @@ WRITING = (
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
 def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path, arguments: tuple[str, ...]) -> None:
-    """Each command that writes there: `command > file` must not pass for a success when the file is cut short."""
+    """For each command, `command > file` must not look successful if the file is truncated."""
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             [*COMMAND, *arguments], cwd=stored, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
@@ -64,7 +64,7 @@ def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path
 
 @pytest.mark.thorough
 def test_events_of_jobs_that_cannot_be_written_do_not_end_them(stored: Path, server: Callable[..., Server]) -> None:
-    """The job is done, and the exit code tells that its events are not."""
+    """The job finishes, and the exit code says that its events were not written."""
     source = server(synthetic=COUNT).url
     for arguments in (
         ("get", source, "other", "--json"),
@@ -84,7 +84,7 @@ def test_events_of_jobs_that_cannot_be_written_do_not_end_them(stored: Path, ser
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str) -> None:
-    """A limit of the file's size stands in for a disk that becomes full in the middle."""
+    """A limit on the file's size simulates a disk that fills up while it is written."""
     limit = (ROOM, ROOM)
     with open(stored / "names", "wb") as names:
         ended = subprocess.run(
@@ -106,7 +106,7 @@ def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", WRITING[:9], ids=" ".join)
 def test_a_reader_that_has_gone_is_no_error(stored: Path, arguments: tuple[str, ...]) -> None:
-    """As in `fetchmill ls out | head -0`: nothing is said, and the exit code is the command's own."""
+    """With `fetchmill ls out | head -0`, nothing is reported, and the exit code is the command's own."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -127,7 +127,7 @@ def test_a_reader_that_has_gone_is_no_error(stored: Path, arguments: tuple[str, 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_pipe_that_does_not_block_gets_all_of_it(stored: Path, unbuffered: str) -> None:
-    """Some programs leave their end so; what is full now is waited for."""
+    """Some programs leave their end non-blocking; the command waits while the pipe is full."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}

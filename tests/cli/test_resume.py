@@ -23,13 +23,13 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def url_list(path: Path, source: Server, count: int) -> Path:
-    """A list of URLs of synthetic objects."""
+    """Writes a list of URLs of synthetic objects."""
     path.write_text("".join(f"{source.url}/get/file-{number:012}\n" for number in range(count)))
     return path
 
 
 def change_command(dest: Path, **changes: object) -> None:
-    """Writes other values into what the journal says of the command."""
+    """Changes the stored command in the journal."""
     journal = dest / ".fetchmill/job.sqlite"
     with sqlite3.connect(journal) as db:
         (text,) = db.execute("SELECT value FROM job WHERE key = 'command'").fetchone()
@@ -39,7 +39,10 @@ def change_command(dest: Path, **changes: object) -> None:
 def test_a_killed_job_resumes_with_its_options(
     run: Run, start: Start, server: Serve, tmp_path: Path, dest: Path
 ) -> None:
-    """From another folder, with source, format and rate of the first command; nothing is fetched twice but a window."""
+    """A killed job resumes from another folder, with its source, format and rate.
+
+    At most one window is fetched twice.
+    """
     source = server(synthetic=20_000)
     url_list(tmp_path / "urls.txt", source, 20_000)
     options = ("--format", "jsonl", "--allow-private", "--commit-window", "50ms", "--rate", "4000", "--attempts", "2")
@@ -67,7 +70,7 @@ def test_a_killed_job_resumes_with_its_options(
 
 
 def test_secrets_and_code_are_named_and_never_stored(run: Run, server: Serve, dest: Path) -> None:
-    """A token, a header and a proxy with a password; the command runs as soon as they are given again."""
+    """With a token, a header and a proxy password, the command runs when these are given again."""
     source = server(synthetic=50)
     given = ("--bearer", "t0ken-value", "--header", "X-Api-Key: k3y-value", "--header", "Accept: text/plain")
     assert run("get", source.url, dest, *given).code == 0
@@ -88,7 +91,7 @@ def test_secrets_and_code_are_named_and_never_stored(run: Run, server: Serve, de
 
 
 def test_failed_targets_are_tried_again(run: Run, server: Serve, dest: Path) -> None:
-    """All, or those of some answers."""
+    """Either all targets are tried again, or those with certain answers."""
     source = server(synthetic=300, faults=[Fault("status", status=410, match="file-00000000001*", times=1)])
     first = run("get", source.url, dest, "--attempts", "1")
     others = run("retry", dest, "5xx")
@@ -118,7 +121,7 @@ def test_failed_targets_are_tried_again(run: Run, server: Serve, dest: Path) -> 
 def test_a_foreign_journal_names_no_code_and_no_credentials(
     run: Run, server: Serve, dest: Path, changes: dict[str, Any], named: str
 ) -> None:
-    """It is refused by the name of the option, and nothing is asked for."""
+    """The error names the option, and no request is sent."""
     source = server(synthetic=10)
     assert run("get", source.url, dest).code == 0
     change_command(dest, **changes)
@@ -133,7 +136,7 @@ def test_a_foreign_journal_names_no_code_and_no_credentials(
 
 @pytest.mark.parametrize(("old", "format"), [("all_rows", "parquet"), ("warc_all", "warc")])
 def test_an_option_that_was_renamed_keeps_its_value(run: Run, server: Serve, dest: Path, old: str, format: str) -> None:
-    """The job is the same one."""
+    """A renamed option keeps its value, and the job stays the same."""
     assert run("get", server(synthetic=10).url, dest, "--format", format, "--keep-failed").code == 0
     change_command(dest, options={"format": format, old: True})
 
@@ -141,7 +144,7 @@ def test_an_option_that_was_renamed_keeps_its_value(run: Run, server: Serve, des
 
 
 def test_targets_of_a_program_or_of_standard_input_are_not_stored(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The answer is to run the same again."""
+    """The error says to run the same program again."""
     source = server(synthetic=10)
     fetchmill.get([f"{source.url}/get/file-000000000000"], tmp_path / "program", allow_private=True)
     with url_list(tmp_path / "urls.txt", source, 10).open() as lines:
@@ -154,7 +157,7 @@ def test_targets_of_a_program_or_of_standard_input_are_not_stored(run: Run, serv
 
 
 def test_what_is_no_job_is_said(run: Run, tmp_path: Path) -> None:
-    """A folder without a job, and an option that is for shared jobs."""
+    """`resume` says what is wrong with a folder without a job, and with an option for shared jobs."""
     (tmp_path / "empty").mkdir()
 
     ended = run("resume", tmp_path / "empty")

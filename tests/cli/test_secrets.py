@@ -1,4 +1,4 @@
-"""Presigned URLs and tokens: kept for a retry, read by nobody else, and not shown."""
+"""Presigned URLs and tokens: kept for a retry, readable only by their owner, and never shown."""
 
 import json
 import stat
@@ -22,7 +22,7 @@ GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
 
 
 def readers_of(folder: Path) -> dict[str, str]:
-    """Files and folders of a job's state that others than their owner may open, with their modes."""
+    """Returns files and folders of a job's state that other users may open, with their modes."""
     found = [folder, *folder.rglob("*")]
     modes = {path.relative_to(folder).as_posix(): stat.filemode(path.stat().st_mode) for path in found}
     return {name: mode for name, mode in modes.items() if mode[4:] != "------"}
@@ -30,7 +30,10 @@ def readers_of(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("place", ["inside", "beside"])
 def test_signatures_are_kept_and_not_shown(run: Run, raw: Raw, dest: Path, tmp_path: Path, place: str) -> None:
-    """Of what failed, so that a retry asks with them again; `--state` may be a folder that others can enter."""
+    """Failures keep their signatures, so that a retry can use them.
+
+    Others may be able to enter the `--state` folder.
+    """
     server = raw({"/a": REFUSED, "/b": GOOD})
     (tmp_path / "urls.txt").write_text(f"{server.url}/a?{QUERY}\n{server.url}/b?token=tok3n\n")
     state = dest / ".fetchmill"
@@ -64,7 +67,7 @@ def test_signatures_are_kept_and_not_shown(run: Run, raw: Raw, dest: Path, tmp_p
 
 
 def test_secrets_are_known_by_their_names_and_by_their_shape(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Nothing that people see has them; the failures file, which has them for a retry, is its owner's."""
+    """Output for people never contains them; only the failures file does, for a retry, and it belongs to its owner."""
     names = ("private_token", "key", "jwt", "pwd", "code", "session", "sas", "accessToken")
     query = "&".join(f"{name}=s3cret{name}" for name in names) + "&v=eyJhbGciOiJIUzI1NiJ9.s3cret.x"
     server = raw({"/a": REFUSED})
@@ -82,7 +85,7 @@ def test_secrets_are_known_by_their_names_and_by_their_shape(run: Run, raw: Raw,
 
 
 def test_messages_have_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
-    """What is wrong with a URL is told without what it opens."""
+    """Errors about a URL do not show its secrets."""
     urls = ["http://user:pa55word@a.test/", "no-url/?access_token=tok3n", f"s3:/b?sig={SIGNATURE}"]
     (tmp_path / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
 
@@ -95,7 +98,7 @@ def test_messages_have_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
 
 
 def test_a_state_that_others_could_read_is_closed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """One that an earlier release has left."""
+    """A state that an earlier release has left readable for others is closed."""
     server = raw({"/a": REFUSED})
     (tmp_path / "urls.txt").write_text(f"{server.url}/a?{QUERY}\n")
     assert run("get", "urls.txt", dest, "--allow-private").code == 3

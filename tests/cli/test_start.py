@@ -1,4 +1,4 @@
-"""What a command loads before it works: the time of a short command is that of its imports."""
+"""The imports of a command before it works: they determine the time of a short command."""
 
 import dataclasses
 import inspect
@@ -17,7 +17,7 @@ from fetchmill.testing import Server
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 LATENCY = {"p50": 0.1, "p90": 0.2, "p99": 0.3, "max": 0.4}
-# Each takes 5 to 25 ms of processor time.
+# Each of them takes 5 to 25 ms of processor time.
 HEAVY = {"aiohttp", "asyncio", "concurrent.futures", "http.server", "multiprocessing", "rich", "ssl", "urllib.request"}
 REPORT_MODULES = """
 import atexit, sys
@@ -31,7 +31,7 @@ main()
 def test_short_command_loads_nothing_heavy(
     run: Run, server: Serve, environment: dict[str, str], tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """`--version`, a finished `get` and `status` load no event loop, TLS, HTTP or display of Python."""
+    """`--version`, a finished `get` and `status` load no event loop, TLS, HTTP or display code of Python."""
     source = server(synthetic=3)
     assert run("get", source.url, "out").code == 0
     command = [sys.executable, "-c", REPORT_MODULES, *(word.format(url=source.url) for word in words)]
@@ -42,7 +42,7 @@ def test_short_command_loads_nothing_heavy(
 
 
 def test_quick_dataclass_behaves_as_one_of_the_standard_library() -> None:
-    """Equality, hash, representation, pickles, `fields`, `asdict`, `replace` and the signature."""
+    """Equality, hash, representation, pickles, `fields`, `asdict`, `replace` and the signature are the same."""
     value = fetchmill.Latency(**LATENCY)
 
     assert value == fetchmill.Latency(**LATENCY) != dataclasses.replace(value, max=9.0)
@@ -56,7 +56,7 @@ def test_quick_dataclass_behaves_as_one_of_the_standard_library() -> None:
 
 
 def test_quick_dataclass_refuses_what_a_frozen_one_refuses() -> None:
-    """Other keywords, missing keywords, and changes."""
+    """Unknown keywords, missing keywords and changes are refused."""
     value = fetchmill.Latency(**LATENCY)
 
     with pytest.raises(TypeError, match=r"Latency.__init__\(\) got an unexpected keyword argument 'p1'"):

@@ -1,4 +1,4 @@
-"""Numbers with units, read and written."""
+"""Parsing and formatting of numbers with units."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ from fetchmill._options import units
     ],
 )
 def test_what_people_write_is_understood(parse: Callable[[str], object], text: str, expected: object) -> None:
-    """Each reader, with and without a unit."""
+    """Each parser accepts values with and without a unit."""
     assert parse(text) == expected
 
 
@@ -51,13 +51,13 @@ def test_what_people_write_is_understood(parse: Callable[[str], object], text: s
     ],
 )
 def test_what_makes_no_sense_is_refused(parse: Callable[[str], object], text: str) -> None:
-    """With the text in the message."""
+    """Impossible values are refused, with the text in the message."""
     with pytest.raises(ValueError, match=r"understood|whole|large|ends before"):
         parse(text)
 
 
 def test_numbers_are_written_for_people() -> None:
-    """Counts, bytes and durations."""
+    """Counts, bytes and durations are readable."""
     assert units.format_count(1_234_567) == "1,234,567"
     assert [units.format_bytes(count) for count in (0, 980, 1024, 1_572_864, 5 << 40)] == [
         "0 B",

@@ -1,4 +1,4 @@
-"""What `kill -9` costs, whatever the format: the last commit window; and a destination that moves while a job runs."""
+"""A `kill -9` costs the last commit window in every format; and a destination that moves while its job runs."""
 
 import signal
 import subprocess
@@ -18,15 +18,15 @@ Serve = Callable[..., Server]
 Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., Ended]
 
-# A place takes 100 ms for an object: 640 objects a second.
+# A request in flight takes 100 ms per object: 640 objects per second.
 PLACES = 64
 DELAY = (0.1, 0.101)
-# Of a window of a second, what is in flight, and as much again for a machine that is slow.
+# One second's window, the objects in flight, and the same again for a slow machine.
 FETCHED_AGAIN_MAX = 1500
 
 
 def wait_for(process: subprocess.Popen[str], is_so: Callable[[], bool], seconds: float = 60) -> None:
-    """Until something is so; the job must go on meanwhile."""
+    """Waits for a condition; the job must keep running meanwhile."""
     until = time.monotonic() + seconds
     while not is_so():
         assert process.poll() is None, process.communicate()
@@ -35,7 +35,7 @@ def wait_for(process: subprocess.Popen[str], is_so: Callable[[], bool], seconds:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """As `kill -9` does."""
+    """Sends SIGKILL."""
     process.kill()
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
@@ -44,7 +44,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["tar", "parquet"])
 def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Serve, dest: Path, format: str) -> None:
-    """A shard is open for long, and what is in it counts: not even a Parquet file, which has no valid prefix, waits."""
+    """Data in a shard that stays open for long is not lost, even in Parquet, whose files have no valid prefix."""
     count = 4000
     source = server(synthetic=count, delay=DELAY)
     command = ("get", source.url, dest, "--concurrency", PLACES, "--format", format)
@@ -74,9 +74,12 @@ def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Ser
 def test_a_shard_that_a_killed_run_left_open_is_whole(
     start: Start, run: Run, server: Serve, dest: Path, format: str
 ) -> None:
-    """It is sealed where its last window ended, again and again: each object is in one shard, and readers find it."""
+    """A shard is sealed at the end of its last window after each kill.
+
+    Each object is in one shard, and readers find it.
+    """
     count = 3000
-    # Seven seconds, so that whoever looks how far it is comes in time on a busy machine, too.
+    # The job takes seven seconds, so that progress can be checked in time even on a busy machine.
     source = server(synthetic=count, delay=(0.0, 0.15))
     command = ("get", source.url, dest, "--concurrency", 32, "--commit-window", "50ms", "--format", format)
     settled = 0
@@ -96,9 +99,10 @@ def test_a_shard_that_a_killed_run_left_open_is_whole(
 def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
     start: Start, server: Serve, dest: Path
 ) -> None:
-    """All objects but the last are there at once, and it hangs: they are committed all the same.
+    """All objects but the last one arrive immediately; the last one hangs, and the others are committed nevertheless.
 
-    But those that its connection holds wait until it is given up, some 45 seconds: it might answer an earlier one.
+    Replies on the hung connection wait until the request is abandoned after about 45 seconds, because it might answer
+    an earlier one.
     """
     count = 3000
     last = f"file-{count - 1:012}*"
@@ -116,7 +120,7 @@ def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
 def test_a_destination_that_is_moved_stops_the_job_and_is_resumed_where_it_is(
     start: Start, run: Run, server: Serve, tmp_path: Path, format: str
 ) -> None:
-    """Exit 7 says so, nothing is stored in a new folder of the old name, and the moved one becomes whole."""
+    """Exit code 7 reports it, nothing is stored under the old name, and the moved folder can be completed."""
     count = 2000
     dest, moved = tmp_path / "out", tmp_path / "moved"
     source = server(synthetic=count, delay=(0.0, 0.05))

@@ -1,6 +1,6 @@
-"""What older releases have left is resumed, verified, read, exported, served and mended by this one.
+"""Destinations of older releases can be resumed, verified, read, exported, served and repaired.
 
-docs/reference/compatibility.md says what is promised; `make fixtures` makes the archives of a release.
+docs/reference/compatibility.md has the promises; `make fixtures` creates the archives of a release.
 """
 
 import csv
@@ -37,12 +37,12 @@ Command = Callable[..., Ended]
 
 
 def having(**wanted: object) -> list[str]:
-    """Fixtures by what they are."""
+    """Returns the fixtures with these properties."""
     return [id for id, one in READ.items() if all(getattr(one, name) == value for name, value in wanted.items())]
 
 
 class OldJob:
-    """A job as its release has left it, in a folder of its own."""
+    """A job as its release left it, in its own folder."""
 
     def __init__(self, id: str, folder: Path, run: Command, environment: dict[str, str]) -> None:
         self.fixture: Fixture = READ[id]
@@ -52,38 +52,38 @@ class OldJob:
         self._run, self._environment = run, environment | ENVIRONMENT
 
     def run(self, *arguments: object, code: int = 0) -> Ended:
-        """A command of this release."""
+        """Runs a command of this release."""
         ended = self.try_to(*arguments)
         assert (ended.code, ended.err) == (code, ""), ended
         return ended
 
     def try_to(self, *arguments: object) -> Ended:
-        """The same, however it ends."""
+        """Runs a command of this release, which may fail."""
         return self._run(*arguments, cwd=self.folder, env=self._environment)
 
     def go_on(self, *more: str, code: int = 0) -> Ended:
-        """The last command of the old release, again."""
+        """Runs the last command of the old release again."""
         return self.run(*self.fixture.commands[-1], *more, code=code)
 
     def assert_complete(self, *, mended: bool = False) -> None:
-        """Every object is there once, by foreign readers and by the journal, and this release proves it."""
+        """Checks that every object is stored once, with independent readers, the journal and `verify`."""
         assert find_problems(self.dest, self.source.expected(mended=mended), self.fixture.format) == []
         self.run("verify", "out", "--quiet")
 
 
 @pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path, run: Command, environment: dict[str, str]) -> OldJob:
-    """The job of a fixture."""
+    """Unpacks the job of a fixture."""
     return OldJob(request.param, tmp_path, run, environment)
 
 
 def each(**wanted: object) -> pytest.MarkDecorator:
-    """Of the fixtures that are so."""
+    """Parametrizes a test with the fixtures that match."""
     return pytest.mark.parametrize("job", having(**wanted), indirect=True)
 
 
 def test_each_release_has_its_fixtures(root: Path) -> None:
-    """The changelog names the releases; 0.1.0 was the first."""
+    """The changelog lists the releases; 0.1.0 was the first."""
     released = {"0.1.0", *re.findall(r"^## \[(\d+\.\d+\.\d+)\]", (root / "CHANGELOG.md").read_text(), re.MULTILINE)}
     formats = {"files", "null", *SUFFIXES}
 
@@ -99,7 +99,7 @@ def test_each_release_has_its_fixtures(root: Path) -> None:
 @pytest.mark.sampled(2)
 @each(verb="get", moment="finished")
 def test_a_finished_job_is_finished(job: OldJob) -> None:
-    """Its source is not there, and nobody asks it; what had failed is fetched once it can be."""
+    """A finished job sends no request to its missing source. Failed targets are fetched once the source is back."""
     job.go_on(code=3)
     job.assert_complete()
 
@@ -112,7 +112,7 @@ def test_a_finished_job_is_finished(job: OldJob) -> None:
 @pytest.mark.sampled(2)
 @each(verb="get", moment="finished")
 def test_a_finished_job_is_read(job: OldJob) -> None:
-    """By each command that reads one."""
+    """Every reading command can read a finished job of an older release."""
     expected = job.source.expected()
     counts = {"listed": expected.listed, "fetched": len(expected.bodies), "bytes": expected.bytes}
     status = json.loads(job.run("status", "out", "--json").out)
@@ -140,7 +140,7 @@ SYNCED = re.compile("-(get-(?!null).*-finished|s3-files-finished|autoindex-files
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("job", [id for id in READ if SYNCED.search(id)], indirect=True)
 def test_a_sync_over_a_job_removes_nothing(job: OldJob) -> None:
-    """Its names are those of this release's syncs. What has no validators is fetched once more."""
+    """A sync uses the same names as syncs of this release. Objects without validators are fetched once more."""
     expected, format = job.source.expected(), job.fixture.format
     command = job.fixture.commands[-1]
     with job.source.serving():
@@ -159,7 +159,10 @@ def test_a_sync_over_a_job_removes_nothing(job: OldJob) -> None:
 @pytest.mark.sampled(1)
 @each(verb="get", moment="interrupted")
 def test_an_interrupted_job_goes_on(job: OldJob) -> None:
-    """As it was, it can be verified and read; nothing of it is fetched again; then all is there once."""
+    """An interrupted job can be verified and read before it resumes.
+
+    Nothing is fetched twice, and each object is stored once.
+    """
     expected, format = job.source.expected(), job.fixture.format
     before = read_ledger(job.dest)
     assert 0 < before.fetched < len(expected.bodies)
@@ -187,7 +190,7 @@ def test_an_interrupted_job_goes_on(job: OldJob) -> None:
 
 @pytest.mark.parametrize("job", ["0.1.0-get-parquet-interrupted"], indirect=True)
 def test_worker_processes_keep_the_rules_of_their_job(job: OldJob) -> None:
-    """0.1.0 had no column of encodings, and all shards of a job have the same columns."""
+    """0.1.0 had no column for encodings, and all shards of a job have the same columns."""
     with job.source.serving():
         job.go_on("--engine", "processes", code=3)
     job.assert_complete()
@@ -200,7 +203,7 @@ def test_worker_processes_keep_the_rules_of_their_job(job: OldJob) -> None:
 
 @pytest.mark.parametrize("job", ["0.1.0-get-null-interrupted"], indirect=True)
 def test_a_journal_says_who_wrote_last(job: OldJob) -> None:
-    """So that an older release can say who can read it, once its version is raised."""
+    """After the version is raised, an older release can then name the release that can read it."""
     with job.source.serving():
         job.go_on(code=3)
 
@@ -211,7 +214,7 @@ def test_a_journal_says_who_wrote_last(job: OldJob) -> None:
 @pytest.mark.sampled(2)
 @each(verb="get", moment="damaged")
 def test_a_damaged_job_is_found_and_mended(job: OldJob) -> None:
-    """What was changed is named; a repair and the old command put it back."""
+    """The changes are named; a repair and the old command restore the data."""
     ended = job.run("verify", "out", "--json", code=10)
     findings = [json.loads(line) for line in ended.out.splitlines()]
     named = {finding["name"] for finding in findings if finding["event"] == "finding"}
@@ -228,7 +231,7 @@ def test_a_damaged_job_is_found_and_mended(job: OldJob) -> None:
 
 @pytest.mark.parametrize("job", [id for id in having(verb="get") if "columns" in id], indirect=True)
 def test_kept_columns_are_those_of_the_list(job: OldJob) -> None:
-    """Of what was fetched before and after."""
+    """Objects that were fetched before and after have the list's columns."""
     with job.source.serving():
         job.go_on(code=3)
 
@@ -239,7 +242,7 @@ def test_kept_columns_are_those_of_the_list(job: OldJob) -> None:
 
 @each(verb="check", moment="interrupted")
 def test_an_interrupted_check_goes_on(job: OldJob) -> None:
-    """A row for each target, once."""
+    """An interrupted check continues, and each target has one row."""
     with job.source.serving():
         job.go_on()
 
@@ -249,7 +252,7 @@ def test_an_interrupted_check_goes_on(job: OldJob) -> None:
 
 @each(verb="check", moment="finished")
 def test_a_finished_check_stands_and_can_be_compared(job: OldJob) -> None:
-    """Nobody is asked again; `diff` finds what has been mended since."""
+    """No request is sent; `diff` finds the targets that have changed since."""
     command = job.fixture.commands[-1]
     results = job.folder / command[2]
     before = results.read_bytes()
@@ -266,20 +269,20 @@ def test_a_finished_check_stands_and_can_be_compared(job: OldJob) -> None:
 
 
 def answers(job: OldJob, rows: list[dict[str, Any]]) -> Counter[tuple[int, int]]:
-    """How often a target, by its kept column, has a status."""
+    """Counts the statuses of targets, by their kept column."""
     assert all(row["url"] == f"{job.source.url}/get/{synthetic_name(int(row['rank']))}" for row in rows)
     return Counter((int(row["rank"]), int(row["status"])) for row in rows)
 
 
 def expected_answers(job: OldJob) -> Counter[tuple[int, int]]:
-    """What the source says."""
+    """Returns the answers of the source."""
     refused = dict.fromkeys(job.source.absent, 404) | dict.fromkeys(job.source.refused, 403)
     return Counter((index, refused.get(index, 200)) for index in range(job.source.count))
 
 
 @each(verb="list")
 def test_an_interrupted_list_goes_on(job: OldJob) -> None:
-    """A row for each name, once."""
+    """An interrupted list continues, and each name has one row."""
     with job.source.serving():
         job.go_on()
 
@@ -289,7 +292,7 @@ def test_an_interrupted_list_goes_on(job: OldJob) -> None:
 
 @each(verb="python")
 def test_a_stream_goes_on(job: OldJob) -> None:
-    """Exactly what it had not saved as done comes again."""
+    """Exactly the items that were not saved as done are returned again."""
     with closing(sqlite3.connect(job.folder / "state" / STATE / "stream.sqlite")) as db:
         pulled, missing = db.execute("SELECT pulled, missing FROM stream").fetchone()
     left = set(range(pulled, job.source.count))
@@ -321,7 +324,7 @@ NEWER_COMMANDS = {
 
 
 def make_newer(database: Path, release: str | None) -> str:
-    """As a release to come has left it, which says who it is; and what must be said of that."""
+    """Changes a journal as a future release might leave it. Returns the expected message."""
     with closing(sqlite3.connect(database)) as db:
         db.execute(f"PRAGMA user_version = {NEWER}")
         db.execute("DROP TABLE IF EXISTS written_by")
@@ -341,7 +344,7 @@ def make_newer(database: Path, release: str | None) -> str:
 def test_a_newer_destination_is_left_alone(
     job: OldJob, tree: Callable[..., Any], command: str, release: str | None
 ) -> None:
-    """By every command, in one line that says which release can, or that a newer one can."""
+    """Every command refuses it in one line, which names the release that can read it, or says that a newer one can."""
     said = make_newer(job.dest / STATE / "job.sqlite", release)
     before = tree(job.dest, with_state=True)
 
@@ -357,7 +360,7 @@ def test_a_newer_destination_is_left_alone(
 
 @each(verb="check")
 def test_newer_results_are_left_alone(job: OldJob) -> None:
-    """The same of checks."""
+    """Every command refuses the results of a newer check in one line."""
     state = next(job.folder.glob("*.fetchmill"))
     said = make_newer(state / "job.sqlite", "9.8.7")
 
@@ -369,7 +372,7 @@ def test_newer_results_are_left_alone(job: OldJob) -> None:
 
 @each(verb="python")
 def test_the_state_of_a_newer_stream_is_left_alone(job: OldJob) -> None:
-    """The same of streams, as an exception."""
+    """A stream refuses the state of a newer release with an exception."""
     said = make_newer(job.folder / "state" / STATE / "stream.sqlite", "9.8.7")
 
     with pytest.raises(fetchmill.JournalError, match=said):

@@ -1,7 +1,7 @@
-"""SIGKILL at seeded moments: the finished destination equals an undisturbed one, each object once in the ledger.
+"""SIGKILL at random moments: the destination equals an undisturbed one, and the ledger has each object once.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed; `FETCHMILL_KILLS` says how many there are for `files` and
-`null` together (`make crash-matrix`: 500). Each format that packs gets a tenth of it, but not less than ten.
+`FETCHMILL_SEED` repeats the moments of a failed run. `FETCHMILL_KILLS` is the number of kills for `files` and `null`
+together (`make crash-matrix`: 500). Each pack format gets a tenth of it, but at least ten.
 """
 
 import itertools
@@ -36,24 +36,24 @@ KILLS = int(os.environ.get("FETCHMILL_KILLS") or 60)
 PACK_KILLS = max(10, KILLS // 10)
 JOBS_AT_ONCE = 3
 COUNT = 900
-# A job of about a second: so many in flight, each taking 35 ms on average.
+# A job of about a second: this many in flight, each taking 35 ms on average.
 PACE: dict[str, Any] = {"page_size": 60, "delay": (0.0, 0.07), "list_delay": (0.0, 0.03)}
-# Refused for good, and for a moment only: the latter wait, some of them in the journal's table.
+# Some are always refused, others only at first: the latter wait, some of them in the journal's table.
 FOR_A_MOMENT = [
     Fault("status", status=500, times=1, rate=0.02),
     Fault("status", status=503, retry_after=1, times=1, rate=0.004),
     Fault("reset", times=1, rate=0.01),
 ]
-# Of a job that merges small shards. A shard takes a thread two syncs, two more for each window before its last, two
-# renames and six syncs of folders, so those of the first merge come after 16 times as many; only what is replaced is
-# removed. A run that resumes begins with the small shards of those before, and merges earlier.
+# Calls of a job that merges small shards. A shard costs its thread two syncs, two more for each window before its last
+# one, two renames and six folder syncs. The first merge therefore comes after 16 times as many calls. Only replaced
+# shards are removed. A resumed run starts with the small shards of earlier runs, and merges sooner.
 MERGE_OPTIONS = ("--seal-after", "50ms", "--concurrency", "48", "--commit-window", "20ms")
-# Replies that take so long are certain one by one, not once a second.
+# Such slow replies become certain one by one, not once per second.
 MERGE_PACE = PACE | {"delay": (0.16, 0.2)}
 MERGE_KILLS = 12
 LIST_KILLS = 9
-# How objects of a list are called in a format, and what is not a URL. A list is read within moments: a run is killed
-# there by its calls, or soon after it has opened the journal.
+# Names of objects of a list in a format, and lines that are not URLs. A list is read quickly, so a run is killed at its
+# calls, or soon after it has opened the journal.
 LIST_OPTIONS = {
     "files": ("--column", "url"),
     "parquet": ("--column", "url", "--key-column", "key", "--keep-columns", "rank"),
@@ -64,7 +64,7 @@ LIST_BAD_LINES = ("no url", "ftp://host/x")
 
 
 def make_folder(folder: Path) -> Expected:
-    """Files in folders in folders, with names in several scripts; a tenth of a per cent is large."""
+    """Creates nested folders of files, with names in several scripts; 0.1 % of the files are large."""
     rng = random.Random(1)
     bodies = {}
     for index in range(COUNT):
@@ -89,7 +89,7 @@ def make_case(
     environment: dict[str, str],
     format: str,
 ) -> Callable[[], Case]:
-    """Makes a job from a server of its own: synthetic objects to the disk, or those of a folder to memory."""
+    """Creates a job with its own server: synthetic objects on disk, or those of a folder in memory."""
     numbers = itertools.count()
     content: dict[str, Any]
     if request.param == "folder":
@@ -114,8 +114,8 @@ def make_case(
 @pytest.mark.timeout(300 + 2 * KILLS)
 @pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
 def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: Callable[[], Case], format: str) -> None:
-    """Nothing is lost, doubled or left; failures are listed once; what was settled is not requested again."""
-    # Of two contents, and of two formats that do not pack.
+    """Nothing is lost, doubled or left over; failures are listed once, and settled targets are not requested again."""
+    # There are two kinds of contents, and two formats that are not packs.
     kills = PACK_KILLS / 2 if format in SUFFIXES else KILLS / 4
     of_each = math.ceil(kills / JOBS_AT_ONCE)
     with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
@@ -128,7 +128,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: C
 
 
 def make_list_case(source: Server, dest: Path, environment: dict[str, str], format: str) -> Case:
-    """A job from a list of a server's objects, with lines that are no URLs: of `null` requests are counted."""
+    """Creates a job from a list of a server's objects and invalid lines; with `null`, requests are counted."""
     bad = () if format == "null" else LIST_BAD_LINES
     urls = [f"{source.url}/get/{synthetic_name(index)}" for index in range(COUNT)]
     lines = ["url,key,rank", *(f"{url},k{index},{index}" for index, url in enumerate([*urls, *bad]))]
@@ -156,7 +156,7 @@ def make_list_case(source: Server, dest: Path, environment: dict[str, str], form
 def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
     environment: dict[str, str], memory_path: Path, server: Serve, format: str
 ) -> None:
-    """The same, by URLs, keys and paths; and the end is proved."""
+    """A killed list job ends like an undisturbed one, with URLs, keys and paths as names."""
     numbers = itertools.count()
     faults = [Fault("status", status=404, match="file-00000000012*")]
     faults += [] if format == "null" else FOR_A_MOMENT
@@ -179,7 +179,7 @@ def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
 def test_small_shards_that_are_merged_when_the_job_is_killed_are_there_once(
     environment: dict[str, str], memory_path: Path, server: Serve
 ) -> None:
-    """At each call of a merge, up to the last removal: no object is in none of the shards, or in two."""
+    """The kill hits each call of a merge, up to the last removal; no object is ever in no shard or in two."""
     numbers = itertools.count()
 
     def make_case() -> Case:
@@ -198,7 +198,7 @@ def test_small_shards_that_are_merged_when_the_job_is_killed_are_there_once(
 
 
 def has_merged(dest: Path) -> bool:
-    """Whether more shards were sealed than are there."""
+    """Returns whether more shards were sealed than exist."""
     shards = find_shards(dest, "parquet")
     return shard_number(shards[-1]) >= len(shards)
 
@@ -209,7 +209,7 @@ def has_merged(dest: Path) -> bool:
 def test_a_second_pass_that_is_killed_loses_no_failure(
     environment: dict[str, str], memory_path: Path, format: str
 ) -> None:
-    """`--retry-failed`, killed at any moment: each failed target keeps being one, or is fetched."""
+    """With `--retry-failed` killed at any moment, each failed target is either still failed or fetched."""
     expected = synthetic(COUNT)
     later = Fault("status", status=404, times=1, rate=0.6)
 
@@ -233,7 +233,7 @@ def test_a_second_pass_that_is_killed_loses_no_failure(
 
 @pytest.mark.thorough
 def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) -> None:
-    """Whatever came longer ago than replies are held, a commit window and a commit take, is in the journal."""
+    """The journal has everything older than the holding time, a commit window and a commit together."""
     # A reply is held for a second, and until its connection has rested.
     slack = 0.4 + 1.2
     expected = synthetic(30_000)
@@ -254,7 +254,7 @@ def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) ->
             assert process.returncode == -signal.SIGKILL
             settled = read_ledger(case.dest).settled
             case.finish()
-            # As late as this process was, so were the job's threads.
+            # The job's threads were delayed as much as this process.
             late = max(after[0] - before[0] for before, after in itertools.pairwise(served))
             since = killed - WINDOW - slack - 2 * late
             return max((count for at, count in served if at < since), default=0) - LIMIT - settled, case.problems
@@ -266,14 +266,14 @@ def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) ->
 
 
 def test_the_crash_tests_notice_lost_objects(environment: dict[str, str], memory_path: Path) -> None:
-    """What is journaled as settled and is not there, as if its rename had come later, makes the same check fail."""
+    """If objects that the journal calls settled are missing, as after a late rename, the same check fails."""
     with serve(synthetic=COUNT, **PACE) as source:
         case = Case(source, memory_path / "out", synthetic(COUNT), environment)
         process = case.start()
         wait_until(lambda: has_journal(case.dest) and read_ledger(case.dest).settled > COUNT // 2, process)
         process.kill()
         process.communicate(timeout=120)
-        # Of the first windows: settled long ago.
+        # These targets are from the first windows, so they were settled long ago.
         first = sorted(path for _, path in stored_files(case.dest))[:3]
         for path in first:
             path.unlink()

@@ -1,4 +1,4 @@
-"""`--first N`: a run fetches the first N targets and ends; another run goes on with the same job."""
+"""`--first N`: a run fetches the first N targets and ends; the next run continues the same job."""
 
 import json
 from collections.abc import Callable
@@ -19,12 +19,12 @@ COUNT = 3000
 
 
 def names(count: int) -> list[str]:
-    """Of the first synthetic objects."""
+    """Returns the names of the first synthetic objects."""
     return [f"file-{number:012}" for number in range(count)]
 
 
 def test_a_run_fetches_the_first_targets_and_the_next_run_goes_on(run: Run, server: Serve, dest: Path) -> None:
-    """With exit code 0, and no request for any other; a larger N, and none, are the same job."""
+    """The exit code is 0, and no other object is requested; a larger N, or none, continues the same job."""
     source = server(synthetic=COUNT, page_size=100)
 
     for first, done in (("10", 10), ("10", 10), ("250", 250)):
@@ -40,7 +40,7 @@ def test_a_run_fetches_the_first_targets_and_the_next_run_goes_on(run: Run, serv
 
 
 def test_a_person_reads_how_to_go_on(run: Run, server: Serve, dest: Path) -> None:
-    """In the last line, and nothing about a stop."""
+    """The last line says so, and nothing mentions a stop."""
     ended = run("get", server(synthetic=COUNT).url, dest, "--first", "10")
 
     last = ended.err.splitlines()[-1]
@@ -49,7 +49,7 @@ def test_a_person_reads_how_to_go_on(run: Run, server: Serve, dest: Path) -> Non
 
 
 def test_failures_among_them_have_their_exit_code(run: Run, server: Serve, dest: Path) -> None:
-    """They have outcomes as well: nothing is fetched in their place."""
+    """Failures count as outcomes: no other target is fetched in their place."""
     source = server(synthetic=COUNT, faults=[Fault("status", rate=0.3, status=404)])
 
     ended = run("get", source.url, dest, "--first", "50", "--json")
@@ -62,7 +62,7 @@ def test_failures_among_them_have_their_exit_code(run: Run, server: Serve, dest:
 
 @pytest.mark.parametrize("count", [5, 10])
 def test_a_source_without_more_is_finished(server: Serve, dest: Path, count: int) -> None:
-    """No rule has stopped it."""
+    """A source with fewer targets is finished, not stopped by a rule."""
     report = fetchmill.get(server(synthetic=count).url, dest, first=10)
 
     assert (report.fetched, report.stopped_by, report.finished) == (count, None, True)
@@ -70,7 +70,7 @@ def test_a_source_without_more_is_finished(server: Serve, dest: Path, count: int
 
 @pytest.mark.parametrize("engine", ["threads", "asyncio", "processes"])
 def test_engines_in_python_do_the_same(server: Serve, dest: Path, engine: EngineName) -> None:
-    """They take their targets from the same place."""
+    """Python engines also stop after the first N targets."""
     source = server(synthetic=COUNT)
 
     report = fetchmill.get(source.url, dest, first=10, engine=engine)
@@ -79,7 +79,7 @@ def test_engines_in_python_do_the_same(server: Serve, dest: Path, engine: Engine
 
 
 def test_an_iterable_without_end_ends(server: Serve, dest: Path) -> None:
-    """A program that gives URLs for ever is asked for a few more than are fetched."""
+    """The job takes only a few more items from the program than it fetches."""
     url = server(synthetic=COUNT).url
 
     def urls() -> Any:  # noqa: ANN401
@@ -92,7 +92,7 @@ def test_an_iterable_without_end_ends(server: Serve, dest: Path) -> None:
 
 
 def test_it_is_refused_where_it_means_nothing(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Items of pages, and workers of one job."""
+    """`--first` is refused for items of pages and for workers of a shared job."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/a\n")
     items = run(
         "get", "http://127.0.0.1:9", dest, "--listing", "json", "--store", "items", "--format", "jsonl", "--first", "1"

@@ -1,4 +1,4 @@
-"""A destination that somebody else has made: nothing in it leads a command out of it."""
+"""A destination that somebody else created cannot lead a command outside it."""
 
 import contextlib
 import os
@@ -22,9 +22,9 @@ Serve = Callable[..., Server]
 Raw = Callable[..., RawServer]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-# Small shards, and windows that end at once: a run that is stopped leaves an open shard and sealed ones.
+# Shards are small and windows short: a stopped run leaves an open shard and sealed ones.
 SMALL = ("--shard-size", "8KiB", "--seal-after", "1h", "--commit-window", "20ms")
-# Where the names of files are, of each format.
+# Places of file names, by format.
 TABLES = (
     ("jsonl", "open_shards", "path"),
     ("jsonl", "open_shards", "manifest"),
@@ -40,7 +40,7 @@ FOLDERS = ("open", "index", "manifests", "failures", "job.sqlite", "lock", ".")
 
 @pytest.fixture
 def server_of_many(server: Serve) -> Server:
-    """300 objects of 200 bytes, of which some are refused; a job of four requests at a time takes two seconds."""
+    """Serves 300 objects of 200 bytes and refuses some; with four requests at a time, a job takes two seconds."""
     return server(synthetic=300, size=200, delay=(0.02, 0.03), faults=[Fault("status", status=404, rate=0.1)])
 
 
@@ -50,7 +50,7 @@ def _stop_half_way(run: Run, url: str, dest: Path, format: str) -> None:
 
 
 def _kill_when_noted(start: Start, url: str, dest: Path, format: str, table: str) -> None:
-    """When the journal has the name of a file there."""
+    """Kills the job when the journal contains the name of such a file."""
     process = start("get", url, dest, "--format", format, *SMALL, "-j", "4", "--quiet")
     deadline = time.monotonic() + 60
     while not _has_rows(dest / ".fetchmill/job.sqlite", table):
@@ -94,7 +94,7 @@ def test_path_in_a_journal_leads_nowhere(
     column: str,
     is_absolute: bool,
 ) -> None:
-    """Each command refuses the journal or does without the path; no file outside is cut, moved or removed."""
+    """Each command refuses the journal or ignores the path; no file outside is truncated, moved or removed."""
     dest = canary.dest
     _kill_when_noted(start, server_of_many.url, dest, format, table)
     outside = canary.folder / "passwd"
@@ -120,7 +120,7 @@ def test_path_in_a_journal_leads_nowhere(
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_link_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Canary, name: str, format: str) -> None:
-    """Each command says which it is, with exit code 6, and what it leads to stays as it is."""
+    """Each command names the link, with exit code 6, and its destination stays unchanged."""
     dest = canary.dest
     _stop_half_way(run, server_of_many.url, dest, format)
     hidden = dest / ".fetchmill"
@@ -142,7 +142,7 @@ def test_link_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Cana
 
 
 def test_pipe_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Canary) -> None:
-    """It would never open."""
+    """A pipe in a job is refused, because opening it would never return."""
     _stop_half_way(run, server_of_many.url, canary.dest, "jsonl")
     os.mkfifo(canary.dest / ".fetchmill/open/pipe")
 
@@ -153,7 +153,7 @@ def test_pipe_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Cana
 def test_state_that_a_destination_names_must_say_the_same(
     run: Run, server_of_many: Server, canary: Canary, tmp_path: Path
 ) -> None:
-    """Files in it would be removed, and another job of the user changed."""
+    """A state folder without the same token is refused: it may belong to another job of the user."""
     own, stranger = tmp_path / "own", canary.dest
     assert run("get", server_of_many.url, own, "--quiet").code == 3
     (stranger / ".fetchmill").mkdir()
@@ -173,7 +173,7 @@ def test_state_that_a_destination_names_must_say_the_same(
 
 
 def test_state_folder_with_other_files_is_refused(run: Run, server_of_many: Server, dest: Path, tmp_path: Path) -> None:
-    """A job removes what it does not know in its folders."""
+    """A state folder with other files is refused, because a job removes unknown files in its folders."""
     project = tmp_path / "project"
     (project / "manifests").mkdir(parents=True)
     (project / "manifests/deploy.yaml").write_text("kept")

@@ -24,7 +24,7 @@ COUNT = 400
 
 @pytest.fixture
 def lying(environment: dict[str, str], tmp_path: Path) -> Lying:
-    """Starts the real command where every lock is granted."""
+    """Starts the real command on a file system that grants every lock."""
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
     grant = [strace, "-f", "--seccomp-bpf", "-qq", "-o", os.devnull, "-e", "trace=flock", "-e", "inject=flock:retval=0"]
@@ -38,7 +38,7 @@ def lying(environment: dict[str, str], tmp_path: Path) -> Lying:
 
 
 def await_file(pattern: str, folder: Path, process: "subprocess.Popen[str]") -> None:
-    """Until there is one, and a moment more."""
+    """Waits until a file exists, and slightly longer."""
     deadline = time.monotonic() + 60
     while not list(folder.glob(pattern)):
         assert process.poll() is None, process.communicate()
@@ -48,7 +48,7 @@ def await_file(pattern: str, folder: Path, process: "subprocess.Popen[str]") -> 
 
 
 def move_away(dest: Path) -> None:
-    """Makes the process that holds a job one of another machine."""
+    """Changes the mark, as if the process that holds a job were on another machine."""
     locks = [path for path in (dest / ".fetchmill").rglob("lock") if path.stat().st_size]
     assert locks
     for lock in locks:
@@ -57,13 +57,13 @@ def move_away(dest: Path) -> None:
 
 
 def endings(*processes: "subprocess.Popen[str]") -> list[tuple[int, str]]:
-    """Exit codes, and what each has said."""
+    """Returns the exit codes and messages."""
     said = [process.communicate(timeout=100)[1] for process in processes]
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
 
 def test_second_run_stops_where_it_sees_the_first_one(run: Run, lying: Lying, server: Serve, dest: Path) -> None:
-    """The mark in the lock file names a process that is alive."""
+    """The mark in the lock file names a living process."""
     source = server(synthetic=COUNT, page_size=50, delay=(0.05, 0.1))
     command = ("get", source.url, dest, "--concurrency", "16", "--commit-window", "50ms", "--quiet")
     first = lying(*command)
@@ -79,7 +79,10 @@ def test_second_run_stops_where_it_sees_the_first_one(run: Run, lying: Lying, se
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl"])
 def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest: Path, format: str) -> None:
-    """On another machine nobody sees whether it is alive: the second run has the job, and the first one stops."""
+    """Nobody can see whether a process on another machine is alive.
+
+    The second run takes the job, and the first one stops.
+    """
     source = server(synthetic=COUNT, page_size=50, delay=(0.05, 0.1))
     command = (
         "get",
@@ -100,7 +103,8 @@ def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest
 
     assert first_code == BUSY, said
     assert "another run has taken over this job" in said
-    # Until the first run sees that it has lost, both may stage the same file: then the second one fails as well.
+    # Until the first run notices that it has lost the job, both may stage the same file, and the second run may fail as
+    # well.
     assert second_code in {0, STORAGE}, also_said
     assert run(*command).code == 0
     assert run("verify", dest).code == 0
@@ -113,7 +117,7 @@ def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest
 def test_sync_that_lost_its_destination_stops(
     run: Run, lying: Lying, server: Serve, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """The same for a pass, whose plan and base are no journal."""
+    """A sync whose destination was taken over stops before it changes anything else."""
     tree = ChangingTree(tmp_path / "content", 200, seed=1)
     source = server(tmp_path / "content", delay=(0.05, 0.1))
     command = ("sync", source.url, dest, "--format", format, "--concurrency", "8", "--quiet")
@@ -124,7 +128,8 @@ def test_sync_that_lost_its_destination_stops(
     (first_code, said), (second_code, also_said) = endings(first, lying(*command))
 
     assert first_code == BUSY, said
-    # Until the first run sees that it has lost, both may stage the same file: then the second one fails as well.
+    # Until the first run notices that it has lost the job, both may stage the same file, and the second run may fail as
+    # well.
     assert second_code in {0, STORAGE}, also_said
     assert "another run has taken over this job" in said
     assert run(*command).code == 0

@@ -1,4 +1,4 @@
-"""Memory stays below 256 MiB whatever the number and size of the objects, up to the bounds of `limits`.
+"""Memory stays below 256 MiB for any number and size of objects, up to the bounds in `limits`.
 
 `make memory` and `make memory-lists` do the same with one and ten million objects.
 """
@@ -30,7 +30,7 @@ BUDGET = 256
 
 @pytest.fixture
 def peak(environment: dict[str, str]) -> Peak:
-    """Runs the real command to its end and gives the most memory that it had at any time, in MiB."""
+    """Runs the real command to its end. Returns its peak memory in MiB."""
 
     def measure(*arguments: object, before: Sequence[str] = ()) -> float:
         ended = subprocess.run(
@@ -49,11 +49,11 @@ def peak(environment: dict[str, str]) -> Peak:
 
 @pytest.mark.thorough
 def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_path: Path) -> None:
-    """600,000 objects take hardly more than 200,000, which are enough to fill the window and what connections hold."""
+    """600,000 objects take hardly more than 200,000, which are enough to fill the window and the connections."""
     peaks = {}
     for count in (200_000, 600_000):
         dest = tmp_path / f"out{count}"
-        # What is in flight takes memory, too, so it must be the same.
+        # Requests in flight take memory, too, so their number must be the same.
         peaks[count] = peak("get", server(synthetic=count).url, dest, "--format", "null", "-j", 64)
         assert read_ledger(dest).fetched == count
 
@@ -62,7 +62,7 @@ def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_pat
 
 
 def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_path: Path) -> None:
-    """Two hundred have 2 MiB each when their connections break, and go on from there."""
+    """Two hundred objects have received 2 MiB each when their connections break, and continue from there."""
     count, length, broken_at = 200, 9 * MIB // 4, 2 * MIB
     body = bytes_of(1, length)
     large = {f"{number:03}": BrokenObject(body, [broken_at, 1]) for number in range(count)}
@@ -71,7 +71,7 @@ def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_pat
         most = peak("get", server.url, dest, "-j", count)
 
     assert find_wrong(dest, "files", dict.fromkeys(large, body)) == []
-    # A request that is slow on a busy machine is made again from the start.
+    # A slow request on a busy machine is repeated from the start.
     resumed = [each for each in large.values() if each.firsts[:2] == [0, broken_at]]
     assert len(resumed) > 0.9 * count
     assert [each.sent for each in resumed] == [length] * len(resumed)
@@ -81,11 +81,14 @@ def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_pat
 @pytest.mark.thorough
 @pytest.mark.alone
 def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
-    """`make memory-lists`, with fewer targets and for a moment: no input is read on in a pause, nothing comes twice."""
-    # A job of 20,000 is over before its connections have held a second's replies with their names: ten times as many
-    # took 35 to 37 MiB more, from 100,000 to a million it was 34. A stream remembers for a second what it gave: it is
-    # flat after three or four seconds.
-    # What skipping costs is measured with the release package only, by `make memory-lists`.
+    """Lists, generators and streams stay within their memory.
+
+    During a pause, no input is read, and nothing comes twice.
+    """
+    # A job of 20,000 ends before its connections have held a second's replies with their names. Ten times as many took
+    # 35 to 37 MiB more, and 34 MiB more from 100,000 to a million. A stream remembers its replies of the last second:
+    # its memory is flat after three or four seconds. `make memory-lists` measures the cost of skipping, with the
+    # release package only.
     sizes = ("--count", "20000", "--seconds", "15", "--settle", "4", "--growth", "48", "--skip", "600")
 
     ended = subprocess.run(
@@ -103,9 +106,9 @@ def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
 
 @pytest.mark.thorough
 def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
-    """60,000 files, with a window of two seconds so that many are staged at a time."""
+    """There are 60,000 files, with a window of two seconds, so that many are staged at a time."""
     dest = memory_path / "out"
-    # What is in flight has a bound of its own.
+    # Requests in flight have their own bound.
     used = peak("get", server(synthetic=60_000).url, dest, "--commit-window", "2s", "-j", 64)
 
     assert used < BUDGET
@@ -119,7 +122,7 @@ def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> Non
 def test_large_bodies_are_staged_or_wait_for_no_memory(
     peak: Peak, server: Serve, memory_path: Path, count: int, size: int
 ) -> None:
-    """Sixty-four at a time, which together are larger than the budget for replies or just below."""
+    """Sixty-four bodies at a time are together larger than the budget for replies, or slightly below it."""
     dest = memory_path / "out"
     source = server(synthetic=count, size=size, delay=(0.0, 0.1))
 
@@ -135,7 +138,7 @@ MEGABYTE = 1_000_000
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "warc", "jsonl", "parquet"])
 def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
-    """Eight threads store a body of 60 MB each: in memory they would have 480 MB, or three times that."""
+    """Eight threads store a 60 MB body each, which would take 480 MB in memory, or three times that."""
     dest = memory_path / "out"
     source = server(synthetic=8, size=60 * MEGABYTE)
 
@@ -149,7 +152,7 @@ def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, m
 
 @pytest.mark.parametrize(("format", "most"), [("tar", 70), ("warc", BUDGET)], ids=["tar", "warc"])
 def test_long_heads_count_as_bodies_do(tmp_path: Path, format: str, most: int) -> None:
-    """A thousand requests are in flight, with heads of 60 KB: WARC stores them as they came, tar does not."""
+    """A thousand requests are in flight with 60 KB heads, which WARC stores and tar does not."""
     count, dest = 8000, tmp_path / "out"
     served = [sys.executable, "-m", "own_bench.long_heads", str(count), "60000"]
     with subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as process:
@@ -172,7 +175,7 @@ def test_long_heads_count_as_bodies_do(tmp_path: Path, format: str, most: int) -
 def test_bodies_below_the_staging_threshold_take_no_more(
     peak: Peak, server: Serve, memory_path: Path, format: str, count: int, size: int
 ) -> None:
-    """A server that is faster than the sink: blocks wait for it, and what is received meanwhile has a bound."""
+    """The server is faster than the sink: blocks wait for the sink, and the memory for further bodies is bounded."""
     dest = memory_path / "out"
     source = server(synthetic=count, size=size)
 
@@ -186,7 +189,7 @@ def test_bodies_below_the_staging_threshold_take_no_more(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
-    """Each sync of a window takes two seconds, and a thousand bodies of a megabyte are asked for at a time."""
+    """Each sync takes two seconds, and a thousand 1 MB bodies are requested at a time."""
     dest = memory_path / "out"
     source = server(synthetic=400, size=MEGABYTE)
     stalls = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,syncfs"]
@@ -200,7 +203,7 @@ def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path
 
 @pytest.mark.thorough
 def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
-    """They are rows of the journal and of a shard: some 30,000 wait for seconds, and 10,000 are absent."""
+    """Some 30,000 waiting and 10,000 absent targets are rows of the journal and of a shard, not memory."""
     later = Fault("status", status=503, retry_after=(1, 2), times=1, rate=0.3)
     gone = Fault("status", status=404, match="file-00000001*")
 
@@ -216,7 +219,7 @@ def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest:
 def test_a_list_that_is_written_out_takes_no_more(
     peak: Peak, server: Serve, tmp_path: Path, manifest: str | None
 ) -> None:
-    """100,000 names, into a file and to standard output: far below what their rows would take together."""
+    """100,000 names go into a file and to standard output, with far less memory than all rows would take."""
     source = server(synthetic=100_000)
 
     used = peak("list", source.url, *([tmp_path / manifest] if manifest else []))
@@ -225,7 +228,7 @@ def test_a_list_that_is_written_out_takes_no_more(
 
 
 def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
-    """A slow server, and 4,000 requests at a time."""
+    """The server is slow, and 4,000 requests are in flight."""
     source = server(synthetic=10_000, delay=(0.5, 1.5))
 
     used = peak("get", source.url, dest, "--format", "null", "--concurrency", 4000)
@@ -238,7 +241,7 @@ def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path)
 @pytest.mark.thorough
 @pytest.mark.parametrize("format", ["parquet", "files"])
 def test_a_process_of_an_engine_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
-    """`combo` with a thousand bodies of a megabyte in flight, if it had them all: fewer are asked for."""
+    """`combo` would have a thousand 1 MB bodies in flight, and therefore requests fewer."""
     dest = memory_path / "out"
     source = server(synthetic=700, size=MEGABYTE)
 
@@ -248,13 +251,13 @@ def test_a_process_of_an_engine_takes_no_more(peak: Peak, server: Serve, memory_
     assert find_problems(dest, synthetic(700, MEGABYTE), format) == []
 
 
-# How many objects there are of so many bytes.
+# Number of objects by size.
 GROWING = {100: 2000, 10_000: 2000, 200_000: 400, MEGABYTE: 100, 5 * MEGABYTE: 20}
 
 
 @pytest.mark.thorough
 def test_bodies_that_grow_with_their_names_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
-    """A thousand small ones in flight say nothing of the large ones to come; those wait until there is room."""
+    """A thousand small bodies in flight do not announce the large ones that follow, which wait until there is room."""
     content, dest = memory_path / "content", memory_path / "out"
     content.mkdir()
     for order, (size, count) in enumerate(GROWING.items()):

@@ -1,7 +1,7 @@
-"""A panic of any thread or task ends the process with one line and exit code 1, and the same command resumes the job.
+"""A panic in any thread or task ends the process with one line and exit code 1, and the same command resumes.
 
-There is no way to ask for a panic: the event queues of the threads are made to fail instead, which their library
-answers with one. `strace` counts for each thread, so every thread that waits for events meets it at its N-th wait.
+There is no switch for a panic. Instead, the tests make the event queues of the threads fail, to which their library
+reacts with a panic. `strace` counts per thread, so every thread that waits for events fails at its N-th wait.
 """
 
 import os
@@ -23,14 +23,14 @@ Serve = Callable[..., Server]
 Run = Callable[..., Ended]
 
 COUNT = 2_000
-# Slow enough that a job waits for events many times, in each of its threads.
+# The job is slow enough that each of its threads waits for events many times.
 SLOW = {"synthetic": COUNT, "size": 100, "delay": (0.001, 0.005), "page_size": 200}
-# strace is slow, and a thread that waits for one that is gone is left behind after some seconds.
+# strace is slow, and a thread that waits for a dead one is abandoned after some seconds.
 SECONDS_MAX = 60
 
 
 def fail_waiting(arguments: Sequence[object], environment: Mapping[str, str], at: int) -> Ended:
-    """Runs a command whose threads fail at their wait for events number `at`."""
+    """Runs a command whose threads fail at their N-th wait for events (`at`)."""
     trace = [
         "strace",
         "-f",
@@ -53,7 +53,7 @@ def fail_waiting(arguments: Sequence[object], environment: Mapping[str, str], at
 
 
 def must_be_one_line(ended: Ended) -> None:
-    """What a user sees of a bug."""
+    """Checks the user's view of a bug."""
     assert ended.code == 1, ended
     assert ended.err.count("\n") == 1, ended.err
     assert "has panicked at" in ended.err
@@ -66,7 +66,7 @@ def must_be_one_line(ended: Ended) -> None:
 def test_a_job_whose_thread_panics_ends_and_resumes(
     server: Serve, run: Run, environment: dict[str, str], dest: Path, format: str, at: int
 ) -> None:
-    """The journal's, the listing's and the workers' threads meet it at different moments."""
+    """The threads of the journal, the listing and the workers fail at different moments."""
     url = server(**SLOW).url
     command = ("get", url, dest, "--format", format, "--concurrency", "8", "--quiet")
     must_be_one_line(fail_waiting([*COMMAND, *command], environment, at))
@@ -79,7 +79,7 @@ def test_a_job_whose_thread_panics_ends_and_resumes(
 def test_a_job_of_an_engine_in_python_ends_with_a_panic(
     server: Serve, run: Run, environment: dict[str, str], dest: Path
 ) -> None:
-    """The threads beside those of Python."""
+    """The panic is in a thread that is not one of Python's."""
     command = (
         "get",
         server(**SLOW).url,
@@ -97,7 +97,7 @@ def test_a_job_of_an_engine_in_python_ends_with_a_panic(
 
 
 def test_a_list_whose_thread_panics_ends(server: Serve, run: Run, environment: dict[str, str], tmp_path: Path) -> None:
-    """A manifest that is written."""
+    """A list whose thread panics ends while it writes a manifest."""
     command = ("list", server(**SLOW).url, tmp_path / "manifest.csv", "--quiet")
     must_be_one_line(fail_waiting([*COMMAND, *command], environment, 2))
     assert run(*command).code == 0

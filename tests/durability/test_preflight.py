@@ -1,4 +1,4 @@
-"""The preflight: a job whose files do not fit stops with the numbers before they fill the file system."""
+"""The preflight: a job whose files do not fit stops with the numbers before the file system is full."""
 
 import os
 import re
@@ -25,19 +25,19 @@ PARQUET = r"--format parquet \(a few large files: about 130 bytes for an object 
 
 @pytest.fixture
 def disk() -> Iterator[Callable[[int, int], Path]]:
-    """Makes a file system of its own with so many bytes and inodes, or a few more."""
+    """Creates a file system with this number of bytes and inodes, or slightly more."""
     with ExitStack() as stack:
         yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
 
 
 @pytest.fixture
 def run(run: Run, environment: dict[str, str]) -> Run:
-    """As everywhere, and where a path leads into a small disk."""
+    """Runs a command, and shows a path into a small disk."""
     return run_on_disk(run, environment)
 
 
 def refusal(ended: Any) -> str:  # noqa: ANN401
-    """What a job that was stopped by the preflight says: one line."""
+    """Returns the message of a job that the preflight stopped: one line."""
     assert ended.code == STORAGE, ended.err
     assert ended.err.count("error: ") == 1
     assert "No space left" not in ended.err
@@ -47,7 +47,7 @@ def refusal(ended: Any) -> str:  # noqa: ANN401
 
 
 def numbers(text: str, pattern: str) -> tuple[int, ...]:
-    """The numbers that a text has in the places of a pattern."""
+    """Returns the numbers in a text, in the places of a pattern."""
     match = re.search(pattern, text)
     assert match is not None, text
     return tuple(int(number.replace(",", "")) for number in match.groups())
@@ -56,7 +56,7 @@ def numbers(text: str, pattern: str) -> tuple[int, ...]:
 def test_a_total_that_does_not_fit_stops_the_job_at_the_start(
     run: Run, server: Serve, disk: Callable[..., Path]
 ) -> None:
-    """With the first page: no object is asked for, and nothing is written but the job's own folder."""
+    """The job stops at the first page: no object is requested, and only the job's own folder is written."""
     dest = disk(64 * MIB, 2000) / "out"
     source = server(synthetic=1_000_000_000)
     free = os.statvfs(dest.parent).f_favail
@@ -76,7 +76,7 @@ def test_a_total_that_does_not_fit_stops_the_job_at_the_start(
 def test_another_format_may_be_taken_after_a_stop_at_the_start(
     run: Run, server: Serve, disk: Callable[..., Path]
 ) -> None:
-    """The same destination: nothing was listed for the job that was refused."""
+    """The destination is the same: nothing was listed for the refused job."""
     dest = disk(64 * MIB, 1000) / "out"
     expected = synthetic(3000)
     source = server(synthetic=3000)
@@ -89,7 +89,7 @@ def test_another_format_may_be_taken_after_a_stop_at_the_start(
 
 
 def test_the_same_command_goes_on_where_there_is_room(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """After a stop at the start, without the option as well."""
+    """After a stop at the start, this works without the option, too."""
     where = disk(64 * MIB, 3000)
     expected = synthetic(1500)
     source = server(synthetic=1500, page_size=200)
@@ -109,7 +109,7 @@ def test_the_same_command_goes_on_where_there_is_room(run: Run, server: Serve, d
 
 
 def test_without_a_total_the_listing_is_counted(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """It is ahead of the fetching, so the job stops before the disk is full, and keeps what it has."""
+    """The listing is ahead of the fetching, so the job stops before the disk is full, and keeps its objects."""
     dest = disk(64 * MIB, 2000) / "out"
     source = server(synthetic=5000, page_size=500, list_delay=(0.2, 0.2))
     options = (*WINDOW, "--total-field", "nothere")
@@ -132,7 +132,7 @@ def test_without_a_total_the_listing_is_counted(run: Run, server: Serve, disk: C
 
 
 def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """The mean of what was fetched, in blocks; before that a file takes a block, which fits."""
+    """The mean of the fetched objects, in blocks, is then used; before, a file counts as one block, which fits."""
     dest = disk(128 * MIB, 20_000) / "out"
     source = server(synthetic=10_000, size=20_000, delay=(0.0, 0.01))
 
@@ -141,7 +141,7 @@ def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, di
     assert told.startswith("10,000 files do not fit into ")
     match = re.search(r"about ([\d.]+) MiB are needed, ([\d.]+) MiB are free; make room and run", told)
     assert match is not None, told
-    # 20,000 bytes are five blocks; the stage and the journal take some.
+    # 20,000 bytes are five blocks; the stage and the journal need some as well.
     assert 196 <= float(match[1]) <= 205
     assert float(match[2]) < 128
     assert "parquet" not in told
@@ -151,7 +151,7 @@ def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, di
 
 
 def test_blocks_alone_may_be_too_many(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """Known at the start: small files take a block each, and packs would not."""
+    """A job stops at the start if its blocks do not fit: each small file takes one, but packs do not."""
     dest = disk(64 * MIB, 60_000) / "out"
     source = server(synthetic=50_000)
 
@@ -162,7 +162,7 @@ def test_blocks_alone_may_be_too_many(run: Run, server: Serve, disk: Callable[..
 
 
 def test_no_preflight_goes_on_until_the_disk_is_full(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """It is no part of the job's identity: the command that was refused goes on with it."""
+    """The option is not part of the job's identity: the refused command continues with it."""
     dest = disk(64 * MIB, 1000) / "out"
     source = server(synthetic=3000, delay=(0.0, 0.05))
     refusal(run("get", source.url, dest, *WINDOW))
@@ -176,7 +176,7 @@ def test_no_preflight_goes_on_until_the_disk_is_full(run: Run, server: Serve, di
 
 
 def test_null_is_never_checked(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """It stores nothing."""
+    """`null` is never checked, because it stores nothing."""
     dest = disk(64 * MIB, 400) / "out"
     expected = synthetic(20_000)
     source = server(synthetic=20_000)
@@ -188,7 +188,7 @@ def test_null_is_never_checked(run: Run, server: Serve, disk: Callable[..., Path
 
 
 def test_a_job_that_just_fits_is_not_refused(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """Nine tenths of the inodes and of the bytes, with the stage on top."""
+    """The files take nine tenths of the inodes and bytes, in addition to the stage."""
     dest = disk(64 * MIB, 8000) / "out"
     expected = synthetic(7000, size=4096)
     source = server(synthetic=7000, size=4096)
@@ -201,7 +201,7 @@ def test_a_job_that_just_fits_is_not_refused(run: Run, server: Serve, disk: Call
 
 
 def test_a_folder_without_folders_tells_its_total(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """The project's own server knows it there."""
+    """For such a folder, the project's own server knows the total."""
     where = disk(64 * MIB, 500)
     content = where.parent / "content"
     content.mkdir()

@@ -1,4 +1,4 @@
-"""`make hundred-million`, with fewer objects: killed twice, stopped, resumed, balanced."""
+"""`make hundred-million` with fewer objects: killed twice, stopped, resumed, balanced."""
 
 import json
 import signal
@@ -12,14 +12,14 @@ SCALE = (sys.executable, "-m", "own_bench.scale")
 
 
 def started(root: Path, folder: Path, count: int) -> subprocess.Popen[str]:
-    """The measurement, as the make target starts it."""
+    """Starts the measurement as the make target does."""
     command = (*SCALE, "--count", str(count), "--folder", folder, "--look", "0.05")
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.mark.thorough
 def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Path) -> None:
-    """And the sums say what it took; a second start shows them again."""
+    """The sums show the cost; a second start shows them again."""
     count = 300_000
 
     first = started(root, tmp_path, count)
@@ -41,7 +41,7 @@ def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Pat
 
 @pytest.mark.thorough
 def test_a_measurement_is_stopped_and_goes_on(root: Path, tmp_path: Path) -> None:
-    """Ctrl-C ends client and server; the same command resumes the job, and the sums hold both."""
+    """Ctrl-C ends client and server; the same command resumes the job, and the sums include both runs."""
     count = 100_000
 
     first = started(root, tmp_path, count)

@@ -1,4 +1,4 @@
-"""Out of space, inodes or descriptors, and storage that fails: the job stops cleanly, says so, and resumes."""
+"""No space, inodes or descriptors, and failing storage: the job stops cleanly, says so, and resumes."""
 
 import contextlib
 import os
@@ -25,46 +25,46 @@ Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
 KIB, MIB = 1 << 10, 1 << 20
-# Without the preflight, which stops a job before the storage does.
+# The preflight would stop the job before the storage fails.
 WINDOW = ("--commit-window", "50ms", "--no-preflight")
 STORAGE = 7
 
 
 @pytest.fixture
 def disk() -> Iterator[Callable[[int, int], Path]]:
-    """Makes a file system of its own with so many bytes and inodes, or a few more: ext4 for root, else a tmpfs."""
+    """Creates a file system with this number of bytes and inodes, or slightly more: ext4 for root, else a tmpfs."""
     with contextlib.ExitStack() as stack:
         yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
 
 
 @pytest.fixture
 def dest(memory_path: Path) -> Path:
-    """Where there is room."""
+    """Returns a destination with enough room."""
     return memory_path / "out"
 
 
 @pytest.fixture
 def run(run: Run, environment: dict[str, str]) -> Run:
-    """As everywhere, and where a path leads into a small disk."""
+    """Runs a command, and shows a path into a small disk."""
     return run_on_disk(run, environment)
 
 
 def fill(ballast: Path, left: int) -> None:
-    """Takes all space but so many bytes."""
+    """Uses all space except the given number of bytes."""
     free = os.statvfs(ballast.parent)
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - left))
 
 
 def take_inodes(ballast: Path, left: int) -> None:
-    """Takes all inodes but so many."""
+    """Uses all inodes except the given number."""
     ballast.mkdir()
     for index in range(os.statvfs(ballast).f_favail - left):
         (ballast / str(index)).touch()
 
 
 def assert_stopped(ended: Any, *words: str) -> None:  # noqa: ANN401
-    """Exit code 7, and the last line says what failed and what to do."""
+    """Checks for exit code 7, and a last line that says what failed and what to do."""
     assert ended.code == STORAGE, ended.err
     last = ended.err.splitlines()[-1]
     assert last.startswith("fetchmill: error: cannot ")
@@ -76,7 +76,7 @@ def assert_stopped(ended: Any, *words: str) -> None:  # noqa: ANN401
 
 
 def assert_consistent(dest: Path, expected: Expected, format: str = "files") -> None:
-    """What was stored before is whole, and the journal adds up; there may not have been room for a folder."""
+    """Checks that the stored objects are intact and the journal balances; there may have been no room for a folder."""
     if not dest.exists():
         return
     assert find_wrong(dest, expected, format) == []
@@ -87,7 +87,7 @@ def assert_consistent(dest: Path, expected: Expected, format: str = "files") -> 
 def assert_resumes(
     run: Run, source: Server, dest: Path, expected: Expected, *options: object, format: str = "files"
 ) -> None:
-    """The same command finishes the job: nothing lost, nothing doubled."""
+    """Checks that the same command finishes the job without lost or doubled objects."""
     ended = run("get", source.url, dest, *options, *format_options(format))
 
     assert ended.code == (3 if expected.failures else 0), ended.err
@@ -105,7 +105,7 @@ ROOM = [
 def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
     run: Run, server: Serve, disk: Callable[..., Path], format: str, left: int
 ) -> None:
-    """Whether it is full from the start, for the journal, for the stage, for a shard, or for the names' folders."""
+    """The disk is full from the start, for the journal, the stage, a shard, or the folders of names."""
     where = disk(24 * MIB, 4000)
     expected = synthetic(1500, size=5000)
     source = server(synthetic=1500, size=5000, page_size=100, delay=(0.0, 0.02))
@@ -125,7 +125,7 @@ def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
 def test_a_disk_that_is_full_again_and_again_loses_nothing(
     run: Run, server: Serve, memory_path: Path, disk: Callable[..., Path], format: str
 ) -> None:
-    """Room is made in small steps, and the job stops at a different place each time."""
+    """Space is freed in small steps, and the job stops at a different place each time."""
     where = disk(24 * MIB, 4000)
     folder = memory_path / "content"
     rng = random.Random(1)
@@ -151,7 +151,7 @@ def test_a_disk_that_is_full_again_and_again_loses_nothing(
         ballast.unlink()
 
     assert stops > 3
-    # The job may have ended with the last byte that there was.
+    # The job may have ended with the last free byte.
     for ballast in ballasts:
         ballast.unlink(missing_ok=True)
     assert_resumes(run, source, dest, expected, *WINDOW, format=format)
@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_again_and_again_loses_nothing(
 def test_no_inodes_stop_the_job_and_room_lets_it_resume(
     run: Run, server: Serve, disk: Callable[..., Path], left: int
 ) -> None:
-    """As for bytes: the message says to look at `df -i`."""
+    """As with bytes, the message suggests `df -i`."""
     where = disk(16 * MIB, 1200)
     expected = synthetic(400)
     source = server(synthetic=400, page_size=50, delay=(0.0, 0.05))
@@ -185,7 +185,7 @@ def test_a_journal_on_a_full_disk_stops_the_job(
     """The state may be on another file system than the objects."""
     where = disk(16 * MIB, 400)
     expected = synthetic(4000)
-    # Replies that take so long are certain one by one, not once a second: windows are many.
+    # Such slow replies become certain one by one, not once per second, so there are many windows.
     source = server(synthetic=4000, page_size=40, delay=(0.16, 0.2))
     state = where / "state"
     settings = ("--state", state, "--commit-window", "5ms", "--concurrency", "256", *format_options(format))
@@ -208,7 +208,7 @@ def test_a_journal_on_a_full_disk_stops_the_job(
 def test_writes_that_are_cut_short_leave_nothing_half(
     run: Run, server: Serve, dest: Path, format: str, count: int, size: int
 ) -> None:
-    """No file may grow beyond a limit (`ulimit -f`): the write that reaches it is short, the next one fails."""
+    """A file size limit (`ulimit -f`) makes the write that reaches it short, and the next one fails."""
     limit = 512 * KIB + 77
     expected = synthetic(count, size=size)
     source = server(synthetic=count, size=size, page_size=100, delay=(0.0, 0.01))
@@ -226,7 +226,7 @@ def test_writes_that_are_cut_short_leave_nothing_half(
 
 
 def test_too_little_address_space_is_refused(run: Run, server: Serve, dest: Path) -> None:
-    """An allocation that fails would end the process in the middle of the job."""
+    """A failed allocation would end the process in the middle of the job."""
     limit = 900 * MIB
     low = run(
         *("get", server(synthetic=10).url, dest, "--threads", 8),
@@ -246,7 +246,7 @@ def test_too_little_address_space_is_refused(run: Run, server: Serve, dest: Path
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("count", [70, 90, 128])
 def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, count: int, threads: int) -> None:
-    """`ulimit -n` of so many: the job says that it makes fewer requests at a time, and is complete."""
+    """With a low `ulimit -n`, the job says that it makes fewer requests at a time, and is complete."""
     expected = synthetic(2000)
     source = server(synthetic=2000)
 
@@ -267,13 +267,13 @@ def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, co
     assert lowered is not None
     assert int(lowered[2]) == count
     limit = int(lowered[1])
-    # Some rest, and two list.
+    # Some of them rest, and two list.
     assert source.stats()["connections"] <= limit + max(1, limit // 2) + 2
     assert find_problems(dest, expected) == []
 
 
 def test_too_few_descriptors_are_refused_and_more_let_it_go_on(run: Run, server: Serve, dest: Path) -> None:
-    """Nothing is begun with a limit that can never work."""
+    """No job is started with a limit that can never work."""
     expected = synthetic(500)
     source = server(synthetic=500)
 
@@ -288,7 +288,7 @@ def test_too_few_descriptors_are_refused_and_more_let_it_go_on(run: Run, server:
 
 
 def test_descriptors_that_run_out_on_the_way_cost_no_object(run: Run, server: Serve, dest: Path) -> None:
-    """Names in many folders: a destination keeps a bounded number of them open."""
+    """Names are in many folders: a destination keeps a bounded number of them open."""
     expected = Expected({f"{index % 97}/{index % 11}/f{index}": b"x" * (index % 50) for index in range(2000)})
     folder = dest.parent / "content"
     for name, body in expected.bodies.items():
@@ -302,7 +302,7 @@ def test_descriptors_that_run_out_on_the_way_cost_no_object(run: Run, server: Se
     assert find_problems(dest, expected) == []
 
 
-# A call of the sink, the journal or the failures, which call of a thread fails, and how.
+# Calls of the sink, the journal or the failures: the number of the failing call in a thread, and its error.
 INJECTED = [
     ("fsync", "EIO", (1, 2, 4, 6, 9, 12)),
     ("fdatasync", "EIO", (1, 2)),
@@ -317,14 +317,14 @@ INJECTED = [
     ("unlinkat", "EIO", (1,)),
     ("rmdir", "EIO", (1,)),
 ]
-# The same for packs: a checkpoint that fails, a shard that cannot get its name, a journal that cannot be written.
+# The same for packs: a failing checkpoint, a shard that cannot be renamed, and a journal that cannot be written.
 INJECTED_INTO_PACKS = [
     ("fsync,fdatasync,syncfs", "EIO", (1, 2, 3, 5)),
     ("fsync,fdatasync,syncfs", "ENOSPC", (2, 4)),
     ("rename,renameat,renameat2", "EIO", (1, 2)),
     ("pwrite64", "EIO", (30, 60)),
 ]
-# The same for a staged file, which is known by its sequence number.
+# The same for a staged file, which is identified by its sequence number.
 INJECTED_INTO_STAGED = [
     ("write", "ENOSPC"),
     ("write", "EIO"),
@@ -336,7 +336,7 @@ INJECTED_INTO_STAGED = [
 
 @pytest.fixture
 def content(memory_path: Path) -> Expected:
-    """Files in folders, of which some are answered with 404."""
+    """Serves files in folders; some requests get a 404."""
     bodies = {f"{index % 5}/{index}": f"{index}\n".encode() * 20 for index in range(300)}
     for name, body in bodies.items():
         (memory_path / "content" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -347,7 +347,7 @@ def content(memory_path: Path) -> Expected:
 
 @pytest.fixture
 def fail_once(run: Run, environment: dict[str, str], content: Expected, memory_path: Path) -> Callable[..., int]:
-    """Runs a job of which one call fails, looks at what is left, and lets the next run complete it."""
+    """Runs a job with one failing call, checks what is left, and lets the next run complete it."""
 
     def fail_call(dest: Path, call: str, *rules: str, format: str = "files") -> int:
         faults = [Fault("status", status=404, match="3/3*")]
@@ -382,7 +382,7 @@ def fail_once(run: Run, environment: dict[str, str], content: Expected, memory_p
 def fail_at(
     fail_once: Callable[..., int], folder: Path, call: str, error: str, moments: tuple[int, ...], format: str
 ) -> list[int]:
-    """A job for each moment; how they ended."""
+    """Runs a job for each moment. Returns how they ended."""
     with ThreadPoolExecutor(3) as pool:
         return list(
             pool.map(
@@ -399,7 +399,7 @@ def fail_at(
 def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
     fail_once: Callable[..., int], memory_path: Path, call: str, error: str, moments: tuple[int, ...]
 ) -> None:
-    """Exit code 7, or the call was not reached; never a wrong result, whichever call it was."""
+    """The exit code is 7, or the call was not reached; the result is never wrong."""
     codes = fail_at(fail_once, memory_path, call, error, moments, "files")
 
     if call not in {"unlinkat", "rmdir", "fdatasync"}:
@@ -409,7 +409,7 @@ def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
 def test_a_full_folder_is_named_when_the_file_system_has_room(
     server: Serve, environment: dict[str, str], content: Expected, memory_path: Path
 ) -> None:
-    """ENOSPC of a name that finds no room in its folder, as ext4 gives it."""
+    """ext4 returns ENOSPC for a name that finds no room in its folder."""
     source, dest = server(memory_path / "content"), memory_path / "out"
     assert content.listed
     traced = ["strace", "-f", "-o", os.devnull, "-e", "trace=renameat2", "-P", "3", "-P", "1"]
@@ -441,7 +441,7 @@ def test_a_full_folder_is_named_when_the_file_system_has_room(
 def test_a_call_that_fails_loses_nothing_of_a_pack(
     fail_once: Callable[..., int], memory_path: Path, format: str, call: str, error: str, moments: tuple[int, ...]
 ) -> None:
-    """Of a checkpoint that failed nothing is counted: the next run fetches it again, and each object is there once."""
+    """A failed checkpoint counts nothing: the next run fetches the objects again, and each is stored once."""
     assert STORAGE in fail_at(fail_once, memory_path, call, error, moments, format)
 
 
@@ -450,7 +450,7 @@ def test_a_call_that_fails_loses_nothing_of_a_pack(
 def test_a_staged_file_that_cannot_be_written_stops_the_job(
     fail_once: Callable[..., int], dest: Path, call: str, error: str
 ) -> None:
-    """An error that comes only with the close counts as well."""
+    """An error that only close reports counts as well."""
     name = f"{100 // 64}/100"
     paths = [f"{dest}/.fetchmill/stage/{worker}/{name}" for worker in range(os.cpu_count() or 1)]
 

@@ -1,4 +1,4 @@
-"""Rules that end a run: --max-failed, --max-duration, --max-bytes. Nothing is lost, and the same command goes on."""
+"""Rules that end a run: --max-failed, --max-duration, --max-bytes. Nothing is lost, and the same command continues."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ STOPPED = 8
 
 
 def report_of(ended: Any) -> dict[str, Any]:  # noqa: ANN401 - how a command ended
-    """The last event of `--json`."""
+    """Returns the last event of `--json`."""
     event: dict[str, Any] = json.loads(ended.out.splitlines()[-1])
     assert event["event"] == "report", ended.err
     return event
@@ -35,11 +35,11 @@ def report_of(ended: Any) -> dict[str, Any]:  # noqa: ANN401 - how a command end
 @pytest.mark.sampled(1)
 @of_all_engines
 def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
-    """Each run makes some headway, and what was in flight is kept."""
+    """Each run makes progress, and requests in flight are kept."""
     source = server(synthetic=500, size=1000)
     command = ("get", source.url, dest, "--json", *engine_options(engine), *limit_options(engine))
 
-    # All of it would take ten seconds; an engine may tell of its replies a second late.
+    # The whole job would take ten seconds; an engine may report its replies a second late.
     stopped = run(*command, "--max-bytes", "50KB", "--rate", "50")
     again = run(*command, "--max-bytes", "400KB", "--rate", "400")
     finished = run(*command)
@@ -49,7 +49,7 @@ def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: 
     assert (first["stopped_by"], first["interrupted"], first["already_finished"]) == ("max_bytes", True, False)
     assert (last["stopped_by"], last["interrupted"]) == (None, False)
     assert 50 <= first["fetched"] < 500
-    # What an earlier run has received does not count.
+    # Bytes of an earlier run do not count.
     assert second["fetched"] >= min(first["fetched"] + 400, 500)
     assert last["fetched"] == len(list(read_objects(dest, "files"))) == source.stats()["get"] == 500
     assert find_unbalanced(dest) == []
@@ -58,7 +58,7 @@ def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: 
 @pytest.mark.sampled(1)
 @of_all_engines
 def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
-    """A rate that would take a minute."""
+    """A run of a slow job ends at its time, and the same command continues."""
     source = server(synthetic=600, size=10)
     command = ("get", source.url, dest, "--json", *engine_options(engine), *limit_options(engine))
 
@@ -78,7 +78,10 @@ def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: R
 def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
     engine: str, run: Run, server: Serve, dest: Path
 ) -> None:
-    """They are those of the whole job: with the same limit it does not go on, with a larger one it does."""
+    """The limit applies to the whole job.
+
+    With the same limit, the next run stops again; with a larger one, it continues.
+    """
     source = server(synthetic=900, faults=(Fault("status", rate=0.5, status=403),))
     command = ("get", source.url, dest, "--json", *engine_options(engine), *limit_options(engine))
 
@@ -115,7 +118,7 @@ def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
 def test_the_exit_code_of_a_finished_job(
     run: Run, server: Serve, dest: Path, tmp_path: Path, limits: tuple[str, ...], code: int
 ) -> None:
-    """Absent targets count, unless they are allowed; what was skipped is no part of the whole."""
+    """Absent targets count unless they are allowed; skipped targets are not part of the total."""
     source = server(synthetic=20, faults=(Fault("status", match="file-00000000001*", status=403),))
     names = [f"file-{number:012}" for number in (0, 1, 2, 3, 4, 10, 11, 12)] + ["absent-1", "absent-2", "left-out"]
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names))
@@ -123,12 +126,12 @@ def test_the_exit_code_of_a_finished_job(
 
     ended = run(*command)
 
-    # A run that was stopped at the last moment goes on.
+    # A run that was stopped at the last moment continues.
     assert (run(*command) if ended.code == STOPPED else ended).code == code, ended.err
 
 
 def test_a_job_that_was_finished_is_judged_too(run: Run, server: Serve, dest: Path) -> None:
-    """The same command again says the same."""
+    """Running the same command for a finished job gives the same exit code again."""
     source = server(synthetic=20, faults=(Fault("status", rate=0.5, status=403),))
 
     assert run("get", source.url, dest).code == 3
@@ -139,7 +142,7 @@ def test_a_job_that_was_finished_is_judged_too(run: Run, server: Serve, dest: Pa
 
 @pytest.mark.parametrize("limit", [("--max-duration", "1s"), ("--max-bytes", "300")])
 def test_a_check_is_stopped_likewise(run: Run, server: Serve, tmp_path: Path, limit: tuple[str, str]) -> None:
-    """Its rows appear when all are there."""
+    """A check stops at its limits, too; its rows appear when they are complete."""
     source = server(synthetic=300)
     urls = [f"{source.url}/get/file-{number:012}" for number in range(300)]
     (tmp_path / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
@@ -155,7 +158,7 @@ def test_a_check_is_stopped_likewise(run: Run, server: Serve, tmp_path: Path, li
 
 
 def test_people_are_told_which_rule_stopped_a_run_and_how_it_goes_on(run: Run, server: Serve, dest: Path) -> None:
-    """In a line, with the option's name."""
+    """One line has the rule that stopped the run, with the option's name."""
     source = server(synthetic=300, faults=(Fault("status", status=403),))
 
     ended = run("get", source.url, dest, "--max-failed", "20", "--rate", "100")
@@ -165,7 +168,7 @@ def test_people_are_told_which_rule_stopped_a_run_and_how_it_goes_on(run: Run, s
 
 
 def test_a_program_is_told_too(server: Serve, dest: Path) -> None:
-    """Nothing is raised."""
+    """A program gets the rule in its report; no exception is raised."""
     source = server(synthetic=300)
 
     report = fetchmill.get(source.url, dest, max_duration=0.5, rate=20)
@@ -177,7 +180,7 @@ def test_a_program_is_told_too(server: Serve, dest: Path) -> None:
 def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
     monkeypatch: pytest.MonkeyPatch, dest: Path
 ) -> None:
-    """It has as long as when the run is interrupted, and its target stays pending."""
+    """A hung function gets as much time as after an interrupt, and its target stays pending."""
     monkeypatch.setattr(running, "DRAIN_SECONDS_MAX", 0.5)
     monkeypatch.setattr(engine_job, "JOIN_SECONDS", 0.2)
     goes_on = threading.Event()
@@ -213,7 +216,7 @@ def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
     ],
 )
 def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, str], message: str) -> None:
-    """Before anything is made."""
+    """The error comes before anything is created."""
     ended = run("get", "http://127.0.0.1:1", dest, *option)
 
     assert ended.code == 2
@@ -224,7 +227,7 @@ def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, st
 @pytest.mark.sampled(3)
 @of_all_engines
 def test_bodies_come_no_faster_than_their_rate(engine: str, run: Run, server: Serve, dest: Path) -> None:
-    """All together, whatever the number of workers; what is in flight at the end is not waited for."""
+    """The rate applies to all workers together; requests in flight at the end are not awaited."""
     source = server(synthetic=60, size=20_000)
     options = ("--bwlimit", "600KB", "--json", *engine_options(engine), *limit_options(engine))
 
@@ -237,7 +240,7 @@ def test_bodies_come_no_faster_than_their_rate(engine: str, run: Run, server: Se
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_large_body_comes_no_faster_than_the_rate(server: Serve, dest: Path, tmp_path: Path, tls: bool) -> None:
-    """Not in one piece; and the time that it waits is not its server's."""
+    """The body does not arrive in one piece, and the time that it waits does not count against its server."""
     source = server(synthetic=2, size=1_000_000, tls=tls)
     authority = tmp_path / "authority.pem"
     authority.write_text(source.ca_pem or "")
@@ -252,7 +255,7 @@ def test_a_large_body_comes_no_faster_than_the_rate(server: Serve, dest: Path, t
 
 
 def test_a_check_keeps_the_rate_of_bytes_too(run: Run, server: Serve, tmp_path: Path) -> None:
-    """What it reads of each body counts."""
+    """The part of each body that a check reads counts."""
     source = server(synthetic=10, size=60_000)
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(10)))
 
@@ -263,7 +266,7 @@ def test_a_check_keeps_the_rate_of_bytes_too(run: Run, server: Serve, tmp_path: 
 
 
 def answers_of(dest: Path) -> dict[str, int]:
-    """How many targets failed or were absent, by kind."""
+    """Returns the number of targets that failed or were absent, by kind."""
     return dict(Counter(failure.kind for failure in fetchmill.failures(dest)))
 
 
@@ -283,7 +286,7 @@ def answers_of(dest: Path) -> dict[str, int]:
 def test_only_what_gave_these_answers_is_fetched_again(
     run: Run, server: Serve, dest: Path, tmp_path: Path, kinds: str, left: dict[str, int], format: str
 ) -> None:
-    """All else stays as it is, and is fetched again by a later pass."""
+    """All other targets stay unchanged, and a later retry run fetches them."""
     broken = (
         Fault("status", match="file-00000000001*", status=403, times=1),
         Fault("status", match="file-00000000002*", status=500, times=1),
@@ -312,7 +315,7 @@ def test_only_what_gave_these_answers_is_fetched_again(
 def test_folders_that_gave_no_listing_are_tried_again_by_their_answer(
     run: Run, raw: Callable[..., RawServer], dest: Path
 ) -> None:
-    """Their kind is `listing`."""
+    """Folders without a listing have the kind `listing`, and are retried by it."""
     good = [False]
     file = reply(b"1")
     top = reply(b'[{"name": "a", "type": "directory"}, {"name": "b", "type": "directory"}]')
@@ -335,7 +338,7 @@ def test_folders_that_gave_no_listing_are_tried_again_by_their_answer(
 
 
 def test_a_program_says_which_answers_are_meant(server: Serve, dest: Path) -> None:
-    """As a sequence; what is none is refused."""
+    """The kinds are a sequence; anything else is refused."""
     source = server(synthetic=4, faults=(Fault("status", status=403, times=1),))
     fetchmill.get(source.url, dest)
 

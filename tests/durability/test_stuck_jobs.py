@@ -1,4 +1,4 @@
-"""What a kill, a clock, a changed list or a file system leaves behind makes no command fail or wait for ever."""
+"""After a kill, a clock change, a changed list or an unusual file system, no command fails or waits for ever."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ DAY_MS = 86_400_000
 
 
 def test_clock_that_was_set_back_makes_no_target_wait(start: Start, server: Serve, dest: Path) -> None:
-    """Times in the journal are at most the longest wait away from now."""
+    """Times in the journal are limited to the longest possible wait from now."""
     faults = [Fault("status", status=503, match="file-00000000001*", times=1, retry_after=30)]
     source = server(synthetic=40, faults=faults)
     process = start("get", source.url, dest)
@@ -65,7 +65,7 @@ def test_clock_that_was_set_back_makes_no_target_wait(start: Start, server: Serv
 def test_list_that_is_made_anew_while_it_is_read_is_read_anew(
     run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path
 ) -> None:
-    """A sync that was killed while it lists begins its listing again, whatever the list has become."""
+    """A sync that was killed while listing starts its listing again, whatever the list has become."""
     source = server(synthetic=300)
     urls = tmp_path / "urls.txt"
 
@@ -88,7 +88,7 @@ def test_list_that_is_made_anew_while_it_is_read_is_read_anew(
 def test_file_system_without_a_rename_that_replaces_nothing(
     run: Run, environment: dict[str, str], server: Serve, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """NFS, sshfs, 9p and most of FUSE answer EINVAL to its flag."""
+    """NFS, sshfs, 9p and most FUSE file systems return EINVAL for its flag."""
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
     refuse = [strace, "-f", "--seccomp-bpf", "-qq", "-o", os.devnull]
@@ -114,7 +114,7 @@ def test_file_system_without_a_rename_that_replaces_nothing(
 
 @pytest.fixture
 def fuse(tmp_path: Path) -> Iterator[Path]:
-    """A folder of a file system in user space, which knows no RENAME_NOREPLACE."""
+    """Mounts a file system in user space without RENAME_NOREPLACE."""
     bindfs, unmount = shutil.which("bindfs"), shutil.which("fusermount") or shutil.which("fusermount3")
     assert bindfs, "bindfs is missing: make servers"
     assert unmount, "fusermount is missing: make servers"
@@ -133,7 +133,7 @@ def fuse(tmp_path: Path) -> Iterator[Path]:
 def test_destination_on_a_file_system_in_user_space(
     run: Run, start: Start, server: Serve, fuse: Path, tmp_path: Path, format: str
 ) -> None:
-    """A kill, a resumed job, `verify` and syncs that change and delete."""
+    """A kill, a resumed job, `verify`, and syncs that change and delete files work on FUSE."""
     source, expected = server(synthetic=600, delay=(0.0, 0.01)), synthetic(600)
     dest = fuse / "out"
     options = format_options(format)
@@ -143,7 +143,7 @@ def test_destination_on_a_file_system_in_user_space(
     while fetched < 50:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-        # It has no journal in the beginning, and one without tables then.
+        # At first there is no journal, and then one without tables.
         with contextlib.suppress(UsageError):
             fetched = fetchmill.status(dest).fetched
     killed.kill()
@@ -170,12 +170,12 @@ def test_destination_on_a_file_system_in_user_space(
 
 
 def asked(server: RawServer) -> list[str]:
-    """Objects that it was asked for."""
+    """Returns the objects that were requested from it."""
     return [target for target in server.asked("/") if target.rsplit("/", 1)[-1] in NAMES]
 
 
 def kill_while_listing(process: "subprocess.Popen[str]", server: RawServer, stalled: str, objects: int) -> None:
-    """When a page is waited for, and what was listed before it is stored."""
+    """Kills the job while it waits for a page, after the earlier pages were stored."""
     deadline = time.monotonic() + 60
     while server.count(stalled) == 0 or len(set(asked(server))) < objects:
         assert process.poll() is None, process.communicate()
@@ -192,7 +192,7 @@ def kill_while_listing(process: "subprocess.Popen[str]", server: RawServer, stal
 def test_listing_begins_again_when_its_marker_has_expired(
     run: Run, start: Start, raw: Raw, dest: Path, way: str, format: str
 ) -> None:
-    """What is fetched stays and is not asked for again, also when the second listing is killed."""
+    """Fetched objects stay and are not requested again, even if the second listing is killed."""
     server = raw({})
     listing = make_listing(way)(server.url)
     server.routes |= listing.routes()
@@ -200,7 +200,7 @@ def test_listing_begins_again_when_its_marker_has_expired(
     command = ("get", server.url + listing.source, dest, *listing.options, "--format", format, "--quiet")
     server.routes[third] = then_stall(b"")
     kill_while_listing(start(*command, "--commit-window", "20ms"), server, third, 8)
-    # The marker that leads there is known no more; the listing that begins again has another one.
+    # The marker of that page is no longer known; the restarted listing has another one.
     asked_before = server.count(third)
 
     def expired_once(exchange: Exchange) -> bytes:
@@ -216,7 +216,7 @@ def test_listing_begins_again_when_its_marker_has_expired(
     assert fetchmill.status(dest).listed == len(NAMES)
     assert sorted(name.rsplit("/", 1)[-1] for name in run("ls", dest).out.split()) == NAMES
     assert len(asked(server)) == len(NAMES)
-    # A listing that had begun again begins again: which names have come since is not known.
+    # A restarted listing starts again, because the names that have arrived since then are not known.
     assert server.count(listing.pages[0][0]) == 3
     assert run("verify", dest).code == 0
 
@@ -245,7 +245,7 @@ def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
 def test_marker_is_kept_where_the_start_is_refused_as_well(
     run: Run, start: Start, raw: Raw, dest: Path, status: str
 ) -> None:
-    """A token that has expired, or a server that is gone, is no expired marker."""
+    """An expired token, or a server that is gone, is not an expired marker."""
     server = raw({})
     listing = make_listing("json-url")(server.url)
     server.routes |= listing.routes()
@@ -269,7 +269,7 @@ def test_marker_is_kept_where_the_start_is_refused_as_well(
 def test_names_that_come_twice_are_two_targets_when_a_listing_begins_again(
     run: Run, start: Start, raw: Raw, dest: Path, format: str
 ) -> None:
-    """None of them is taken for the other one."""
+    """Two targets with the same name stay separate when a listing starts again."""
     options: tuple[str, ...] = ("--listing", "json", "--items-field", "items", "--url-field", "u", "--name-field", "n")
     options += ("--next-page", "url", "--next-field", "next", "--format", format)
     pages = [[("x", "/o/a"), ("y", "/o/b")], [("x", "/o/c"), ("z", "/o/d")]]
@@ -304,7 +304,7 @@ def test_names_that_come_twice_are_two_targets_when_a_listing_begins_again(
 def test_open_shard_that_is_damaged_is_not_sealed(
     run: Run, start: Start, server: Serve, dest: Path, format: str, file: str, damage: str
 ) -> None:
-    """The next run says what to do. Damaged objects are fetched again; lost names are lost."""
+    """The next run says what to do. Damaged objects are fetched again; lost names stay lost."""
     source = server(synthetic=400, size=300, delay=(0.02, 0.03))
     command = ("get", source.url, dest, "--format", format, "-j", "4", "--commit-window", "20ms", "--quiet")
     process = start(*command)

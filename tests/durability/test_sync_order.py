@@ -1,6 +1,6 @@
-"""Bytes durable, then receipt, then journal, always in this order: read from the system calls of a real job.
+"""Bytes become durable, then the receipt, then the journal: the order of a real job's system calls.
 
-Here for `files`; test_sync_order_of_packs.py has the shards.
+This file is for `files`; test_sync_order_of_packs.py is for the shards.
 """
 
 import re
@@ -32,28 +32,28 @@ class Watcher:
     dest: Path
     journal: JournalCopy
     problems: list[str] = field(default_factory=list)
-    # Staged files that were closed, by sequence number: the line where.
+    # Closed staged files, by sequence number: the line where they were closed.
     closed: dict[int, int] = field(default_factory=dict)
-    # What a sync of the file system has made durable: staged files, and renames.
+    # Staged files and renames that a sync of the file system has made durable.
     staged_durable: set[int] = field(default_factory=set)
     renamed: dict[int, int] = field(default_factory=dict)
     renamed_durable: set[int] = field(default_factory=set)
     # Failures shards: bytes written and bytes synced.
     written: Counter[str] = field(default_factory=Counter)
     synced: Counter[str] = field(default_factory=Counter)
-    # Manifests: the lines where bytes were written, with the end that the file had then; how far they are durable.
+    # Manifests: the lines where bytes were written, with the file's end at that time; and how far they are durable.
     listed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     listed_durable: Counter[str] = field(default_factory=Counter)
-    # What the journal said when it was last synced.
+    # Contents of the journal at its last sync.
     journaled: set[int] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
-    # Of a run before this one: they are among the closed ones, because nobody knows which they are.
+    # Files of an earlier run: they count as closed, because nobody knows which ones they are.
     refused_before: int = 0
-    # As the sinks stood when the journal's present transaction began to be written.
+    # State of the sinks when the journal began to write its current transaction.
     before: tuple[set[int], set[int], Counter[str], Counter[str]] | None = None
 
     def follow(self, calls: list[Call]) -> None:
-        """Each call where it ended."""
+        """Processes each call when it ends."""
         for call in calls:
             if call.result < 0:
                 continue
@@ -71,7 +71,7 @@ class Watcher:
                     self.synced[Path(call.path).name] = self.written[Path(call.path).name]
 
     def follow_stage(self, call: Call) -> None:
-        """Written and closed, synced, renamed, synced."""
+        """Checks this order: written and closed, synced, renamed, synced."""
         if call.name == "close" and STAGED.search(call.path):
             self.closed[int(Path(call.path).name)] = call.ended
         elif call.name == "syncfs":
@@ -91,7 +91,7 @@ class Watcher:
             self.seen["renames"] += 1
 
     def follow_journal(self, call: Call) -> None:
-        """What the sinks have made durable when a transaction begins is compared with it when it is synced."""
+        """Compares the journal with the data that was durable when its transaction began."""
         event = self.journal.follow(call)
         if event == "begun":
             synced = (self.synced.copy(), self.listed_durable.copy())
@@ -102,7 +102,7 @@ class Watcher:
     def check(
         self, staged_durable: set[int], renamed_durable: set[int], synced: Counter[str], listed: Counter[str]
     ) -> None:
-        """Whether all that the journal says is durable was so before the journal wrote it."""
+        """Checks that everything that the journal calls durable was durable before the journal wrote it."""
         found = self.read_journal()
         fetched = {number for number in found.settled if number in self.closed}
         never_staged = len(found.settled - fetched) + self.refused_before
@@ -124,11 +124,11 @@ class Watcher:
         self.seen["manifests"] += bool(found.manifests)
 
     def remember(self) -> None:
-        """Takes over what a run before has left: its journal, what is staged, and what was renamed."""
+        """Takes over the state of an earlier run: its journal, staged files, and renamed files."""
         self.journal.remember(self.dest)
         found = self.read_journal()
         on_disk = {int(path.name) for path in self.dest.glob(".fetchmill/stage/*/*/*")}
-        # Renamed, but nobody knows whether a power cut would have left it so.
+        # These files were renamed, but the renames might not survive a power cut.
         self.renamed = dict.fromkeys(found.staged - on_disk, -1)
         self.closed = dict.fromkeys(found.settled | found.staged, -1)
         self.staged_durable = set(self.closed)
@@ -143,14 +143,14 @@ class Watcher:
             self.listed[manifest], self.listed_durable[manifest] = [(-1, size)], size
 
     def read_journal(self) -> "Journaled":
-        """What the copy says."""
+        """Returns the contents of the copied journal."""
         with closing(self.journal.open()) as db:
             return read_journal(db)
 
 
 @dataclass
 class Journaled:
-    """What a journal says: sequence numbers that are staged, that are settled; files' ends; how many are refused."""
+    """Contents of a journal: staged and settled sequence numbers, ends of files, and the number of refused targets."""
 
     staged: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
@@ -160,7 +160,7 @@ class Journaled:
 
 
 def read_journal(db: sqlite3.Connection) -> Journaled:
-    """Reads it."""
+    """Reads a journal."""
     if "staged" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
         return Journaled()
     staged = {number for (blob,) in db.execute("SELECT sequences FROM staged") for number in runs(blob)}
@@ -176,19 +176,19 @@ def read_journal(db: sqlite3.Connection) -> Journaled:
 
 
 def has_staged(dest: Path) -> bool:
-    """Whether the journal of a running job has a window as staged."""
+    """Returns whether the journal of a running job has a staged window."""
     with closing(open_journal(dest)) as db:
         return bool(read_journal(db).staged)
 
 
 def runs(blob: bytes) -> Iterator[int]:
-    """The numbers in a column of runs (docs/reference/formats.md)."""
+    """Returns the numbers in a column of runs (docs/reference/formats.md)."""
     for first, length in struct.iter_unpack("<QQ", blob):
         yield from range(first, first + length)
 
 
 def make_content(folder: Path) -> Expected:
-    """Small files in folders, some that are refused, and two that do not fit into memory."""
+    """Creates small files in folders, some refused ones, and two that do not fit into memory."""
     bodies = {f"{index % 5}/{index}": b"x" * (index % 3000) for index in range(400)}
     bodies |= {"large": bytes(1_300_000), "1/large": bytes(1_100_000)}
     for name, body in bodies.items():
@@ -200,13 +200,13 @@ def make_content(folder: Path) -> Expected:
 
 @pytest.fixture
 def content(tmp_path: Path) -> Expected:
-    """What is served."""
+    """Returns the served contents."""
     return make_content(tmp_path / "content")
 
 
 @pytest.fixture
 def source(server: Serve, tmp_path: Path, content: Expected) -> Server:
-    """A job from it takes half a second: ten windows and more."""
+    """Serves a job of half a second: ten windows or more."""
     del content
     faults = [Fault("status", status=404, match="3/3*")]
     return server(tmp_path / "content", page_size=50, delay=(0.0, 0.12), list_delay=(0.0, 0.03), faults=faults)
@@ -214,13 +214,13 @@ def source(server: Serve, tmp_path: Path, content: Expected) -> Server:
 
 @pytest.fixture
 def watcher(dest: Path, tmp_path: Path) -> Watcher:
-    """Without anything before it."""
+    """Creates a watcher without earlier runs."""
     (tmp_path / "copies").mkdir()
     return Watcher(dest, JournalCopy(tmp_path / "copies"))
 
 
 def assert_no_sync_where_it_fetches(calls: list[Call]) -> None:
-    """The threads that fetch write at most a body that is too large for memory."""
+    """Checks that fetching threads write only bodies that are too large for memory."""
     threads = Counter(call.thread for call in calls)
     syncing = Counter(call.thread for call in calls if call.name in SYNCS)
 
@@ -232,7 +232,7 @@ def assert_no_sync_where_it_fetches(calls: list[Call]) -> None:
 def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected, watcher: Watcher
 ) -> None:
-    """Staged files, renames and failures are durable before the journal says so; renames come after that."""
+    """Staged files, renames and failures are durable before the journal says so; renames follow."""
     ended = traced("get", source.url, dest, *WINDOW)
 
     watcher.follow(ended.calls)
@@ -251,7 +251,7 @@ def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
 def test_the_next_window_is_written_while_one_is_synced(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected, watcher: Watcher
 ) -> None:
-    """With syncs of 0.2 s objects are staged meanwhile, and the order stays."""
+    """With syncs of 0.2 s, objects are staged in the meantime, and the order stays."""
     ended = traced("get", source.url, dest, *WINDOW, slow={"syncfs": 0.2})
 
     watcher.follow(ended.calls)
@@ -271,7 +271,7 @@ def test_a_run_that_resumes_keeps_the_order(
     content: Expected,
     watcher: Watcher,
 ) -> None:
-    """What a killed run has staged is renamed, synced and then journaled."""
+    """Files that a killed run has staged are renamed, synced and then journaled."""
     process = start("get", source.url, dest, *WINDOW)
     while not (list(dest.glob(".fetchmill/stage/*/*/*")) and has_staged(dest)):
         assert process.poll() is None, process.communicate()
@@ -290,7 +290,7 @@ def test_a_run_that_resumes_keeps_the_order(
 def test_the_order_is_seen_to_be_broken(
     traced: Callable[..., Traced], source: Server, dest: Path, tmp_path: Path, watcher: Watcher
 ) -> None:
-    """The same check finds what is missing in a trace without the syncs of files, or without those of the journal."""
+    """The check fails for a trace without the syncs of files, and for one without those of the journal."""
     ended = traced("get", source.url, dest, *WINDOW)
     (tmp_path / "unsynced").mkdir()
     unsynced = Watcher(dest, JournalCopy(tmp_path / "unsynced"))
@@ -306,7 +306,7 @@ def test_the_order_is_seen_to_be_broken(
 def test_each_file_of_a_pass_is_durable_before_the_next_step(
     traced: Callable[..., Traced], source: Server, dest: Path
 ) -> None:
-    """For each step a pass puts a whole file in its place, and syncs the folder before anything else changes."""
+    """In each step, a pass renames a whole file into place, and syncs the folder before anything else changes."""
     folder = str(dest / ".fetchmill/sync")
     unsynced: dict[str, int] = {}
     problems, renamed = [], 0
@@ -329,7 +329,7 @@ def test_each_file_of_a_pass_is_durable_before_the_next_step(
 def test_durability_process_keeps_the_order_without_a_sync(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected
 ) -> None:
-    """Neither the sinks, nor the failures, nor the journal sync anything: not at the start, not in a second pass."""
+    """The sinks, failures and journal sync nothing, neither at the start nor in a retry run."""
     for arguments in ((), ("--retry-failed",)):
         ended = traced("get", source.url, dest, *WINDOW, "--durability", "process", *arguments)
 
@@ -339,7 +339,7 @@ def test_durability_process_keeps_the_order_without_a_sync(
 
 
 def test_nothing_outside_the_destination_is_written(traced: Callable[..., Traced], source: Server, dest: Path) -> None:
-    """No file is opened to write, made, renamed or removed elsewhere."""
+    """No file elsewhere is opened for writing, created, renamed or removed."""
     ended = traced("get", source.url, dest, *WINDOW)
 
     changes = {"creat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "linkat", "symlinkat"}

@@ -1,4 +1,4 @@
-"""The order of test_sync_order.py for shards: bytes and names durable, then the receipt, the rename and the removal."""
+"""The order of test_sync_order.py for shards: bytes and names are durable before receipt, rename and removal."""
 
 import json
 import shutil
@@ -21,17 +21,17 @@ from system_calls import JOURNAL, SYNCS, Call, JournalCopy, Traced
 Serve = Callable[..., Server]
 
 WINDOW = ("--commit-window", "20ms")
-# Of a job with one writer that takes seven seconds at least: it makes the sixteen shards that are merged also where
-# each sync takes long.
+# A job with one writer takes at least seven seconds. It creates the sixteen shards of a merge even if each sync is
+# slow.
 MERGING = ("--seal-after", "50ms", "--concurrency", "24", "--threads", "1")
-# `warc` and `jsonl` have the sink of `tar`.
+# `warc` and `jsonl` use the sink of `tar`.
 FORMATS = ("tar", "parquet")
 COUNT = 900
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """A row of `shards`: the names that its file and its manifest had, and the number of what replaces it."""
+    """A row of `shards`: the former names of its file and its manifest, and the number of its replacement."""
 
     data: str
     manifest: str
@@ -40,23 +40,23 @@ class Sealed:
 
 @dataclass
 class Journaled:
-    """What a journal says of shards: sealed ones by number, where files in `open` and `failures` end."""
+    """A journal's data about shards: sealed ones by number, and the ends of files in `open` and `failures`."""
 
     sealed: dict[int, Sealed] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
-    # What the failures file is called until it has its name.
+    # Temporary name of the failures file.
     failures: set[str] = field(default_factory=set)
     has_open: bool = False
     is_finished: bool = False
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Of sealed shards, by the names of both files."""
+        """Returns the numbers of sealed shards by the names of both files."""
         return {name: number for number, row in self.sealed.items() for name in (row.data, row.manifest)}
 
 
 def read_shards(db: sqlite3.Connection) -> Journaled:
-    """Reads it; shards have the numbers of their names, which start at 0."""
+    """Reads a journal; shard numbers are those in the names, which start at 0."""
     if "shards" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
         return Journaled()
     ends = {f"failures/{path}": end for path, end in db.execute("SELECT path, end FROM failures")}
@@ -78,16 +78,16 @@ def read_shards(db: sqlite3.Connection) -> Journaled:
 
 @dataclass
 class Disk:
-    """What a power cut would leave: bytes of files, and entries of folders. Without syncs, what a kill would leave."""
+    """The state after a power cut: bytes of files, and entries of folders. Without syncs, the state after a kill."""
 
     is_durable: bool = True
     written: Counter[Path] = field(default_factory=Counter)
     synced: Counter[Path] = field(default_factory=Counter)
-    # What was made, renamed or removed and is not durable: the line where.
+    # Files that were created, renamed or removed and are not durable: the line of the call.
     unsynced: dict[Path, int] = field(default_factory=dict)
 
     def follow(self, call: Call) -> None:
-        """A call that has succeeded."""
+        """Applies a successful call."""
         path = Path(call.path)
         if call.name == "write":
             self.written[path] += call.result
@@ -101,7 +101,7 @@ class Disk:
             self.unsynced[call.paths[-1]] = call.ended
 
     def copy(self) -> "Disk":
-        """As it is now."""
+        """Returns a copy of the current state."""
         if not self.is_durable:
             return Disk(written=self.written.copy(), synced=self.written.copy())
         return Disk(written=self.written.copy(), synced=self.synced.copy(), unsynced=self.unsynced.copy())
@@ -116,14 +116,14 @@ class Watcher:
     journal: JournalCopy
     disk: Disk = field(default_factory=Disk)
     problems: list[str] = field(default_factory=list)
-    # What the journal said when it was last synced, and the disk when its present transaction began to be written.
+    # Contents of the journal at its last sync, and the disk when its current transaction began.
     journaled: Journaled = field(default_factory=Journaled)
     before: Disk | None = None
     removed: set[Path] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
 
     def follow(self, calls: list[Call]) -> None:
-        """Each call where it ended."""
+        """Processes each call when it ends."""
         for call in calls:
             if call.result < 0:
                 continue
@@ -135,7 +135,7 @@ class Watcher:
             self.check()
 
     def follow_journal(self, call: Call) -> None:
-        """The disk as it was when a transaction began is compared with the journal when that is synced."""
+        """Compares the journal, when it is synced, with the disk as it was when its transaction began."""
         event = self.journal.follow(call)
         if event == "begun":
             self.before = self.disk.copy()
@@ -143,7 +143,7 @@ class Watcher:
             self.check()
 
     def follow_disk(self, call: Call) -> None:
-        """Shards and their manifests."""
+        """Processes shards and their manifests."""
         if not self.disk.is_durable and call.name in {"write", "renameat2", "unlink"}:
             # A transaction counts once it is written.
             self.check()
@@ -155,7 +155,7 @@ class Watcher:
         self.disk.follow(call)
 
     def check(self) -> None:
-        """Whether all that the journal says is durable was so before the journal wrote it."""
+        """Checks that everything that the journal calls durable was durable before the journal wrote it."""
         before, self.before = self.before, None
         if before is None:
             return
@@ -185,7 +185,7 @@ class Watcher:
         self.seen["finished"] += found.is_finished
 
     def check_rename(self, call: Call) -> None:
-        """Of a sealed shard or its manifest, or of the failures file."""
+        """Checks a rename of a sealed shard, its manifest, or the failures file."""
         source, target = call.paths
         number = self.journaled.numbers.get(source.name)
         if source.name in self.journaled.failures:
@@ -201,7 +201,7 @@ class Watcher:
         self.seen["renamed"] += source.name not in self.journaled.failures
 
     def check_removal(self, path: Path) -> None:
-        """Of what another shard replaces, which must have its name; or of an open shard without receipt."""
+        """Checks a removal: of a shard whose replacement has its name, or of an open shard without a receipt."""
         self.removed.add(path)
         if path.parent == self.dest / STATE / "open":
             if f"open/{path.name}" in self.journaled.ends:
@@ -216,18 +216,19 @@ class Watcher:
 
     @property
     def failures_path(self) -> Path:
-        """Where the failures file stands in the end."""
+        """Returns the final path of the failures file."""
         return self.dest / "_failures.ndjson"
 
     def final_paths(self, number: int) -> set[Path]:
-        """Where a sealed shard and its manifest stand in the end."""
+        """Returns the final paths of a sealed shard and its manifest."""
         name = f"shard-{number:06}"
         return {self.dest / f"{name}{self.suffix}", self.dest / STATE / "index" / f"{name}.manifest"}
 
     def remember(self) -> None:
-        """Takes over what a run before has left: of renames and removals nobody knows whether they are durable.
+        """Takes over the state of an earlier run, whose renames and removals may not be durable.
 
-        Nor of its last transaction: nothing is journaled before this run has synced the journal.
+        Its last transaction may not be durable either: nothing counts as journaled before this run has synced the
+        journal.
         """
         self.journal.remember(self.dest)
         found = self.read_journal()
@@ -241,27 +242,27 @@ class Watcher:
             self.removed |= {path for path in paths if not path.exists()}
 
     def read_journal(self) -> Journaled:
-        """What the copy says."""
+        """Returns the contents of the copied journal."""
         with closing(self.journal.open()) as db:
             return read_shards(db)
 
 
 @pytest.fixture
 def expected() -> Expected:
-    """What is stored, and what is refused."""
+    """Returns the stored and the refused objects."""
     return synthetic(COUNT, failures=range(120, 130))
 
 
 @pytest.fixture
 def source(server: Serve) -> Server:
-    """A job from it takes seconds: many windows. Replies so slow are certain one by one, not once a second."""
+    """Serves a job of many windows. Replies are so slow that they become certain one by one, not once per second."""
     refused = Fault("status", status=404, match="file-00000000012*")
     return server(synthetic=COUNT, page_size=60, delay=(0.16, 0.2), list_delay=(0.0, 0.03), faults=[refused])
 
 
 @pytest.fixture
 def watch(dest: Path, tmp_path: Path) -> Callable[..., Watcher]:
-    """Makes one for a job of a format, without anything before it."""
+    """Creates a watcher for a job of a format, without earlier runs."""
 
     def make(format: str, *, is_durable: bool = True) -> Watcher:
         copies = tmp_path / "copies"
@@ -273,7 +274,7 @@ def watch(dest: Path, tmp_path: Path) -> Callable[..., Watcher]:
 
 
 def arguments(source: Server, dest: Path, format: str, *more: str) -> tuple[object, ...]:
-    """Of a job in small shards and short windows."""
+    """Returns the arguments of a job with small shards and short windows."""
     return ("get", source.url, dest, *WINDOW, "--concurrency", "96", *format_options(format), *more)
 
 
@@ -287,7 +288,7 @@ def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
     watch: Callable[..., Watcher],
     format: str,
 ) -> None:
-    """At each sync of the journal all that it says of shards is durable, and each has its name when the job ends."""
+    """At each sync of the journal, its data about shards is durable, and each shard has its name when the job ends."""
     watcher = watch(format)
     ended = traced(*arguments(source, dest, format))
 
@@ -308,7 +309,7 @@ def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
 def test_small_shards_are_removed_behind_the_one_that_replaces_them(
     traced: Callable[..., Traced], source: Server, dest: Path, expected: Expected, watch: Callable[..., Watcher]
 ) -> None:
-    """The merged one is journaled and has its name before, and the removal is durable before it is journaled."""
+    """The merged shard is journaled and renamed first, and the removal is durable before it is journaled."""
     watcher = watch("parquet")
     ended = traced(*arguments(source, dest, "parquet", *MERGING))
 
@@ -331,7 +332,7 @@ def test_a_run_that_resumes_keeps_the_order_of_shards(
     watch: Callable[..., Watcher],
     format: str,
 ) -> None:
-    """What a killed run has sealed gets its name, what it left open is sealed, and all of it is durable at the end."""
+    """Shards that a killed run sealed get their names, open ones are sealed, and all of them are durable at the end."""
     process = start(*arguments(source, dest, format))
     while not (list(dest.glob("shard-*")) and has_open(dest)):
         assert process.poll() is None, process.communicate()
@@ -350,7 +351,7 @@ def test_a_run_that_resumes_keeps_the_order_of_shards(
 
 
 def has_open(dest: Path) -> bool:
-    """Whether the journal of a running job has an open shard."""
+    """Returns whether the journal of a running job has an open shard."""
     with closing(open_journal(dest)) as db:
         return read_shards(db).has_open
 
@@ -366,7 +367,7 @@ def test_durability_process_keeps_the_order_of_shards_without_a_sync(
     watch: Callable[..., Watcher],
     format: str,
 ) -> None:
-    """What a kill leaves is in order as well; nothing is synced."""
+    """The state after a kill is also in order; nothing is synced."""
     watcher = watch(format, is_durable=False)
     ended = traced(*arguments(source, dest, format, *MERGING, "--durability", "process"))
 
@@ -382,7 +383,7 @@ def test_durability_process_keeps_the_order_of_shards_without_a_sync(
 
 
 def is_sync_of(call: Call, end: str) -> bool:
-    """Whether it makes a file or folder durable whose path ends like this."""
+    """Returns whether a call syncs a file or folder whose path ends in this way."""
     return call.name in {"fsync", "fdatasync"} and call.path.endswith(end)
 
 
@@ -390,7 +391,7 @@ def is_sync_of(call: Call, end: str) -> bool:
 def test_each_sync_that_is_missing_is_seen(
     traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
 ) -> None:
-    """The calls of a job that keeps the order, each kind of sync taken away in turn: the same check finds it."""
+    """Each kind of sync is removed in turn from the calls of a correct job, and the same check finds it."""
     calls = traced(*arguments(source, dest, "parquet", *MERGING)).calls
     missing = {
         ".shard": "is journaled up to",
@@ -415,7 +416,7 @@ def test_each_sync_that_is_missing_is_seen(
 def test_renames_that_could_replace_a_file_are_seen(
     traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
 ) -> None:
-    """The same for the flag of the rename."""
+    """The check fails for renames without the flag that protects existing files."""
     calls = traced(*arguments(source, dest, "tar")).calls
     watcher = watch("tar")
 

@@ -1,4 +1,4 @@
-"""`fetchmill torture`: it disturbs before the call that was drawn, and finds what is lost, doubled and wrong."""
+"""`fetchmill torture`: it disturbs before the drawn call, and finds lost, doubled and wrong objects."""
 
 import errno
 import json
@@ -56,13 +56,13 @@ for _ in range(1000):
 
 
 def python(program: str, *arguments: object) -> list[str]:
-    """A command that runs it."""
+    """Returns a command that runs Python code."""
     return [sys.executable, "-c", program, *map(str, arguments)]
 
 
 @pytest.mark.parametrize("call", [1, 3])
 def test_a_kill_comes_before_its_call(tmp_path: Path, call: int) -> None:
-    """The call is never executed, and those before it are."""
+    """The call is never executed, but the earlier ones are."""
     ended = supervise(python(MAKES_FOLDERS, tmp_path), tmp_path, Disturbance("kill", call))
 
     assert (ended.code, ended.calls, ended.was_disturbed) == (-9, call, True)
@@ -70,14 +70,14 @@ def test_a_kill_comes_before_its_call(tmp_path: Path, call: int) -> None:
 
 
 def test_a_run_without_a_disturbance_is_counted(tmp_path: Path) -> None:
-    """Also one that ends before its call."""
+    """A run that ends before its call counts as undisturbed."""
     ended = supervise(python(MAKES_FOLDERS, tmp_path), tmp_path, Disturbance("kill", 5))
 
     assert (ended.code, ended.calls, ended.was_disturbed, ended.hung) == (0, 4, False, False)
 
 
 def test_a_full_disk_is_that_of_the_destination(tmp_path: Path) -> None:
-    """From the call on, and nowhere else."""
+    """Only writes to the destination fail, from the call on."""
     dest = tmp_path / "dest"
     dest.mkdir()
     command = python(WRITES, dest, dest / "inside", tmp_path / "outside")
@@ -90,7 +90,7 @@ def test_a_full_disk_is_that_of_the_destination(tmp_path: Path) -> None:
 
 
 def test_a_cut_ends_connections_and_refuses_new_ones_for_a_while(tmp_path: Path) -> None:
-    """The program goes on."""
+    """A cut ends connections and refuses new ones for a while; the program continues."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         command = python(CONNECTS, tmp_path, listening.getsockname()[1])
 
@@ -100,7 +100,7 @@ def test_a_cut_ends_connections_and_refuses_new_ones_for_a_while(tmp_path: Path)
 
 
 def test_a_seed_draws_the_same_again() -> None:
-    """And another seed draws something else."""
+    """A seed draws the same disturbances again, and another seed draws others."""
     assert draw("7-1", 300) == draw("7-1", 300)
     kinds = [[each.kind for each in draw(f"7-{number}", calls)] for number in range(50) for calls in (300, 301)]
     assert kinds[::2] == kinds[1::2], "the kinds depend on the seed alone"
@@ -111,7 +111,7 @@ def test_a_seed_draws_the_same_again() -> None:
 
 @pytest.fixture(params=FORMATS)
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, Expected]:
-    """A destination, its format, and what it has."""
+    """A destination, its format, and its contents."""
     dest = tmp_path / "out"
     with serve(synthetic=20) as server:
         fetchmill.get(server.url, dest, format=request.param, concurrency=1)
@@ -119,7 +119,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, E
 
 
 def test_a_damaged_destination_is_found(stored: tuple[Path, str, Expected]) -> None:
-    """An object that is lost, one that is wrong, one that is unexpected, and all of them twice."""
+    """A lost, a wrong and an unexpected object are found, and so are doubled ones."""
     dest, format, expected = stored
     one, other = list(expected)[:2]
     name = one[0]
@@ -142,7 +142,7 @@ def test_a_damaged_destination_is_found(stored: tuple[Path, str, Expected]) -> N
 
 @pytest.mark.parametrize("format", ["files", pytest.param("parquet", marks=pytest.mark.sampled(1))])
 def test_a_round_ends_with_zeros(run: Run, tmp_path: Path, format: str) -> None:
-    """With a server that sends faulty replies."""
+    """A round with a faulty server ends with zeros."""
     how = ("--format", format, "--seconds", 0, "--seed", 8, "--folder", tmp_path / "made", "--json")
     ended = run("torture", *how)
 
@@ -156,7 +156,7 @@ def test_a_round_ends_with_zeros(run: Run, tmp_path: Path, format: str) -> None:
 
 
 def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_path: Path) -> None:
-    """Options of `get` follow `--`."""
+    """A user's source is compared with an undisturbed job; options of `get` follow `--`."""
     listed = tmp_path / "list.csv"
     with serve(synthetic=300, delay=(0.0, 0.01)) as server:
         names = [f"file-{number:012}" for number in range(300)]
@@ -183,7 +183,7 @@ def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_
 def test_a_source_that_proves_nothing_is_refused(
     run: Run, tmp_path: Path, source: str, options: tuple[str, ...], message: str
 ) -> None:
-    """Nothing was compared."""
+    """A source is refused if nothing could be compared."""
     (tmp_path / "refused.txt").write_text("http://127.0.0.1:9/refused")
     where = source if source == "-" else tmp_path / source
 
@@ -195,7 +195,7 @@ def test_a_source_that_proves_nothing_is_refused(
 
 
 def test_a_folder_that_cannot_be_made_is_named(run: Run, tmp_path: Path) -> None:
-    """In one line."""
+    """The error is one line."""
     (tmp_path / "file").touch()
 
     ended = run("torture", "--folder", tmp_path / "file/below", "--seconds", 0)

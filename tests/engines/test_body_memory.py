@@ -1,4 +1,4 @@
-"""How many requests an event loop of an engine has in flight, for what their bodies may take, and which it may read."""
+"""How many requests an event loop has in flight, given the memory for bodies, and which bodies it may read."""
 
 import asyncio
 import random
@@ -14,22 +14,22 @@ LARGE = 5_000_000
 
 
 def in_flight(memory: BodyMemory) -> int:
-    """The most that may be in flight."""
+    """Returns the maximum number of requests in flight."""
     return next(count for count in range(100_000) if not memory.has_room(count))
 
 
 def reply(length: int) -> ReplyAnswer:
-    """An answer with so many bytes."""
+    """Returns an answer with the given number of bytes."""
     return ReplyAnswer(0, 200, bytes(length))
 
 
 def test_few_requests_go_out_before_anything_is_known_of_bodies() -> None:
-    """They may be of 5 MB: a thousand of them would take 5 GB before the first one was here."""
+    """Bodies may have 5 MB: a thousand of them would take 5 GB before the first one is complete."""
     assert in_flight(BodyMemory()) * LARGE < 3 * BODIES_BYTES_MAX
 
 
 def test_small_bodies_let_all_go_out_after_the_first_ones() -> None:
-    """Failures say as much: nothing is known of bodies that do not come."""
+    """Failures have the same effect, because nothing is known about bodies that do not arrive."""
     for answer in (reply(100), FailureAnswer(0, "reset")):
         memory = BodyMemory()
         for _ in range(4):
@@ -39,7 +39,7 @@ def test_small_bodies_let_all_go_out_after_the_first_ones() -> None:
 
 
 def test_one_large_body_is_a_reason_to_expect_others() -> None:
-    """And what is held already counts."""
+    """One large body, even a held one, means that others are expected."""
     memory = BodyMemory()
     for length in (100, 100, 100, LARGE):
         memory.note(reply(length))
@@ -49,18 +49,18 @@ def test_one_large_body_is_a_reason_to_expect_others() -> None:
 
 @pytest.mark.parametrize("loops", [1, 2, 1000])
 def test_the_loops_of_a_job_share_its_memory(loops: int) -> None:
-    """Each has some, however many they are."""
+    """Each loop of a job has a share of its memory, whatever their number."""
     assert BodyMemory(loops).bytes_max == max(BODIES_BYTES_MAX // loops, 8 << 20)
 
 
 async def settled() -> None:
-    """Returns when everything that can go on has done so."""
+    """Returns when everything that can continue has done so."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 async def read(memory: BodyMemory, done: list[str], name: str, *counts: int, connection_bytes: int = 0) -> None:
-    """Reads a body that comes in such pieces, each when it is admitted, and notes it."""
+    """Reads a body that arrives in such pieces, each when it is admitted, and notes it."""
     with memory.begin_body(connection_bytes) as room:
         for count in counts:
             if not memory.take(room, count):
@@ -70,7 +70,7 @@ async def read(memory: BodyMemory, done: list[str], name: str, *counts: int, con
 
 
 def test_bodies_wait_for_room_in_the_order_of_their_heads() -> None:
-    """A small one behind a large one does not pass it, and one whose task is cancelled is passed over."""
+    """A small body does not overtake a large one, and a body whose task is cancelled is skipped."""
 
     async def check() -> None:
         memory, done = BodyMemory(), list[str]()
@@ -99,7 +99,7 @@ def test_bodies_wait_for_room_in_the_order_of_their_heads() -> None:
 
 
 def test_what_only_a_body_that_waits_can_set_free_does_not_stop_it() -> None:
-    """All is held by connections whose next bodies wait: the one that came first goes on, and then the others."""
+    """All memory is held by connections whose next bodies wait: the first one continues, and then the others."""
 
     async def check() -> None:
         memory, done = BodyMemory(), list[str]()
@@ -111,7 +111,7 @@ def test_what_only_a_body_that_waits_can_set_free_does_not_stop_it() -> None:
         ]
         await settled()
         assert (done, memory.used) == (["first"], BODIES_BYTES_MAX + 2 * LARGE)
-        # What the connection held, and its new reply, are certain and taken.
+        # The connection's held replies, and its new one, are certain and were taken.
         memory.release(BODIES_BYTES_MAX // 2 + 2 * LARGE)
         await asyncio.gather(*bodies)
         assert done == ["first", "second"]
@@ -123,7 +123,7 @@ HUGE = BODIES_BYTES_MAX + 1
 
 
 class Connections:
-    """Requests for bodies of all sizes, on connections that hold some of what they bring, and a slow dispatcher."""
+    """Requests for bodies of all sizes, on connections that hold some of their replies, with a slow dispatcher."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -133,7 +133,10 @@ class Connections:
         self._given: list[int] = []
 
     async def ask(self, requests: int) -> None:
-        """On one connection, one after the other. What it holds is given after some, or behind a large one."""
+        """Sends requests on one connection, one after the other.
+
+        Held replies are returned after some more, or after a large one.
+        """
         held = 0
         for _ in range(requests):
             length = self._random.choice([1, 1000, 200_000, LARGE, HUGE])
@@ -144,7 +147,7 @@ class Connections:
         self._given.append(held)
 
     async def take(self) -> None:
-        """As the dispatcher does, now and then, without an end."""
+        """Takes replies now and then, as the dispatcher does, without an end."""
         while True:
             await asyncio.sleep(0)
             if self._random.random() < 1 / 4:
@@ -168,7 +171,7 @@ class Connections:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_more_than_the_budget_is_admitted_but_for_one_body_and_none_waits_for_ever(seed: int) -> None:
-    """Whatever their sizes, what their connections hold, and whether their length was known."""
+    """Sizes of bodies, held replies, and whether the length was known make no difference."""
 
     async def check() -> None:
         connections = Connections(seed)

@@ -1,7 +1,7 @@
-"""What every engine promises, whatever its transports: the real command against real servers, and the ledger.
+"""The promises of every engine, whatever its transports: the real command, real servers, and the ledger.
 
-How a job ends that is interrupted or killed is in test_engine_endings.py, your own function in
-test_engine_functions.py. `FETCHMILL_ENGINES` picks engines (tests/support/engines.py).
+test_engine_endings.py covers interrupted and killed jobs, and test_engine_functions.py covers your own function.
+`FETCHMILL_ENGINES` selects engines (tests/support/engines.py).
 """
 
 import gzip
@@ -69,17 +69,17 @@ of_engines_in_python = pytest.mark.parametrize("engine", IN_PYTHON)
 
 
 def kinds(dest: Path) -> dict[str, str]:
-    """Failure kinds by name."""
+    """Returns failure kinds by name."""
     return {failure.name: failure.kind for failure in fetchmill.failures(dest)}
 
 
 def attempts(dest: Path) -> dict[str, int]:
-    """Attempts by name, of what is absent or failed."""
+    """Returns the attempts of absent and failed targets by name."""
     return {failure.name: failure.attempts for failure in fetchmill.failures(dest)}
 
 
 def error_of(ended: Any) -> str:  # noqa: ANN401 - how a command ended
-    """The one line that a command ended with."""
+    """Returns the one line with which a command ended."""
     *_, last = ended.err.splitlines()
     assert last.startswith("fetchmill: error: ")
     assert ended.err.count("fetchmill: error: ") == 1
@@ -88,7 +88,7 @@ def error_of(ended: Any) -> str:  # noqa: ANN401 - how a command ended
 
 
 def write_urls(folder: Path, *urls: str) -> Path:
-    """A list."""
+    """Writes a list."""
     path = folder / "urls.txt"
     path.write_text("".join(f"{url}\n" for url in urls))
     return path
@@ -96,14 +96,14 @@ def write_urls(folder: Path, *urls: str) -> Path:
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """Host and port where nothing listens."""
+    """Returns host and port of an address where nothing listens."""
     with closed_port() as port:
         yield f"127.0.0.1:{port}"
 
 
 # --- the ledger --------------------------------------------------------------------------------------------------
 
-# What happens to a target, and how the ledger has it: outcome, kind, status, attempts of two.
+# Fates of a target, and its row in the ledger: outcome, kind, status, attempts of two.
 MIXED: dict[str, tuple[Behaviour, tuple[str, str, int | None, int]]] = {
     "gone-404": (reply(b"gone", status="404 Not Found"), ("absent", "absent", 404, 1)),
     "gone-410": (reply(b"gone", status="410 Gone"), ("absent", "absent", 410, 1)),
@@ -121,7 +121,7 @@ NAMES_REFUSED = ("../x", "a//b", "/abs", "")
 @pytest.mark.sampled(2)
 @of_all_engines
 def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """Fetched, absent, failed at once and after retries, refused: the sum, the failures and exit code 3."""
+    """Targets are fetched, absent, failed with and without retries, or refused: sum, failures and code are right."""
     scripted = {name: behaviour for name, (behaviour, _) in MIXED.items()}
     server = raw(mirror([*GOOD, *scripted, *NAMES_REFUSED], scripted))
 
@@ -144,7 +144,7 @@ def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str
 @pytest.mark.sampled(4)
 @of_all_engines
 def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engine: str) -> None:
-    """Then the exit code is 0."""
+    """With `--allow-absent`, absent targets end with exit code 0."""
     source = server(synthetic=30, faults=[Fault("status", status=404, match="file-00000000001*")])
 
     ended = run("get", source.url, dest, "--allow-absent", *engine_options(engine))
@@ -156,7 +156,7 @@ def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engi
 @pytest.mark.sampled(2)
 @of_all_engines
 def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, engine: str) -> None:
-    """And nothing else is asked for; the same command a third time asks for nothing."""
+    """Nothing else is requested; a third run of the command sends no request."""
     source = server(synthetic=30, faults=[Fault("status", status=403, match="file-00000000001*", times=1)])
 
     first = run("get", source.url, dest, *engine_options(engine))
@@ -172,7 +172,7 @@ def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, e
 
 @of_all_engines
 def test_python_returns_the_ledger(server: Serve, dest: Path, engine: str) -> None:
-    """The same job, without the command."""
+    """`fetchmill.get` runs the same job as the command."""
     faults = [
         Fault("status", status=410, match="file-000000000003"),
         Fault("status", status=401, match="file-000000000005"),
@@ -196,7 +196,7 @@ def test_python_returns_the_ledger(server: Serve, dest: Path, engine: str) -> No
 def test_each_object_is_stored_once_in_each_format(
     run: Run, server: Serve, memory_path: Path, engine: str, format: str
 ) -> None:
-    """Under its name, with the origin's bytes, read back with foreign code; exit code 0."""
+    """Each object has its name and the origin's bytes, as independent readers confirm; the exit code is 0."""
     source = server(synthetic=COUNT)
     dest = memory_path / "out"
 
@@ -212,7 +212,7 @@ def test_each_object_is_stored_once_in_each_format(
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 def test_each_name_is_asked_for_byte_for_byte(run: Run, raw: Raw, memory_path: Path, engine: str, format: str) -> None:
-    """Percent-encoded once, whatever a library thinks of it, and stored under the name that was listed."""
+    """Each name is percent-encoded once, whatever a library does, and stored as it was listed."""
     dest = memory_path / "out"
     stored = [name for name, _ in STORED.values()] + ([] if format == "files" else list(REFUSED.values()))
     server = raw(mirror([*REFUSED.values(), *(name for name, _ in STORED.values())]))
@@ -220,7 +220,7 @@ def test_each_name_is_asked_for_byte_for_byte(run: Run, raw: Raw, memory_path: P
     ended = run("get", server.url, dest, "--format", format, *engine_options(engine))
 
     assert ended.code == (3 if format == "files" else 0), ended.err
-    # A name above 64 KiB is a body above 64 KiB here: its batch is asked for again, one by one.
+    # A name above 64 KiB has a body above 64 KiB here: its batch is requested again, one by one.
     asked = set(server.asked()) if engine == "pipelined" else server.asked()
     assert sorted(asked) == sorted(map(get_target, stored))
     objects = read_with(dest, format, next(iter(READERS[format])))
@@ -242,7 +242,7 @@ BODIES = {
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_each_body_is_kept(run: Run, server: Serve, memory_path: Path, engine: str, format: str) -> None:
-    """Empty, binary, and larger than what is held in memory."""
+    """Bodies are empty, binary, or larger than the memory for one."""
     folder, dest = memory_path / "served", memory_path / "out"
     folder.mkdir()
     for name, body in BODIES.items():
@@ -256,7 +256,7 @@ def test_each_body_is_kept(run: Run, server: Serve, memory_path: Path, engine: s
 
 @of_all_engines
 def test_bodies_are_not_decoded(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """What the reply says of an encoding, true or not, is nothing to an engine; nor are cookies and file names."""
+    """An engine ignores what the reply says about an encoding, true or false, and also cookies and file names."""
     packed = gzip.compress(b"packed" * 100)
     bodies = {
         "gzip": (packed, "Content-Encoding: gzip"),
@@ -282,7 +282,7 @@ def test_bodies_are_not_decoded(run: Run, raw: Raw, dest: Path, engine: str) -> 
 @pytest.mark.sampled(4)
 @of_all_engines
 def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """None, one, many, and with what looks like an end."""
+    """There are no chunks, one, many, and one that looks like an end."""
     chunks: dict[str, tuple[bytes, ...]] = {
         "none": (),
         "one": (b"one",),
@@ -304,7 +304,7 @@ def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engin
 @pytest.mark.sampled(5)
 @of_all_engines
 def test_redirects_of_a_server_are_not_followed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """failed(redirect) with its status; nobody asks where it leads."""
+    """The target is failed(redirect) with its status; the redirect's URL is not requested."""
     scripted: dict[str, Behaviour] = {
         f"{status}": reply(b"", "Location: /elsewhere", status=f"{status} Go") for status in (301, 302, 303, 307, 308)
     }
@@ -320,7 +320,7 @@ def test_redirects_of_a_server_are_not_followed(run: Run, raw: Raw, dest: Path, 
 
 @of_all_engines
 def test_what_a_reply_tells_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """Status, type, etag and date, whatever the letters of the fields' names; what is not told is not made up."""
+    """Status, type, ETag and date are kept, whatever the case of field names; missing values are not invented."""
     scripted: dict[str, Behaviour] = {
         "all": reply(
             b"all",
@@ -360,7 +360,7 @@ SHORT: dict[str, Behaviour] = {
 @pytest.mark.sampled(4)
 @of_all_engines
 def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """failed(truncated) when each attempt was short; a whole one after a short one is fetched."""
+    """A target fails (`truncated`) if each attempt was short; a complete body after a short one is fetched."""
     mended = {f"{name}-once": in_turn(behaviour, reply(b"whole")) for name, behaviour in SHORT.items()}
     server = raw(mirror([*SHORT, *mended, *GOOD], SHORT | mended))
 
@@ -379,7 +379,7 @@ def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: 
 def test_a_body_without_a_length_is_a_failure_unless_it_is_allowed(
     run: Run, raw: Raw, dest: Path, engine: str, allowed: bool
 ) -> None:
-    """failed(unverified-length), not tried again; with --allow-eof-bodies it is stored. An empty reply has an end."""
+    """A body without a length fails (`unverified-length`) and is not retried. --allow-eof-bodies stores it."""
     scripted: dict[str, Behaviour] = {
         "plain": then_close(bare_reply() + b"plain"),
         "http-1.0": then_close(bare_reply(version="HTTP/1.0") + b"http-1.0"),
@@ -398,7 +398,7 @@ def test_a_body_without_a_length_is_a_failure_unless_it_is_allowed(
 
 
 def trickled_body(exchange: Exchange) -> None:
-    """A head at once, and a body that would take 20 s."""
+    """Sends a head immediately, and a body that would take 20 s."""
     exchange.send(reply(length=1000))
     exchange.trickle(b"x" * 1000, 0.02)
 
@@ -406,7 +406,7 @@ def trickled_body(exchange: Exchange) -> None:
 @pytest.mark.sampled(3)
 @of_all_engines
 def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """By the options' bounds, each with its kind; the others do not notice."""
+    """Each failure has its kind, by the bounds of the options; other targets are not affected."""
     scripted: dict[str, tuple[Behaviour, str]] = {
         "no-answer": (then_stall(b""), "head-timeout"),
         "head-stalls": (then_stall(reply(b"body")[:20]), "head-timeout"),
@@ -438,7 +438,7 @@ def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, de
 @pytest.mark.sampled(3)
 @of_all_engines
 def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """A target is not asked for before its time, nor failed for it; the others are fetched meanwhile."""
+    """The target is not requested too early and does not fail for it; other targets are fetched in the meantime."""
     asked: list[float] = []
     others: list[float] = []
 
@@ -465,9 +465,9 @@ def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Pat
 @pytest.mark.sampled(4)
 @of_all_engines
 def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """500 twice and then 200 is fetched; 500 each time is failed(server-error), and every attempt is counted.
+    """500 twice and then 200 is fetched; 500 each time is failed(server-error), and each attempt counts.
 
-    On a busy machine a reply may not become certain in time: it is asked for once more, which is no attempt.
+    On a busy machine, a reply may not become certain in time. It is then requested once more, which is not an attempt.
     """
     oops = reply(b"oops", status="500 Oops")
     scripted = {"late": in_turn(oops, oops, reply(b"late")), "never": oops}
@@ -487,7 +487,7 @@ def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: R
 def test_a_refused_connection_is_a_failure_of_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, refusing: str, engine: str
 ) -> None:
-    """After the attempts; the targets of another server do not notice."""
+    """Refused targets fail after their attempts; targets of another server are not affected."""
     source = server(synthetic=5)
     names = [synthetic_name(index) for index in range(5)]
     there = {f"{source.url}/get/{name}": synthetic_body(name, 100) for name in names}
@@ -506,7 +506,7 @@ def test_a_refused_connection_is_a_failure_of_its_targets(
 @pytest.mark.sampled(3)
 @of_all_engines
 def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """As a server does that ends kept-alive connections: after each reply, told or not, nothing is failed."""
+    """A server may close kept-alive connections after each reply, announced or not, without a failed target."""
     told = {f"told-{number}": then_close(reply(b"x", "Connection: close")) for number in range(10)}
     silent = {f"silent-{number}": then_close(reply(b"x")) for number in range(10)}
     server = raw(mirror([*told, *silent], told | silent))
@@ -524,7 +524,7 @@ def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw
 @of_all_engines
 @pytest.mark.parametrize("limit", [1, 3])
 def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: Path, engine: str, limit: int) -> None:
-    """As the server counts them; `sync` has one. As many as may be are, also where workers cannot share them evenly."""
+    """The server counts them; `sync` has one. The limit is also reached if workers cannot share it evenly."""
     names = [f"n{number}" for number in range(40)]
     counted = InFlight()
 
@@ -540,7 +540,7 @@ def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: P
 @pytest.mark.sampled(2)
 @of_engines_with_lists
 def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Of a list of two servers: no more to either than it may have, over all workers."""
+    """With a list of two servers, neither gets more than its limit, counted over all workers."""
     counted = [InFlight(), InFlight()]
     paths = [f"/get/n{number}" for number in range(15)]
     servers = [raw({path: each.answer(path) for path in paths}) for each in counted]
@@ -558,7 +558,7 @@ def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: P
 
 @pytest.mark.parametrize("engine", [engine for engine in WITH_PROCESSES if engine == "processes"])
 def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """As many as there are processes."""
+    """`processes` has as many requests in flight as processes."""
     names = [f"n{number}" for number in range(30)]
     counted = InFlight(0.1)
     server = raw(mirror(names, {name: counted.answer(name) for name in names}))
@@ -579,7 +579,7 @@ def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Pat
 @pytest.mark.timing
 @of_all_engines
 def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """50 a second, after a burst of at most a tenth of a second, over all workers."""
+    """All workers together send 50 requests per second, after a burst of at most a tenth of a second."""
     names = [f"n{number}" for number in range(120)]
     asked: list[float] = []
     listed: list[float] = []
@@ -599,11 +599,11 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     assert ended.code == 0, ended.err
     assert len(asked) == 120
     asked.sort()
-    # No request comes before its time, counted from when the names came. A server or a process that is late delays
-    # requests and makes none early.
+    # No request comes too early, counted from the arrival of the names. A slow server or process delays requests but
+    # never makes them early.
     assert all(at >= listed[0] + (place - 5) / 50 for place, at in enumerate(asked))
     assert asked[-1] - asked[0] < 22
-    # Requests that waited in a process that was late come together: not in half of the spans of the last 60.
+    # Requests that waited in a slow process arrive together, but not in half of the last 60 intervals.
     assert statistics.median(later - at for at, later in zip(asked[60:90], asked[90:], strict=True)) >= 0.57
 
 
@@ -613,7 +613,7 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
 @pytest.mark.sampled(2)
 @of_all_engines
 def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, refusing: str, engine: str) -> None:
-    """Refused, of a host that is not found, or answered with 403: exit code 4, and a line that says which."""
+    """The listing is refused, its host does not exist, or it gets a 403: exit code 4, and a line that says which."""
     forbidden = raw({"/list": reply(status="403 Forbidden")})
     causes = {
         f"http://{refusing}": "refused",
@@ -637,7 +637,7 @@ def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, r
 def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
 ) -> None:
-    """Of a list, nothing else ends; a name that cannot be is no mistake in fetchmill."""
+    """With a list, nothing else ends; an impossible name is not a bug in fetchmill."""
     good = f"{server(synthetic=1).url}/get/{synthetic_name(0)}"
     lost = ["http://no-such-host.invalid/", f"http://{'a' * 64}.test/"]
 
@@ -653,7 +653,7 @@ def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
 @pytest.mark.sampled(4)
 @of_engines_with_lists
 def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Without --allow-private nobody is connected to."""
+    """Without --allow-private, no connection is made."""
     source = server(synthetic=1)
     port = source.url.rpartition(":")[2]
     urls = [f"http://{host}:{port}/get/{synthetic_name(0)}" for host in ("127.0.0.1", "localhost", "[::ffff:7f00:1]")]
@@ -667,7 +667,7 @@ def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Pat
 
 @of_all_engines
 def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Path, engine: str) -> None:
-    """Exit code 2 and one line."""
+    """The exit code is 2, and the error is one line."""
     ended = run("get", "http://127.0.0.1:1", dest, "--concurrency", 0, *engine_options(engine))
 
     assert ended.code == 2
@@ -677,7 +677,7 @@ def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Pat
 
 @pytest.mark.skipif(not IN_PYTHON, reason="needs the option engine")
 def test_an_engine_that_there_is_not_is_refused(run: Run, dest: Path) -> None:
-    """With those that there are."""
+    """An unknown engine is refused, and the error lists the known ones."""
     ended = run("get", "http://127.0.0.1:1", dest, "--engine", "steam")
 
     assert ended.code == 2
@@ -700,7 +700,7 @@ NATIVE_ONLY: dict[str, tuple[str, ...]] = {
 def test_what_only_native_has_is_refused_in_a_line(
     run: Run, server: Serve, dest: Path, engine: str, option: str
 ) -> None:
-    """With the option and the engine; nothing was made and nobody asked."""
+    """The error has the option and the engine; nothing was created, and no request was sent."""
     source = server(synthetic=1)
 
     ended = run("get", source.url, dest, *NATIVE_ONLY[option], *engine_options(engine))
@@ -719,7 +719,7 @@ def test_what_only_native_has_is_refused_in_a_line(
 @pytest.mark.sampled(3)
 @of_engines_with_lists
 def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Each URL once, under its URL; a line that is none is a failure."""
+    """Each URL is fetched once, under its URL; a line without a URL is a failure."""
     source = server(synthetic=200)
     bodies = {f"{source.url}/get/{synthetic_name(i)}": synthetic_body(synthetic_name(i), 100) for i in range(200)}
     listed = write_urls(tmp_path, *bodies, "no url")
@@ -734,7 +734,7 @@ def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path,
 @pytest.mark.sampled(4)
 @of_engines_in_python
 def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Only `native` follows them."""
+    """Only `native` follows redirects of a list."""
     site = raw({"/a": reply(b"", "Location: /b", status="302 Found"), "/b": reply(b"b")})
     urls = [f"{site.url}/a", f"{site.url}/b"]
 
@@ -751,7 +751,7 @@ def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tm
 @of_engines_with_lists
 @pytest.mark.parametrize("kind", ["iterable", "async"])
 def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: str) -> None:
-    """Each item once, under its URL or the name beside it."""
+    """Each item is fetched once, under its URL or the name that comes with it."""
     source = server(synthetic=100)
     items = [(f"{source.url}/get/{synthetic_name(index)}", f"name {index}") for index in range(100)]
     bodies = {f"name {index}": synthetic_body(synthetic_name(index), 100) for index in range(100)}
@@ -773,7 +773,7 @@ def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: s
 @pytest.mark.sampled(3)
 @of_engines_with_lists
 def test_what_an_iterable_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path, engine: str) -> None:
-    """What it gave before is done; with it mended the job goes on."""
+    """Earlier items are done; once the iterable is fixed, the job continues."""
     source = server(synthetic=100)
 
     def targets(last: int) -> Iterator[str]:

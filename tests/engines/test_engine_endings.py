@@ -1,7 +1,7 @@
-"""Every engine, interrupted and killed at seeded moments: nothing is lost, doubled or left, and the job goes on.
+"""Every engine, interrupted and killed at random moments: nothing is lost, doubled or left, and the job continues.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed; `FETCHMILL_ENGINE_KILLS` says how many kills there are for
-an engine (`make engine-kills`: 100); `FETCHMILL_ENGINES` picks engines.
+`FETCHMILL_SEED` repeats the moments of a failed run. `FETCHMILL_ENGINE_KILLS` is the number of kills per engine (`make
+engine-kills`: 100). `FETCHMILL_ENGINES` selects engines.
 """
 
 import contextlib
@@ -58,11 +58,11 @@ KILLS = int(os.environ.get("FETCHMILL_ENGINE_KILLS") or 10)
 KILLS_IN_A_JOB = 3
 PROGRAMS = SUPPORT / "engine_programs.py"
 OPTIONS = ("--commit-window", "50ms", "--attempts", "8", "--quiet")
-# A job of about a second, in every engine.
+# A job of about a second in every engine.
 COUNT = 300
 SECONDS_EACH = 0.003
 FORMATS = ("files", "parquet")
-# Refused for good, and for a moment only.
+# Some are always refused, others only at first.
 ABSENT = range(120, 130)
 FAULTS = [
     Fault("status", status=404, match="file-00000000012*"),
@@ -74,7 +74,7 @@ HOW_TO_RESUME = "run the same command again to resume"
 
 @dataclass
 class Case:
-    """A job that is ended again and again, each time with a process group of its own, and how it must end."""
+    """A job that is ended repeatedly, each time in its own process group, and its expected result."""
 
     source: Server
     dest: Path
@@ -84,22 +84,22 @@ class Case:
     more: tuple[str, ...] = ()
 
     def command(self, engine: str) -> list[str]:
-        """The same each time, but for the engine."""
+        """Returns the command, which is always the same except for the engine."""
         settings = [*OPTIONS, *limit_options(engine), *format_options(self.format), *self.more]
         return [*COMMAND, "get", self.source.url, str(self.dest), *settings, *engine_options(engine)]
 
     def start(self, engine: str) -> contextlib.AbstractContextManager[Popen]:
-        """A run."""
+        """Starts a run."""
         return group(self.command(engine), self.environment)
 
     def broken(self) -> list[str]:
-        """What must never be, at whatever moment."""
+        """Returns violations of rules that hold at any moment."""
         if not has_journal(self.dest):
             return []
         return find_wrong(self.dest, self.expected, self.format) + find_unbalanced(self.dest)
 
     def finish(self, engine: str) -> list[str]:
-        """The run that is left alone; then everything is looked at."""
+        """Lets a run finish undisturbed. Checks the result."""
         with self.start(engine) as process:
             _, err = process.communicate(timeout=120)
             code = 3 if self.expected.failures else 0
@@ -112,7 +112,7 @@ class Case:
 
 @contextlib.contextmanager
 def group(command: list[str], environment: dict[str, str]) -> Iterator[Popen]:
-    """A process in a group of its own, as a shell starts one; at the end nothing of it is left."""
+    """Starts a process in its own group, as a shell does; at the end, no process of the group is left."""
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes) as process:
         try:
@@ -122,12 +122,12 @@ def group(command: list[str], environment: dict[str, str]) -> Iterator[Popen]:
 
 
 def wait_for_requests(source: Server, count: int, process: Popen) -> None:
-    """Until a server has had so many, or the process has ended."""
+    """Waits until a server has had the given number of requests, or until the process has ended."""
     wait_for(lambda: source.stats()["get"] >= count or process.poll() is not None)
 
 
 def paced(engine: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of `serve`
-    """A server of so many synthetic objects."""
+    """Starts a server with the given number of synthetic objects."""
     delay = pace(engine, SECONDS_EACH)
     return {"synthetic": COUNT, "page_size": 60, "delay": delay, "list_delay": (0.0, 0.02), "faults": FAULTS, **more}
 
@@ -141,7 +141,7 @@ def paced(engine: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of `ser
 def test_ctrl_c_ends_the_job_after_a_checkpoint(
     environment: dict[str, str], memory_path: Path, engine: str, reached: str
 ) -> None:
-    """Whether all processes get the signal, as on a terminal, or the command alone: 130, nothing left, and resumed."""
+    """All processes get the signal, as on a terminal, or only the command: exit code 130, nothing left, and resumed."""
     rng = random.Random(f"{SEED}-{engine}-{reached}")
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment)
@@ -169,7 +169,10 @@ def test_ctrl_c_ends_the_job_after_a_checkpoint(
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_path: Path, engine: str) -> None:
-    """Replies that never come are waited for once, but not then; no process is left, and the job goes on."""
+    """The first one waits for replies that never come, the second one does not.
+
+    No process is left, and the job continues.
+    """
     silent = Fault("stall", seconds=60, after_bytes=0, times=1)
     with serve(synthetic=20, faults=[silent]) as source:
         case = Case(source, memory_path / "out", environment, expected=synthetic(20))
@@ -199,7 +202,7 @@ def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_pat
 def test_ctrl_c_ends_a_program_with_a_generator_without_end(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """KeyboardInterrupt comes out after a checkpoint: no thread, process or file stays, and not all was taken."""
+    """KeyboardInterrupt is raised after a checkpoint: no thread, process or file is left. Not all items were taken."""
     dest = memory_path / "out"
     with serve(synthetic=1000, delay=(0.0, 0.004)) as source:
         command = [sys.executable, str(PROGRAMS), "endless", engine, str(dest), source.url]
@@ -224,7 +227,7 @@ def test_ctrl_c_ends_a_program_with_a_generator_without_end(
 
 
 def kill(case: Case, engine: str, rng: random.Random) -> bool:
-    """One run, killed with all its processes while it starts, or somewhere in what is left; False if it ended."""
+    """Kills a run with all its processes, while it starts or in its remaining time. False if it ended first."""
     with case.start(engine) as process:
         if rng.random() < 0.2:
             time.sleep(rng.uniform(0, 0.6))
@@ -240,7 +243,7 @@ def kill(case: Case, engine: str, rng: random.Random) -> bool:
 
 
 def crash(engine: str, format: str, folder: Path, environment: dict[str, str], kills: int) -> list[str]:
-    """Jobs that are killed some times and left to finish, until so many kills have hit, or a problem."""
+    """Runs jobs that are killed several times and then finish, until enough kills have hit or there is a problem."""
     rng = random.Random(f"{SEED}-{engine}-{format}")
     for number in itertools.count():
         with serve(**paced(engine)) as source:
@@ -263,7 +266,7 @@ def crash(engine: str, format: str, folder: Path, environment: dict[str, str], k
 def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """All processes at once: each object is there once, with its bytes, and failures are listed once."""
+    """All processes die at once: each object is stored once, with its bytes, and failures are listed once."""
     of_each = -(-KILLS // len(FORMATS))
     with ThreadPoolExecutor(len(FORMATS)) as pool:
         found = pool.map(lambda each: crash(engine, each, memory_path, environment, of_each), FORMATS)
@@ -279,7 +282,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
 def test_a_worker_process_that_is_killed_costs_nothing(
     environment: dict[str, str], memory_path: Path, engine: str, format: str
 ) -> None:
-    """The same run goes on, and what that worker had not committed is fetched again."""
+    """The run continues after a worker's death, and the worker's uncommitted targets are fetched again."""
     rng = random.Random(f"{SEED}-{engine}-{format}-worker")
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment, format)
@@ -305,7 +308,7 @@ def test_a_worker_process_that_is_killed_costs_nothing(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
 def test_worker_processes_end_with_their_parent(environment: dict[str, str], memory_path: Path, engine: str) -> None:
-    """Also when it is killed alone: nobody is left who fetches or writes, and the job goes on."""
+    """Workers end even if only their parent is killed: no process still fetches or writes, and the job continues."""
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment)
         with case.start(engine) as process:
@@ -323,7 +326,7 @@ def test_worker_processes_end_with_their_parent(environment: dict[str, str], mem
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], memory_path: Path, format: str) -> None:
-    """The engine is no part of a job's identity: each does a part, and is killed."""
+    """The engine is not part of a job's identity: each engine does a part of the job and is killed."""
     with serve(**paced("native")) as source:
         case = Case(source, memory_path / "out", environment, format)
         killed = 0
@@ -350,7 +353,7 @@ def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], 
 def test_a_job_with_a_function_of_ones_own_that_is_killed_goes_on(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """Killed with all its processes: what it gave is there once, and what was committed is not made again."""
+    """All its processes are killed: its results are stored once, and committed targets are not repeated."""
     rng = random.Random(f"{SEED}-{engine}-function")
     dest = memory_path / "out"
     expected = Expected({f"n{index}": engine_functions.body_of(f"n{index}") for index in range(COUNT)})

@@ -1,6 +1,6 @@
-"""`fetch=`: your own function in every engine that is Python, what it may give, and what becomes of what it raises.
+"""`fetch=`: your own function in every Python engine, its possible results, and its exceptions.
 
-The functions are in engine_functions.py, where worker processes find them. `FETCHMILL_ENGINES` picks engines.
+The functions are in engine_functions.py, where worker processes find them. `FETCHMILL_ENGINES` selects engines.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from stored import read_objects
 
 Serve = Callable[..., Server]
 
-# Nobody is asked at this port.
+# Nothing is requested at this port.
 NOWHERE = "http://127.0.0.1:1"
 OK = [f"ok-{number}" for number in range(20)]
 
@@ -37,29 +37,29 @@ of_awaiting_engines = pytest.mark.parametrize("engine", [each for each in IN_PYT
 
 
 def function(engine: str, name: str) -> Any:  # noqa: ANN401 - a function of some kind
-    """The one of this name, as the engine wants it: plain, or a coroutine function."""
+    """Returns the function of this name in the form that the engine needs: plain, or a coroutine function."""
     return getattr(engine_functions, f"{name}_soon" if engine in WITH_COROUTINES else name)
 
 
 def targets(*names: str) -> list[tuple[str, str]]:
-    """URLs and names."""
+    """Returns URLs and names."""
     return [(f"{NOWHERE}/{number}?of={name}", name) for number, name in enumerate(names)]
 
 
 def get(engine: str, source: Any, dest: Path, **options: Any) -> fetchmill.Report:  # noqa: ANN401 - of fetchmill.get
-    """A job whose failures do not wait long."""
+    """Runs a job whose failures do not wait long."""
     settings: dict[str, Any] = {"engine": engine, "attempts": 2, **options}
     return fetchmill.get(source, dest, **settings)
 
 
 def failures(dest: Path) -> dict[str, fetchmill.Failure]:
-    """By name."""
+    """Returns failures by name."""
     return {failure.name: failure for failure in fetchmill.failures(dest)}
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    """No thread and no process of an engine is there after a job."""
+    """Checks that no thread and no process of an engine is left after a job."""
     threads, processes = threading.active_count(), worker_processes(os.getpid())
     yield
     assert wait_for(lambda: threading.active_count() <= threads)
@@ -73,7 +73,7 @@ def _nothing_stays() -> Iterator[None]:
 @of_engines
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
 def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -> None:
-    """In every format, each once; no request is made."""
+    """Each object is stored once in every format; no request is made."""
     dest = memory_path / "out"
 
     report = get(engine, targets(*OK), dest, fetch=function(engine, "give"), format=format)
@@ -85,7 +85,7 @@ def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -
 @pytest.mark.sampled(3)
 @of_engines
 def test_it_is_given_the_target(dest: Path, engine: str) -> None:
-    """Its number, name, URL and attempt, and the fields that its request would carry."""
+    """The target has its number, name, URL and attempt, and the fields of its request."""
     source = targets("b", "a")
 
     get(engine, source, dest, fetch=function(engine, "tell_target"), format="jsonl")
@@ -101,7 +101,7 @@ def test_it_is_given_the_target(dest: Path, engine: str) -> None:
 @pytest.mark.sampled(3)
 @of_engines
 def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) -> None:
-    """The listing is the engine's, objects are the function's."""
+    """A function fetches the objects that the engine has listed."""
     source = server(synthetic=50)
 
     report = get(engine, source.url, dest, fetch=function(engine, "give"))
@@ -115,7 +115,7 @@ def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) 
 @pytest.mark.sampled(3)
 @of_engines
 def test_a_reply_counts_as_one_from_a_server(dest: Path, engine: str) -> None:
-    """Status, fields and body: stored with what it tells, absent, failed at once, or tried again."""
+    """A reply's status decides: stored with its metadata, absent, failed immediately, or tried again."""
     names = ["reply", "status-404", "status-302", "status-403", "status-500"]
 
     report = get(engine, targets(*names), dest, fetch=function(engine, "give"), format="jsonl")
@@ -136,7 +136,7 @@ def test_a_reply_counts_as_one_from_a_server(dest: Path, engine: str) -> None:
 
 @of_blocking_engines
 def test_a_reply_of_requests_is_a_reply(server: Serve, dest: Path, engine: str) -> None:
-    """With a session a worker, as people have it."""
+    """A requests reply is accepted, with one session per worker."""
     source = server(synthetic=40)
 
     report = get(
@@ -155,7 +155,7 @@ def test_a_reply_of_requests_is_a_reply(server: Serve, dest: Path, engine: str) 
 
 @of_blocking_engines
 def test_a_reply_of_urllib3_is_a_reply(server: Serve, dest: Path, engine: str) -> None:
-    """Its body is called data."""
+    """A urllib3 reply, whose body is called data, is accepted."""
     source = server(synthetic=20)
 
     report = get(engine, source.url, dest, fetch=engine_functions.get_with_urllib3)
@@ -166,7 +166,7 @@ def test_a_reply_of_urllib3_is_a_reply(server: Serve, dest: Path, engine: str) -
 
 @of_awaiting_engines
 def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: str) -> None:
-    """Opened and closed in the loop in which it is used; replies are given with it."""
+    """The session is opened and closed in the loop that uses it; its replies are returned."""
     source = server(synthetic=40)
 
     report = get(
@@ -189,7 +189,7 @@ def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: st
 @pytest.mark.sampled(3)
 @of_engines
 def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> None:
-    """failed(function) after the attempts, with type and text in one line; the others do not notice."""
+    """The target is failed(function) after its attempts, with type and text in one line; others are not affected."""
     report = get(engine, targets("error-1", *OK, "error-2"), dest, fetch=function(engine, "give"))
 
     found = failures(dest)
@@ -206,7 +206,7 @@ def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> Non
 @pytest.mark.sampled(3)
 @of_engines
 def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
-    """By the policy that is everyone's; the target tells which attempt it is."""
+    """The usual policy applies; the target says which attempt it is."""
     report = get(engine, targets("late", *OK), dest, fetch=function(engine, "give"), attempts=3)
 
     assert (report.fetched, report.failed, report.attempts) == (len(OK) + 1, 0, len(OK) + 3)
@@ -216,7 +216,7 @@ def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
 @pytest.mark.sampled(3)
 @of_engines
 def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str) -> None:
-    """failed(function), and its type is told."""
+    """The target is failed(function), and the detail has the type."""
     report = get(engine, targets("number", *OK), dest, fetch=function(engine, "give"))
 
     assert (report.fetched, report.failures) == (len(OK), {"function": 1})
@@ -228,7 +228,7 @@ def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str)
 def test_a_mistake_in_the_function_ends_the_job(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """When the first targets all meet it at the same place: error and place are told, thousands are not tried."""
+    """If all first targets fail at the same place, the error and the place are reported. Thousands are not tried."""
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv("NOTES", str(notes))
@@ -251,7 +251,7 @@ def test_a_mistake_in_the_function_ends_the_job(
 
 @of_engines
 def test_a_mistake_behind_good_replies_is_a_failure_of_its_targets(dest: Path, engine: str) -> None:
-    """It may be the target that is odd: the job goes on."""
+    """The target may be the unusual part, so the job continues."""
     names = [*OK, *(f"odd-{number}" for number in range(10))]
     limit = {"limit": 1} if engine not in WITH_PROCESSES else {"threads": 1, "limit": 1}
 
@@ -264,7 +264,10 @@ def test_a_mistake_behind_good_replies_is_a_failure_of_its_targets(dest: Path, e
 @pytest.mark.sampled(1)
 @of_engines_with_processes
 def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, engine: str) -> None:
-    """failed(worker) after its attempts; what was under way beside it is fetched."""
+    """A target that kills its process is failed(worker) after its attempts.
+
+    Targets in progress next to it are fetched.
+    """
     names = [*OK[:10], "kill-1", *OK[10:]]
 
     report = get(engine, targets(*names), dest, fetch=function(engine, "give"), attempts=3)
@@ -282,7 +285,7 @@ def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, en
 def test_a_worker_starts_and_ends_once(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """What on_start gave is passed with each target, and to on_done, in the worker in which it was made."""
+    """The result of on_start is passed with each target, and to on_done, in the same worker."""
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv("NOTES", str(notes))
@@ -311,7 +314,7 @@ def test_a_worker_starts_and_ends_once(
 @pytest.mark.sampled(1)
 @of_engines
 def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
-    """With what it raised; it is no failure of a target, and the job can go on."""
+    """An exception in `on_start` ends the job and is raised. No target fails, and the job can continue."""
     options = {"fetch": function(engine, "note"), "on_start": function(engine, "refuse_to_start")}
 
     with pytest.raises(PermissionError, match="no client for you"):
@@ -324,7 +327,7 @@ def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", [engine for engine in IN_PYTHON if engine == "threads"])
 def test_workers_start_when_they_are_needed(tmp_path: Path, engine: str) -> None:
-    """A hundred targets, 50 ms a start: at limit 100 at most twice the time of limit 10."""
+    """With a hundred targets and 50 ms per start, limit 100 takes at most twice as long as limit 10."""
     names = [f"n{number}" for number in range(100)]
     seconds: dict[int, float] = {}
 
@@ -351,7 +354,7 @@ def test_workers_start_when_they_are_needed(tmp_path: Path, engine: str) -> None
 
 
 def assert_refused(engine: str, dest: Path, *words: str, **options: Any) -> None:  # noqa: ANN401 - of fetchmill.get
-    """One line with these words, and nothing was made."""
+    """Checks for one line with these words, and that nothing was created."""
     with pytest.raises(fetchmill.UsageError) as caught:
         get(engine, targets("a"), dest, **options)
 
@@ -362,7 +365,7 @@ def assert_refused(engine: str, dest: Path, *words: str, **options: Any) -> None
 
 @of_engines
 def test_the_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
-    """A coroutine function where requests block, a plain one in a loop, and what is no function."""
+    """Coroutine functions for blocking engines, plain ones for event loops, and other values are refused."""
     wrong = engine_functions.no_coroutine if engine in WITH_COROUTINES else engine_functions.coroutine
 
     assert inspect.iscoroutinefunction(wrong) == (engine not in WITH_COROUTINES)
@@ -372,7 +375,7 @@ def test_the_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
 
 @of_engines_with_processes
 def test_a_function_that_no_process_can_have_is_refused(dest: Path, engine: str) -> None:
-    """One with a lock of this process; for on_start and on_done the same."""
+    """The function has a lock of this process; the same holds for on_start and on_done."""
     lock = threading.Lock()
 
     async def inner(target: Any) -> bytes:  # noqa: ANN401
@@ -393,11 +396,11 @@ def test_a_function_that_no_process_can_have_is_refused(dest: Path, engine: str)
 
 @pytest.mark.skipif(not IN_PYTHON, reason="needs the option engine")
 def test_native_has_no_place_for_a_function(dest: Path) -> None:
-    """Its requests are made where there is no Python."""
+    """`native` refuses a function, because it makes its requests without Python."""
     assert_refused("native", dest, "fetch", "engine", fetch=engine_functions.give)
 
 
 @of_engines
 def test_starts_and_ends_are_for_a_function(dest: Path, engine: str) -> None:
-    """Without one there is nobody to whom their worth would be given."""
+    """`on_start` and `on_done` are refused without a function."""
     assert_refused(engine, dest, "on_start", "fetch", on_start=engine_functions.open_slowly)

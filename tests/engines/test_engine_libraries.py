@@ -1,4 +1,4 @@
-"""The libraries of the engines in Python: which versions are tested, and what other versions cost."""
+"""The libraries of the Python engines: the tested versions, and the cost of other versions."""
 
 import ast
 import importlib
@@ -27,13 +27,13 @@ Raw = Callable[..., RawServer]
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
-# The one module that may know what is private in a library.
+# The only module that may use private parts of a library.
 INTERNALS = "aiohttp_internals.py"
-# Modules of them that are part of their documentation.
+# Library modules that are documented.
 PUBLIC = {
     *("aiohttp", "aiohttp.abc", "requests", "requests.adapters", "yarl"),
     *("urllib3", "urllib3.connection", "urllib3.exceptions"),
-    # That something is missing is all that is asked of it.
+    # The tests only need this error.
     "certifi",
 }
 # `os._exit` is documented.
@@ -48,7 +48,7 @@ with_libraries = pytest.mark.parametrize("engine", ["sync", "threads", "processe
 
 
 def private_uses(source: str) -> Iterator[str]:
-    """Where a module reaches into what is private in a library or in the standard library."""
+    """Returns the places where a module uses private parts of a library or of the standard library."""
     tree = ast.parse(source)
     names: dict[str, Any] = {}
     for node in ast.walk(tree):
@@ -72,7 +72,7 @@ def private_uses(source: str) -> Iterator[str]:
 
 
 def _private_uses_of_class(node: ast.ClassDef, names: dict[str, Any]) -> Iterator[str]:
-    """What a class has, or needs, of the private names of classes that are not ours."""
+    """Returns a class's uses of private names of classes that are not ours."""
     bases = [_value(base, names) for base in node.bases]
     classes = [each for base in bases if isinstance(base, type) for each in base.__mro__ if _is_foreign(each)]
     foreign = {name for each in classes for name in vars(each) if _is_private(name)}
@@ -105,7 +105,7 @@ def _is_private(name: str) -> bool:
 
 
 def _is_own(node: ast.expr) -> bool:
-    """Also what `super()` has: a class is asked which of its names are its bases'."""
+    """Returns whether a name is ours. Names of `super()` are included: a class is asked for the names of its bases."""
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
@@ -118,7 +118,7 @@ def _is_foreign(each: type) -> bool:
 
 
 def test_one_module_knows_what_is_private_in_a_library(root: Path) -> None:
-    """No other file below the engines has a name of theirs that begins with an underscore, or an internal module."""
+    """No other file of the engines has a library's name that begins with an underscore, or an internal module."""
     folder = root / "python/fetchmill/engines"
     found = {path.name: list(private_uses(path.read_text())) for path in sorted(folder.rglob("*.py"))}
 
@@ -140,7 +140,7 @@ def test_one_module_knows_what_is_private_in_a_library(root: Path) -> None:
     ],
 )
 def test_what_is_private_is_found(source: str, found: str) -> None:
-    """Wherever it is planted."""
+    """Uses of private names are found wherever they are planted."""
     assert [use for use in private_uses(source) if found in use]
 
 
@@ -148,7 +148,7 @@ def test_what_is_private_is_found(source: str, found: str) -> None:
 
 
 def test_the_package_declares_the_tested_ranges(root: Path) -> None:
-    """The extra `engines`, the module and the environment of the tests, which is the newest end."""
+    """The extra `engines`, the module, and the environment of the tests, which has the newest versions, agree."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["optional-dependencies"]["engines"]
     pinned = (root / "requirements-dev.txt").read_text().splitlines()
@@ -167,12 +167,12 @@ def test_the_package_declares_the_tested_ranges(root: Path) -> None:
     ],
 )
 def test_a_version_is_tested_between_both_ends(version: str, is_tested: bool) -> None:
-    """Compared as numbers; what is no release was never tested."""
+    """Versions are compared as numbers; a version that is not a release was never tested."""
     assert Library("name", "1.10.0", "1.11.2").is_tested(version) is is_tested
 
 
 def test_an_untested_version_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which one, what is tested, what it costs and what to do."""
+    """The line has the version, the tested range, the cost and the solution."""
     monkeypatch.setattr(aiohttp, "__version__", "99.0")
 
     (notice,) = untested_notices([AIOHTTP])
@@ -190,7 +190,7 @@ def test_an_untested_version_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) 
 def test_with_an_untested_version_no_connection_has_two_requests(
     raw: Raw, dest: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each asks the server to close, and none is used again: no reply can be taken for another request's."""
+    """Each request asks the server to close, and no connection is reused, so no reply can belong to another request."""
     library = AIOHTTP if engine == "asyncio" else REQUESTS
     monkeypatch.setattr(aiohttp if engine == "asyncio" else requests, "__version__", "99.0")
     heads: list[str] = []
@@ -223,7 +223,7 @@ def test_with_an_untested_version_no_connection_has_two_requests(
 def test_a_job_with_other_versions(
     run: Run, server: Serve, dest: Path, environment: dict[str, str], versions: str, engine: str
 ) -> None:
-    """The oldest tested ones work without a word; those before them with a warning. All bytes are right."""
+    """The oldest tested versions work silently, older ones with a warning. All bytes are right."""
     count = 300
     faults = [Fault("truncate", rate=0.05, times=1), Fault("reset", rate=0.05, times=1)]
     source = server(synthetic=count, faults=faults)
@@ -252,7 +252,7 @@ def test_a_job_with_other_versions(
     ("versions", "arguments"),
     [
         (FLOOR, ("engines/test_engine_transports.py", "http/test_held_replies.py", "http/test_proxy.py")),
-        # Of each test some cases, chosen by the seed.
+        # The seed chooses some cases of each test.
         (FLOOR, ("engines/test_engine_contract.py", "--suite", "fast")),
         (OLDER, ("engines/test_engine_transports.py", "-k", "untested")),
     ],
@@ -261,7 +261,10 @@ def test_a_job_with_other_versions(
 def test_the_tests_of_engines_pass_with_other_versions(
     root: Path, versions: tuple[str, ...], arguments: tuple[str, ...]
 ) -> None:
-    """The same files as with the newest versions; of those before the range what is said of untested ones."""
+    """The suites of the engines pass with other versions.
+
+    Versions below the range follow the rules for untested ones.
+    """
     marked = ("-m", "not timing and not alone and not long")
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *marked)
     tests = [str(root / "tests" / each) if each.endswith(".py") else each for each in arguments]

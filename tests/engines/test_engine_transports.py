@@ -1,4 +1,4 @@
-"""The transports of the engines in Python: one suite for both, against servers of every behaviour."""
+"""The transports of the Python engines: one suite for both, against servers of every behaviour."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ from raw_server import (
 FIELDS = (("User-Agent", "fetchmill/test"), ("Accept-Encoding", "identity"))
 CHUNKED = bare_reply("Transfer-Encoding: chunked")
 MAX_SIZE = 100_000
-# Far more than any deadline of these tests.
+# Far longer than any deadline of these tests.
 PATIENCE = 30.0
 
 
@@ -65,7 +65,7 @@ class Asked:
     attempt: int = 1
 
     def headers(self) -> list[tuple[str, str]]:
-        """Of its request."""
+        """Returns the fields of its request."""
         return list(self.fields)
 
 
@@ -75,9 +75,9 @@ Open = Callable[..., Ask]
 
 @pytest.fixture(params=["requests", "aiohttp", "aiohttp-uvloop", "untested requests", "untested aiohttp"])
 def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Starts transports, with `TransportOptions`: what it gives makes one attempt at a URL.
+    """Starts transports, with `TransportOptions`; the returned function makes one attempt at a URL.
 
-    With a version of their library that nobody has tested they use its public API only, and keep no connection.
+    With an untested version of their library, they use only its public API, and keep no connection.
     """
     with contextlib.ExitStack() as stack:
         kind: str = request.param
@@ -96,7 +96,7 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def keeps(request: pytest.FixtureRequest) -> bool:
-    """Whether the transport that `opened` starts keeps connections."""
+    """Returns whether the transport that `opened` starts keeps connections."""
     kind: str = request.node.callspec.params["opened"]
     return not kind.startswith("untested")
 
@@ -109,7 +109,7 @@ def _blocking(options: TransportOptions, stack: contextlib.ExitStack) -> Ask:
 
 
 def _certain(transport: RequestsTransport, target: Asked, state: Any) -> Answer:  # noqa: ANN401 - the transport's own
-    """The answer to the only target, once it is certain whose it is."""
+    """Returns the answer to the only target, once it is certain."""
     (answer,) = transport.fetch(target, state) or transport.rest(state, is_idle=True)
     return answer
 
@@ -126,7 +126,7 @@ def _awaiting(
 
 
 class Given:
-    """Takes the answers that a transport has held."""
+    """Receives the answers that a transport has held."""
 
     def __init__(self, limit: int = 1) -> None:
         self.limit = limit
@@ -138,17 +138,17 @@ class Given:
         self.is_empty.set()
 
     def hold(self, answer: Answer) -> None:
-        """One is held."""
+        """Notes that an answer is held."""
         del answer
         self._count(1)
 
     def give(self, answers: list[Answer]) -> None:
-        """They are certain."""
+        """Receives answers that have become certain."""
         self.answers += answers
         self._count(-len(answers))
 
     def ask_again(self, targets: list[Any], held_bytes: int) -> None:
-        """They never will be."""
+        """Receives targets whose answers can never become certain."""
         del held_bytes
         self.again += targets
         self._count(-len(targets))
@@ -159,7 +159,7 @@ class Given:
 
 
 async def _awaited(transport: AiohttpTransport, target: Asked, state: Any, given: Given) -> Answer:  # noqa: ANN401 - the transport's own
-    """The answer to the only target, once it is certain whose it is."""
+    """Returns the answer to the only target, once it is certain."""
     answer = await transport.fetch(target, state)
     while answer is None:
         await asyncio.sleep(0.001)
@@ -167,20 +167,20 @@ async def _awaited(transport: AiohttpTransport, target: Asked, state: Any, given
             answer = await transport.fetch(given.again.pop(), state)
         elif given.answers:
             answer = given.answers.pop()
-    # What the loop does of itself when it goes on: connections that are given up are closed.
+    # The loop itself closes abandoned connections when it continues.
     await asyncio.sleep(0.001)
     return answer
 
 
 def kind_of(answer: Answer) -> str:
-    """Of a failure."""
+    """Returns the kind of a failure."""
     assert isinstance(answer, FailureAnswer), answer
     assert answer.sequence == Asked.sequence
     return answer.kind
 
 
 def body_of(answer: Answer) -> bytes:
-    """Of a reply."""
+    """Returns the body of a reply."""
     assert isinstance(answer, ReplyAnswer), answer
     assert answer.sequence == Asked.sequence
     return answer.body
@@ -188,7 +188,7 @@ def body_of(answer: Answer) -> bytes:
 
 @dataclass(frozen=True)
 class Listener:
-    """A server that answers everybody alike and keeps what it was asked."""
+    """A server that gives everybody the same answer and keeps the requests."""
 
     url: str
     heads: list[bytes]
@@ -196,7 +196,7 @@ class Listener:
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    """One that runs."""
+    """Starts such a server."""
     heads: list[bytes] = []
 
     def serve() -> None:
@@ -237,7 +237,7 @@ def listener() -> Iterator[Listener]:
 def test_a_url_is_asked_for_as_it_stands(
     opened: Open, raw: Callable[..., RawServer], target: str, request: pytest.FixtureRequest
 ) -> None:
-    """Not one byte is quoted, folded or left out. What aiohttp has no public way to say is refused."""
+    """No byte is quoted, folded or left out. A URL that aiohttp's public API cannot express is refused."""
     server = raw({target: reply(b"as it stands")})
 
     answer = opened()(server.url + target)
@@ -251,7 +251,7 @@ def test_a_url_is_asked_for_as_it_stands(
 
 
 def test_a_url_without_a_path_asks_for_the_root(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """The request line must have one."""
+    """A URL without a path requests the root, because the request line must have a path."""
     server = raw({"/": reply(), "/?q": reply()})
     ask = opened()
 
@@ -263,7 +263,7 @@ def test_a_url_without_a_path_asks_for_the_root(opened: Open, raw: Callable[...,
     "url", ["ftp://a.test/", "http://", "http://u:p@a.test/", "http://a.test/ä", "http://a.test:99999/"]
 )
 def test_what_is_no_url_gets_no_request(opened: Open, url: str) -> None:
-    """A user and a password in it would be credentials for whoever it names."""
+    """A user and a password would be credentials for any host that a list names."""
     assert kind_of(opened()(url)) == "url"
 
 
@@ -272,7 +272,7 @@ def test_what_is_no_url_gets_no_request(opened: Open, url: str) -> None:
     ["[:::]", "[1.2.3.4]", "a..test", ".test", "-", "%41", "a_b.test", "~", "x" * 300, "999.999.999.999", "xn--a"],
 )
 def test_no_host_is_too_odd(opened: Open, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever stands there, it is an answer."""
+    """Any host gives an answer, never an exception."""
 
     def fail(*_arguments: object, **_options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "as told")
@@ -285,7 +285,7 @@ def test_no_host_is_too_odd(opened: Open, host: str, monkeypatch: pytest.MonkeyP
 
 
 def test_a_request_has_the_fields_of_its_target_and_no_others(opened: Open, listener: Listener) -> None:
-    """But for Host, and Connection if the library sends one."""
+    """Host is the exception, and Connection if the library sends one."""
     fields = (*FIELDS, ("X-Token", "one"), ("X-Token", "two"))
 
     body_of(opened()(f"{listener.url}/a", *fields))
@@ -298,7 +298,7 @@ def test_a_request_has_the_fields_of_its_target_and_no_others(opened: Open, list
 
 
 def test_without_fields_nothing_is_added(opened: Open, listener: Listener) -> None:
-    """No library names itself."""
+    """Without fields, a request has none, not even the library's name."""
     body_of(opened()(f"{listener.url}/a", ("X-Only", "this")))
     names = [line.partition(b":")[0] for line in listener.heads[0].split(b"\r\n")[1:]]
 
@@ -311,7 +311,7 @@ def test_the_environment_means_nothing(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """No proxy of it, no ~/.netrc."""
+    """Proxies of the environment and ~/.netrc are ignored."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login user password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -323,7 +323,7 @@ def test_the_environment_means_nothing(
 
 
 def test_one_connection_is_used_again(opened: Open, server: Callable[..., Server], keeps: bool) -> None:
-    """As long as the server keeps it open; of an untested library each request has its own."""
+    """A connection is reused while the server keeps it open; with an untested library, each request has its own."""
     running = server(synthetic=10)
     ask = opened()
 
@@ -336,14 +336,14 @@ def test_one_connection_is_used_again(opened: Open, server: Callable[..., Server
 def test_a_connection_that_the_server_had_closed_is_forgiven(
     opened: Open, raw: Callable[..., RawServer], keeps: bool
 ) -> None:
-    """The request is made again on a fresh one, at once."""
+    """The request is repeated immediately on a fresh connection."""
     closing = in_turn(then_close(reply(b"first")), reply(b"second"))
     server = raw({"/a": closing, "/b": in_turn(then_reset(b""), reply(b"b")), "/c": reply(b"c")})
     ask = opened()
 
     assert body_of(ask(f"{server.url}/a")) == b"first"
     assert body_of(ask(f"{server.url}/a")) == b"second"
-    # Open as the request goes out, and then reset without an answer.
+    # The connection is open when the request is sent, and is then reset without an answer.
     if not keeps:
         assert kind_of(ask(f"{server.url}/b")) == "reset"
     assert body_of(ask(f"{server.url}/b")) == b"b"
@@ -351,7 +351,7 @@ def test_a_connection_that_the_server_had_closed_is_forgiven(
 
 
 def test_it_is_forgiven_once(opened: Open, raw: Callable[..., RawServer], keeps: bool) -> None:
-    """A server that closes each connection is asked twice for a target, not for ever."""
+    """If a server closes each connection, a target is requested twice, not for ever."""
     server = raw({"/a": reply(b"a"), "/b": then_close(b"")})
     ask = opened()
 
@@ -365,7 +365,7 @@ def test_it_is_forgiven_once(opened: Open, raw: Callable[..., RawServer], keeps:
 def test_a_fresh_connection_that_breaks_is_a_failure(
     opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour
 ) -> None:
-    """Asked once: when to try again is not the transport's to say."""
+    """A request on a fresh connection that breaks is made once: the transport does not decide when to retry."""
     server = raw({"/a": behaviour})
 
     assert kind_of(opened()(f"{server.url}/a")) == "reset"
@@ -376,7 +376,7 @@ def test_a_fresh_connection_that_breaks_is_a_failure(
 
 
 def test_a_body_comes_as_it_was_sent(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Nothing is decoded, whatever the head calls it; the head's fields come with it."""
+    """Nothing is decoded, whatever the head says; the head's fields are returned with it."""
     fields = (
         "Content-Encoding: gzip",
         "Content-Type: text/plain",
@@ -395,14 +395,14 @@ def test_a_body_comes_as_it_was_sent(opened: Open, raw: Callable[..., RawServer]
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "multipart/mixed", "multipart/mixed; boundary=x"])
 def test_a_head_is_no_mail(opened: Open, raw: Callable[..., RawServer], kind: str) -> None:
-    """Although http.client parses it as one."""
+    """A head is not parsed like mail, although http.client does so."""
     server = raw({"/a": reply(b"a", f"Content-Type: {kind}")})
 
     assert opened()(f"{server.url}/a") == ReplyAnswer(7, 200, b"a", content_type=kind)
 
 
 def test_a_redirect_is_an_answer(opened: Open, raw: Callable[..., RawServer], keeps: bool) -> None:
-    """It is not followed, and where it leads is only reported."""
+    """A redirect is returned and not followed."""
     server = raw({"/a": reply(b"moved", "Location: http://[", status="302 Found"), "/b": reply(b"b")})
     ask = opened()
 
@@ -413,7 +413,7 @@ def test_a_redirect_is_an_answer(opened: Open, raw: Callable[..., RawServer], ke
 
 @pytest.mark.parametrize("status", ["404 Not Found", "503 Busy", "599 Odd"])
 def test_a_status_is_no_failure_of_the_transport(opened: Open, raw: Callable[..., RawServer], status: str) -> None:
-    """What it means is decided elsewhere; a Retry-After is not obeyed here."""
+    """The transport returns error statuses; their meaning, and Retry-After, are handled elsewhere."""
     server = raw({"/a": reply(b"why", "Retry-After: 60", status=status)})
 
     answer = opened()(f"{server.url}/a")
@@ -424,7 +424,7 @@ def test_a_status_is_no_failure_of_the_transport(opened: Open, raw: Callable[...
 
 
 def test_cookies_are_not_kept(opened: Open, listener: Listener, raw: Callable[..., RawServer]) -> None:
-    """A second request has no more fields than the first."""
+    """A second request has the same fields as the first."""
     server = raw({"/a": reply(b"", "Set-Cookie: a=b; Domain=127.0.0.1; Path=/")})
     ask = opened()
 
@@ -438,7 +438,7 @@ def test_cookies_are_not_kept(opened: Open, listener: Listener, raw: Callable[..
 def test_a_status_without_a_body_needs_no_length(
     opened: Open, raw: Callable[..., RawServer], status: str, keeps: bool
 ) -> None:
-    """And the connection goes on behind it."""
+    """A status without a body needs no length, and its connection stays usable."""
     server = raw({"/a": bare_reply(status=status), "/b": reply(b"b")})
     ask = opened()
 
@@ -448,7 +448,7 @@ def test_a_status_without_a_body_needs_no_length(
 
 
 def test_chunks_are_put_together(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Whatever pieces they come in."""
+    """Chunks may arrive in any pieces."""
     text = chunked_reply(b"a", b"bc" * 1000, b"d")
     server = raw({"/a": text, "/b": lambda exchange: exchange.trickle(text[:60], 0.002) or exchange.send(text[60:])})
     ask = opened()
@@ -457,7 +457,7 @@ def test_chunks_are_put_together(opened: Open, raw: Callable[..., RawServer]) ->
 
 
 def test_interim_replies_are_skipped(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """The next target's reply must not be this one's."""
+    """The next target must not get this target's reply."""
     interim = bare_reply(status="100 Continue") + bare_reply("Link: <a>", status="103 Early Hints")
     server = raw({"/a": lambda exchange: exchange.send(interim + reply(b"a")), "/b": reply(b"b")})
     ask = opened()
@@ -466,7 +466,7 @@ def test_interim_replies_are_skipped(opened: Open, raw: Callable[..., RawServer]
 
 
 def test_a_body_that_ends_with_the_connection_is_not_verified(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Nobody knows whether it is whole."""
+    """A body that ends with its connection may be incomplete, so it is not verified."""
     server = raw({"/a": then_close(bare_reply() + b"whole?")})
 
     assert opened()(f"{server.url}/a") == ReplyAnswer(7, 200, b"whole?", is_verified=False)
@@ -477,7 +477,7 @@ def test_a_body_that_ends_with_the_connection_is_not_verified(opened: Open, raw:
 def test_a_short_body_is_truncated(
     opened: Open, raw: Callable[..., RawServer], end: Callable[[bytes], Behaviour], text: bytes
 ) -> None:
-    """Whichever way its length was told, and however the connection ended."""
+    """A short body is truncated, however its length was declared and its connection ended."""
     server = raw({"/a": end(text)})
 
     assert kind_of(opened()(f"{server.url}/a")) == "truncated"
@@ -486,7 +486,7 @@ def test_a_short_body_is_truncated(
 
 @pytest.mark.parametrize("head", [reply(length=1 << 30), CHUNKED, bare_reply()])
 def test_a_body_that_is_too_large_is_not_read_on(opened: Open, raw: Callable[..., RawServer], head: bytes) -> None:
-    """A server that never ends does not keep it."""
+    """An endless server does not keep the transport busy."""
     gone = threading.Event()
 
     def behave(exchange: Exchange) -> None:
@@ -502,7 +502,7 @@ def test_a_body_that_is_too_large_is_not_read_on(opened: Open, raw: Callable[...
 
 
 def test_a_body_of_the_largest_size_is_taken(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """The limit is part of what is allowed."""
+    """A body of exactly the maximum size is accepted."""
     server = raw({"/a": reply(b"x" * MAX_SIZE), "/b": chunked_reply(b"x" * MAX_SIZE)})
     ask = opened()
 
@@ -515,7 +515,10 @@ def test_a_body_of_the_largest_size_is_taken(opened: Open, raw: Callable[..., Ra
 def test_what_is_no_http_is_told(
     opened: Open, raw: Callable[..., RawServer], text: bytes, request: pytest.FixtureRequest
 ) -> None:
-    """Not as a broken connection, which would be tried again. Which part is wrong aiohttp says in private."""
+    """A reply that is not HTTP is not retried like a broken connection.
+
+    Only aiohttp's private parts say what is wrong.
+    """
     server = raw({"/a": then_close(text)})
     is_told = request.node.callspec.params["opened"] != "untested aiohttp"
 
@@ -543,7 +546,7 @@ def test_what_is_no_http_is_told(
     ],
 )
 def test_ambiguous_framing_is_refused(opened: Open, raw: Callable[..., RawServer], text: bytes) -> None:
-    """Where a body ends must be certain."""
+    """Ambiguous framing is refused, because the end of a body must be certain."""
     server = raw({"/a": then_close(text)})
 
     assert kind_of(opened()(f"{server.url}/a")) == "framing"
@@ -552,7 +555,7 @@ def test_ambiguous_framing_is_refused(opened: Open, raw: Callable[..., RawServer
 def test_a_line_that_never_ends_is_a_head_too_large(
     opened: Open, raw: Callable[..., RawServer], request: pytest.FixtureRequest
 ) -> None:
-    """It is not read on."""
+    """An endless line is a head that is too large; the rest is not read."""
     server = raw({"/a": then_flood(b"HTTP/1.1 200 OK\r\nName: ", b"x")})
     is_told = request.node.callspec.params["opened"] != "untested aiohttp"
 
@@ -561,7 +564,7 @@ def test_a_line_that_never_ends_is_a_head_too_large(
 
 @pytest.mark.parametrize("flood", [b"name: value\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_a_head_that_never_ends_is_refused(opened: Open, raw: Callable[..., RawServer], flood: bytes) -> None:
-    """Which kind it is depends on the library."""
+    """A head that never ends is refused, with a kind that depends on the library."""
     server = raw({"/a": then_flood(b"HTTP/1.1 103 Early Hints\r\n", flood)})
 
     assert kind_of(opened(head_timeout=2.0)(f"{server.url}/a")) in {
@@ -574,7 +577,7 @@ def test_a_head_that_never_ends_is_refused(opened: Open, raw: Callable[..., RawS
 
 @pytest.mark.sampled(2)
 def test_a_server_with_faults_gets_its_answers_in_the_end(opened: Open, server: Callable[..., Server]) -> None:
-    """Each attempt says what it was; no attempt gets another's body."""
+    """Each attempt reports its failure; no attempt gets another one's body."""
     faults = [Fault("truncate", rate=0.2), Fault("reset", rate=0.2), Fault("status", status=503, rate=0.2)]
     running = server(synthetic=200, faults=faults)
     ask = opened()
@@ -607,9 +610,9 @@ def test_a_server_with_faults_gets_its_answers_in_the_end(opened: Open, server: 
 def test_every_phase_has_its_deadline(
     opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour, kind: str
 ) -> None:
-    """A server that trickles bytes cannot stretch it."""
+    """A server that sends single bytes cannot extend it."""
     server = raw({"/a": behaviour})
-    # The deadline that is meant is short, the others are so long that they cannot come first.
+    # The deadline under test is short, and the others are so long that they cannot come first.
     ask = opened(**{kind.replace("-", "_"): 0.5})
     began = time.monotonic()
 
@@ -618,7 +621,7 @@ def test_every_phase_has_its_deadline(
 
 
 def test_a_large_body_has_a_second_more_for_each_64_kib(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Here 16 of them for each piece of what takes longer than the attempt's own time."""
+    """Here there are 16 of them for each piece that takes longer than the attempt's own time."""
     piece = b"x" * (1 << 20)
     server = raw({"/a": lambda exchange: exchange.send(reply(length=3 * len(piece)), *[piece] * 3, pause=0.6)})
 
@@ -626,7 +629,7 @@ def test_a_large_body_has_a_second_more_for_each_64_kib(opened: Open, raw: Calla
 
 
 def test_no_connection_in_time(opened: Open) -> None:
-    """The backlog of the listener is full, so that its system answers nobody."""
+    """The listener's backlog is full, so its system does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as stack:
         for _ in range(4):
             waiting = stack.enter_context(socket.socket())
@@ -638,7 +641,7 @@ def test_no_connection_in_time(opened: Open) -> None:
 
 
 def test_no_handshake_in_time(opened: Open) -> None:
-    """The listener's system accepts, and nobody speaks."""
+    """A listener that accepts but never answers causes `tls-timeout`."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
 
@@ -646,7 +649,7 @@ def test_no_handshake_in_time(opened: Open) -> None:
 
 
 def test_nobody_listens(opened: Open) -> None:
-    """By address and by name."""
+    """A connection is refused, by address and by name."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     ask = opened()
@@ -659,7 +662,7 @@ def test_nobody_listens(opened: Open) -> None:
     [(socket.EAI_NONAME, "dns-not-found"), (socket.EAI_NODATA, "dns-empty"), (socket.EAI_AGAIN, "dns")],
 )
 def test_a_name_that_cannot_be_looked_up(opened: Open, monkeypatch: pytest.MonkeyPatch, number: int, kind: str) -> None:
-    """As the system says why."""
+    """A failed look-up has the system's reason."""
 
     def fail(*_arguments: object, **_options: object) -> None:
         raise socket.gaierror(number, "as told")
@@ -693,7 +696,7 @@ def test_certificates_are_judged(
     leaf: str,
     kind: str | None,
 ) -> None:
-    """Against the file alone; the host that is named as insecure may show any."""
+    """Certificates are compared with the file only; an insecure host may show any certificate."""
     (served / "a").write_bytes(b"a")
     site = nginx(site=Site(leaf=getattr(certificates, leaf)))
     trusting = opened(ca_file=str(certificates.ca_file))
@@ -710,7 +713,7 @@ def test_certificates_are_judged(
 def test_without_a_file_the_systems_authorities_are_believed(
     opened: Open, certificates: Certificates, nginx: Callable[..., Nginx]
 ) -> None:
-    """And not those of tests."""
+    """The system's authorities are trusted, but not those of the tests."""
     site = nginx(site=Site(leaf=certificates.good))
 
     assert kind_of(opened()(f"{site.url('site')}/a")) == "tls-unknown-ca"
@@ -723,7 +726,7 @@ def test_connections_inside_tls_are_used_again(
     served: Path,
     keeps: bool,
 ) -> None:
-    """One handshake for all."""
+    """Connections inside TLS are reused, with one handshake for all requests."""
     (served / "a").write_bytes(b"a")
     site = nginx(site=Site(leaf=certificates.good))
     ask = opened(ca_file=str(certificates.ca_file))
@@ -733,7 +736,7 @@ def test_connections_inside_tls_are_used_again(
 
 
 def test_a_server_without_tls_is_told(opened: Open, nginx: Callable[..., Nginx]) -> None:
-    """From one that breaks the handshake."""
+    """A server without TLS is distinguished from one that breaks the handshake."""
     site = nginx(site=Site())
     with socket.create_server(("127.0.0.1", 0)) as closing:
         thread = threading.Thread(target=accept_and_close, args=(closing,))
@@ -746,7 +749,7 @@ def test_a_server_without_tls_is_told(opened: Open, nginx: Callable[..., Nginx])
 
 
 def accept_and_close(listening: socket.socket) -> None:
-    """One connection."""
+    """Accepts and closes one connection."""
     with listening.accept()[0]:
         pass
 
@@ -755,7 +758,7 @@ def accept_and_close(listening: socket.socket) -> None:
 def test_an_end_that_tls_does_not_tell_is_none(
     opened: Open, certificates: Certificates, text: bytes, request: pytest.FixtureRequest
 ) -> None:
-    """Whoever is between could have cut the body there. What aiohttp does not notice is at least not verified."""
+    """Somebody in between could have cut the body. An end that aiohttp does not notice is at least not verified."""
     is_noticed = b"Length" in text or request.node.callspec.params["opened"].endswith("requests")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.good.chain, certificates.good.key)
@@ -777,7 +780,7 @@ def test_an_end_that_tls_does_not_tell_is_none(
 
 
 def test_a_file_that_has_no_certificates_is_no_targets_fault(opened: Open, tmp_path: Path) -> None:
-    """It stops the job."""
+    """A file without certificates stops the job."""
     (tmp_path / "empty.pem").write_text("")
 
     with pytest.raises(UsageError, match=r"empty\.pem"):
@@ -790,7 +793,7 @@ def test_a_file_that_has_no_certificates_is_no_targets_fault(opened: Open, tmp_p
 def test_a_proxy_is_asked_in_absolute_form(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy]
 ) -> None:
-    """With its password; what the target asks for is not changed either."""
+    """The request has the proxy's password; the target's request is unchanged."""
     server = raw({"/a//%2e": then_close(reply(b"a"))})
     between = proxy("us er:pässword")
     ask = opened(proxy=between.url("us%20er:p%C3%A4ssword"))
@@ -808,7 +811,7 @@ def test_an_https_origin_gets_a_tunnel(
     proxy: Callable[..., ForwardProxy],
     served: Path,
 ) -> None:
-    """Whose certificate is the origin's; the proxy's password does not go through it."""
+    """The certificate is the origin's; the proxy's password does not go through the tunnel."""
     (served / "a").write_bytes(b"a")
     site = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=certificates.expired))
     between = proxy("user:secret")
@@ -816,7 +819,7 @@ def test_an_https_origin_gets_a_tunnel(
 
     assert [body_of(ask(f"{site.url('good')}/a")) for _ in range(2)] == [b"a", b"a"]
     assert kind_of(ask(f"{site.url('bad')}/a")) == "tls-expired"
-    # A busy machine may make a reply so slow that its connection rests, and the next request has a tunnel of its own.
+    # On a busy machine, a reply may be so slow that its connection rests. The next request then gets its own tunnel.
     assert {asked.method for asked in between.asked} == {"CONNECT"}
     assert 2 <= len(between.asked) <= 3
     assert {seen.proxy_authorization for seen in site.seen("good")} == {""}
@@ -834,7 +837,7 @@ def test_an_https_origin_gets_a_tunnel(
     ],
 )
 def test_a_proxy_that_makes_no_tunnel(opened: Open, answer: bytes, kind: str) -> None:
-    """Its fault or its will."""
+    """The proxy either cannot or will not make it."""
 
     def serve() -> None:
         with closing.accept()[0] as connection:
@@ -850,7 +853,7 @@ def test_a_proxy_that_makes_no_tunnel(opened: Open, answer: bytes, kind: str) ->
 
 
 def test_a_proxy_that_is_silent_is_too_slow(opened: Open) -> None:
-    """The tunnel is part of the connection."""
+    """A silent proxy is too slow, because the tunnel is part of connecting."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         ask = opened(proxy=f"http://127.0.0.1:{silent.getsockname()[1]}", connect_timeout=0.8, head_timeout=0.8)
 
@@ -862,7 +865,7 @@ def test_a_proxy_that_is_silent_is_too_slow(opened: Open) -> None:
 def test_some_hosts_are_reached_without_the_proxy(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy], without: str
 ) -> None:
-    """The rules are those of the native engine; an end of an address is no name."""
+    """The rules are those of the native engine; the end of an address is not a name."""
     server = raw({"/a": reply(b"a")})
     between = proxy()
     proxies = {"http": between.url(), "https": "http://127.0.0.1:9", "without": [without]}
@@ -871,12 +874,12 @@ def test_some_hosts_are_reached_without_the_proxy(
     assert len(between.asked) == (without in ("localhost", "0.1"))
 
 
-# Reach
+# Allowed addresses
 
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The addresses that were judged; none is public but 127.0.0.2."""
+    """Records the checked addresses; only 127.0.0.2 counts as public."""
     seen: list[str] = []
 
     def is_public(address: str) -> bool:
@@ -891,7 +894,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "host", ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost", "[::ffff:127.0.0.1]"]
 )
 def test_an_address_that_is_not_public_gets_no_connection(opened: Open, judged: list[str], host: str) -> None:
-    """However it is written; nobody who listens there notices."""
+    """A non-public address gets no connection, however it is written, and its listener sees nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.05)
         answer = opened(public_only=True)(f"http://{host}:{listening.getsockname()[1]}/")
@@ -905,7 +908,7 @@ def test_an_address_that_is_not_public_gets_no_connection(opened: Open, judged: 
 def test_a_name_with_a_public_and_another_address_leads_nowhere(
     opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be meant to be public when it is looked at and private when it is used."""
+    """The name may be public when it is checked and private when it is used."""
     _look_up_as(monkeypatch, "127.0.0.2", "127.0.0.3")
 
     assert kind_of(opened(public_only=True)("http://name.test/")) == "private-address"
@@ -915,7 +918,7 @@ def test_a_name_with_a_public_and_another_address_leads_nowhere(
 def test_a_connection_is_made_to_what_was_judged(
     opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name is looked up once."""
+    """A connection goes to the checked address, because the name is looked up only once."""
     looked_up = _look_up_as(monkeypatch, "127.0.0.2")
     with socket.create_server(("127.0.0.2", 0)) as listening:
 
@@ -937,7 +940,7 @@ def test_a_connection_is_made_to_what_was_judged(
 def test_an_untested_aiohttp_cannot_connect_to_what_was_not_judged(
     monkeypatch: pytest.MonkeyPatch, judged: list[str]
 ) -> None:
-    """What it takes for an address never comes to the resolver: each socket is judged, too."""
+    """A string that aiohttp treats as an address never reaches the resolver, so each socket is checked as well."""
     monkeypatch.setattr(aiohttp, "__version__", "99.0")
     monkeypatch.setattr(address_policy, "check_host", lambda _host: None)
     with contextlib.ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as listening:
@@ -953,11 +956,11 @@ def test_an_untested_aiohttp_cannot_connect_to_what_was_not_judged(
 def test_an_untested_aiohttp_that_keeps_a_connection_ends_the_job(
     monkeypatch: pytest.MonkeyPatch, raw: Callable[..., RawServer]
 ) -> None:
-    """Whatever comes on it could be another request's."""
+    """The job ends, because the next reply on a kept connection could belong to another request."""
 
     class Connector(aiohttp.TCPConnector):
         def __init__(self, *, force_close: bool, **options: Any) -> None:  # noqa: ANN401
-            """As if that meant nothing."""
+            """Accepts the argument and ignores it."""
             assert force_close
             super().__init__(**options)
 
@@ -973,11 +976,11 @@ def test_an_untested_aiohttp_that_keeps_a_connection_ends_the_job(
 
 
 def test_an_aiohttp_that_lacks_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its version, what it lacks, and what to do."""
+    """The error has its version, the missing part, and the solution."""
 
     class Connector(aiohttp.TCPConnector):
         def __init__(self, *, limit: int, force_close: bool, resolver: Any, ttl_dns_cache: int) -> None:  # noqa: ANN401
-            """As before 3.12."""
+            """Works like versions before 3.12."""
 
     monkeypatch.setattr(aiohttp, "__version__", "3.11.18")
     monkeypatch.setattr(aiohttp, "TCPConnector", Connector)
@@ -992,7 +995,7 @@ def test_an_aiohttp_that_lacks_what_is_needed_is_refused(monkeypatch: pytest.Mon
 def test_the_proxy_itself_may_be_anywhere(
     opened: Open, judged: list[str], proxy: Callable[..., ForwardProxy], raw: Callable[..., RawServer]
 ) -> None:
-    """Names are its business; hosts that are written as addresses are judged all the same."""
+    """The proxy resolves names; hosts that are written as addresses are checked nevertheless."""
     server = raw({"/a": reply(b"a")})
     between = proxy()
     ask = opened(proxy=f"http://localhost:{between.port}", public_only=True)
@@ -1004,7 +1007,7 @@ def test_the_proxy_itself_may_be_anywhere(
 
 
 def test_without_public_only_nothing_is_judged(opened: Open, judged: list[str], raw: Callable[..., RawServer]) -> None:
-    """Loopback is as good as any."""
+    """Without `public_only`, loopback is allowed like any other address."""
     server = raw({"/a": reply(b"a")})
 
     assert body_of(opened()(f"{server.url}/a")) == b"a"
@@ -1012,7 +1015,7 @@ def test_without_public_only_nothing_is_judged(opened: Open, judged: list[str], 
 
 
 def _look_up_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
-    """Gives `name.test` these addresses, and the names that are looked up from then on."""
+    """Makes `name.test` resolve to these addresses. Returns the names that are looked up from then on."""
     looked_up: list[str] = []
     look_up = socket.getaddrinfo
 
@@ -1030,7 +1033,7 @@ def _look_up_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
 
 
 def test_a_transport_can_be_sent_to_a_process() -> None:
-    """Made in the parent, started in a child."""
+    """A transport that was created in the parent can be started in a child."""
     options = TransportOptions(connections=3, proxy={"http": "http://a:b@127.0.0.1:9", "without": ["x"]})
 
     for made in (RequestsTransport(options), AiohttpTransport(options)):
@@ -1038,7 +1041,7 @@ def test_a_transport_can_be_sent_to_a_process() -> None:
 
 
 def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> None:
-    """As many as it may, on as many connections, and no more; no thread is left behind."""
+    """A loop has as many requests and connections as its limit, and leaves no thread."""
     running = server(synthetic=100, delay=(0.02, 0.02))
     names = [f"file-{number:012}" for number in range(100)]
     here = running.url.replace("127.0.0.1", "localhost")
@@ -1055,14 +1058,14 @@ def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> No
     bodies = [body_of(answer) for answer in asyncio.run(fetch_all())]
 
     assert sorted(bodies) == sorted(synthetic_body(name, 100) for name in names)
-    # On a busy machine a reply may take 50 ms: then its connection rests or ends, and another takes its place. A client
-    # without a bound would have one for each of the hundred.
+    # On a busy machine, a reply may take 50 ms: its connection then rests or ends, and another one replaces it. A
+    # client without a limit would have one for each of the hundred.
     assert 10 <= running.stats()["connections"] < len(names)
     assert wait_for(lambda: not any("lookup" in thread.name for thread in threading.enumerate()))
 
 
 def test_a_request_leaves_no_circle_behind(server: Callable[..., Server]) -> None:
-    """Only the garbage collector would set it free, and that took a tenth of the processor time."""
+    """A request leaves no reference cycle: freeing those by garbage collection took a tenth of the processor time."""
     running = server(synthetic=100)
 
     async def fetch_all() -> int:
@@ -1088,7 +1091,7 @@ async def _fetch(transport: AiohttpTransport, url: str, state: Any) -> None:  # 
 
 
 def test_threads_share_a_transport(server: Callable[..., Server]) -> None:
-    """Each with a connection of its own."""
+    """Each thread has its own connection."""
     running = server(synthetic=100)
     transport = RequestsTransport(TransportOptions())
     names = [f"file-{number:012}" for number in range(100)]
@@ -1112,7 +1115,7 @@ def test_threads_share_a_transport(server: Callable[..., Server]) -> None:
 
 @pytest.mark.parametrize("body", [reply(bytes(4 << 20)), chunked_reply(*[bytes(1 << 18)] * 16)])
 def test_no_time_runs_while_a_body_waits_for_room(raw: Callable[..., RawServer], body: bytes) -> None:
-    """Longer than any deadline, and then it is read on the same connection: the server has done nothing wrong."""
+    """A body may wait for memory longer than any deadline, and is then read on the same connection."""
     server = raw({"/a": body})
     options = TransportOptions(idle_timeout=0.3, total_timeout=0.5, max_size=8 << 20)
 
@@ -1138,7 +1141,7 @@ def test_no_time_runs_while_a_body_waits_for_room(raw: Callable[..., RawServer],
 def test_a_library_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, library: str, transport: Callable[[TransportOptions], object]
 ) -> None:
-    """With what to do about it, in one line, before anything is started."""
+    """The error says what to do in one line, before anything is started."""
     monkeypatch.setitem(sys.modules, library, None)
 
     with pytest.raises(UsageError) as told:
@@ -1149,7 +1152,7 @@ def test_a_library_that_is_missing_is_named(
 
 
 def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it needs is what is missing."""
+    """The missing part is a dependency of the library."""
     (tmp_path / "broken_library.py").write_text("import of_nobody\n")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -1159,7 +1162,7 @@ def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("bad", ["http:///no-host", "http://127.0.0.1/\n"])
 def test_bad_url_leaves_a_blocking_connection_as_it_was(raw: Callable[..., RawServer], bad: str) -> None:
-    """The next reply is not the connection's first one: it is held, and so is what came before."""
+    """The next reply is not the first one of its connection: it is held, like the earlier ones."""
     server = raw({f"/{name}": reply(name.encode()) for name in "abc"})
     transport = RequestsTransport(TransportOptions(max_size=MAX_SIZE))
     state = transport.start()
@@ -1177,7 +1180,7 @@ def test_bad_url_leaves_a_blocking_connection_as_it_was(raw: Callable[..., RawSe
 
 
 def test_connection_whose_reply_failed_is_closed(raw: Callable[..., RawServer]) -> None:
-    """The next reply is the first one of another connection, and certain for that reason only."""
+    """The next reply is the first one on another connection, and certain only for that reason."""
     large = chunked_reply(b"x" * 600, b"x" * 600)
     server = raw({"/a": reply(b"a"), "/large": large, "/b": reply(b"b")})
     transport = RequestsTransport(TransportOptions(max_size=1000))

@@ -1,4 +1,4 @@
-"""The tasks of an event loop: as many as requests may be out, and never none while targets wait."""
+"""The tasks of an event loop: as many as allowed requests, and never none while targets wait."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ BEFORE, AFTER, TARGETS = 12, 4, 30
 
 
 class RoundsOfReplies:
-    """A transport whose replies all come in the same round of the loop, and are certain already."""
+    """A transport whose replies all come in the same round of the loop and are already certain."""
 
     origin_replies = OriginReplies()
     notices = ()
@@ -27,7 +27,7 @@ class RoundsOfReplies:
         self._gate = asyncio.Event()
 
     async def start(self, _receiver: AnswerReceiver) -> Self:
-        """It is its own state."""
+        """Returns itself as the state."""
         self._loop = asyncio.get_running_loop()
         return self
 
@@ -38,10 +38,10 @@ class RoundsOfReplies:
         self.out -= 1
 
     async def done(self, _state: Self) -> None:
-        """Nothing is left."""
+        """Has nothing left to do."""
 
     def reply(self) -> None:
-        """From another thread: to all that are out."""
+        """Answers all requests in flight, from another thread."""
         self._loop.call_soon_threadsafe(self._open)
 
     def _open(self) -> None:
@@ -50,7 +50,7 @@ class RoundsOfReplies:
 
 
 def wait_until_asked(transport: RoundsOfReplies, count: int) -> None:
-    """Until so many requests were made in all."""
+    """Waits until the given number of requests were made in total."""
     deadline = time.monotonic() + PATIENCE
     while transport.asked < count:
         assert time.monotonic() < deadline, f"{transport.asked} requests were made, {transport.out} are out"
@@ -58,7 +58,7 @@ def wait_until_asked(transport: RoundsOfReplies, count: int) -> None:
 
 
 def test_targets_go_on_when_all_tasks_end_at_once_because_fewer_may_be_out() -> None:
-    """No answer is on its way that could begin a task later."""
+    """No answer is pending that could start a task later."""
     transport = RoundsOfReplies()
     loop = _EventLoop(transport, BEFORE, BodyMemory())
     loop.thread.start()

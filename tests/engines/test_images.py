@@ -22,7 +22,7 @@ ORIENTATION, TURNED = 0x0112, 6
 
 
 def encoded(format: str, size: tuple[int, int] = (640, 480), mode: str = "RGB", **options: Any) -> bytes:  # noqa: ANN401
-    """An image with a gradient, so that pixels differ."""
+    """Encodes an image with a gradient, so that pixels differ."""
     gradient = Image.radial_gradient("L").resize(size)
     made = io.BytesIO()
     if mode == "I;16":
@@ -33,14 +33,14 @@ def encoded(format: str, size: tuple[int, int] = (640, 480), mode: str = "RGB", 
 
 
 def result_of(body: bytes, **options: Any) -> Any:  # noqa: ANN401 - a result of a transform
-    """What becomes of one body."""
+    """Returns the result for one body."""
     reply = fetchmill.FetchedReply("a", "http://a", 200, body, None, None, None)
     (result,) = ImageTransform(**options)([reply])
     return result
 
 
 def picture(body: bytes) -> Image.Image:
-    """The decoded image."""
+    """Decodes the image."""
     image = Image.open(io.BytesIO(body))
     image.load()
     return image
@@ -56,7 +56,7 @@ def picture(body: bytes) -> Image.Image:
     ],
 )
 def test_each_kind_of_image_becomes_each_format(came: str, mode: str, format: str) -> None:
-    """In the size that is asked for, and still a gradient."""
+    """Images have the requested size and still show the gradient."""
     result = result_of(encoded(came, mode=mode), max_side=64, format=format, columns=COLUMNS)
 
     image = picture(result.pop("body"))
@@ -69,12 +69,12 @@ def test_each_kind_of_image_becomes_each_format(came: str, mode: str, format: st
 
 @pytest.mark.parametrize(("came", "stored"), [("JPEG", "JPEG"), ("PNG", "PNG"), ("WEBP", "WEBP"), ("GIF", "PNG")])
 def test_a_format_is_kept_where_none_is_asked_for(came: str, stored: str) -> None:
-    """If it is one that is written."""
+    """The format stays the same if it can be written."""
     assert picture(result_of(encoded(came), max_side=64)).format == stored
 
 
 def test_what_needs_no_change_is_stored_as_it_came() -> None:
-    """Byte for byte, also a GIF."""
+    """An image that needs no change is stored byte for byte, and so is a GIF."""
     for format in ("JPEG", "GIF"):
         body = encoded(format)
         assert result_of(body, max_side=640) == body
@@ -83,7 +83,7 @@ def test_what_needs_no_change_is_stored_as_it_came() -> None:
 
 
 def test_an_image_is_turned_and_loses_its_metadata() -> None:
-    """Its orientation is in the metadata."""
+    """An image is turned by its orientation, and loses its metadata."""
     tags = Image.Exif()
     tags[ORIENTATION] = TURNED
     result = result_of(encoded("JPEG", exif=tags), max_side=64, columns=COLUMNS)
@@ -94,14 +94,14 @@ def test_an_image_is_turned_and_loses_its_metadata() -> None:
 
 
 def test_what_is_transparent_is_white_in_a_jpeg() -> None:
-    """Not black."""
+    """Transparent areas become white, not black."""
     made = io.BytesIO()
     Image.new("RGBA", (100, 100), (200, 0, 0, 0)).save(made, "PNG")
     assert min(picture(result_of(made.getvalue(), format="jpeg")).tobytes()) > 250
 
 
 def test_bad_images_are_exceptions_with_the_reason() -> None:
-    """Whatever it is that is bad."""
+    """All kinds of damage are reported with their reason."""
     whole = encoded("JPEG")
     large = io.BytesIO()
     Image.new("1", (10_000, 9_000)).save(large, "PNG")
@@ -120,13 +120,13 @@ def test_bad_images_are_exceptions_with_the_reason() -> None:
 
 
 def test_a_small_image_is_skipped() -> None:
-    """By its shorter side."""
+    """An image is skipped by its shorter side."""
     assert result_of(encoded("PNG", (640, 99)), min_side=100) is None
     assert result_of(encoded("PNG", (640, 100)), min_side=100) is not None
 
 
 def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path, dest: Path) -> None:
-    """By the command; one with another size is refused, and the same one resumes."""
+    """The command creates them; one with another size is refused, and the same command resumes."""
     (served / "wide.jpg").write_bytes(encoded("JPEG", (800, 200)))
     (served / "small.png").write_bytes(encoded("PNG", (40, 30)))
     (served / "tiny.png").write_bytes(encoded("PNG", (10, 10)))
@@ -155,7 +155,7 @@ def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path
 
 
 def test_options_of_images_that_contradict_others_are_refused() -> None:
-    """Before anything is read."""
+    """The error comes before anything is read."""
     base: dict[str, Any] = {"source": "http://127.0.0.1:1", "dest": "out", "image_max_side": 64}
     for options, message in (
         ({"transform": "a:b"}, "exclude each other"),
@@ -170,7 +170,7 @@ def test_options_of_images_that_contradict_others_are_refused() -> None:
 
 
 def test_a_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it."""
+    """The error has the command that installs it."""
     monkeypatch.setitem(sys.modules, "fetchmill._transform.images", None)
     options = GetOptions(source="http://127.0.0.1:1", dest="out", image_max_side=64)
     with pytest.raises(fetchmill.UsageError, match="Pillow, which is not installed") as refusal:

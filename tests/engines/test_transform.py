@@ -1,4 +1,4 @@
-"""A function between fetching and storing: what it gives is stored, what it drops or fails on is in the ledger."""
+"""A function between fetching and storing: its results are stored, and dropped and failed replies are in the ledger."""
 
 import json
 import signal
@@ -29,44 +29,44 @@ COUNT = 600
 
 
 def names(count: int = COUNT) -> list[str]:
-    """Of synthetic objects."""
+    """Returns the names of synthetic objects."""
     return [f"file-{number:012}" for number in range(count)]
 
 
 def bodies(count: int = COUNT, size: int = 100) -> dict[str, bytes]:
-    """What a server of synthetic objects gives."""
+    """Returns the bodies of a server of synthetic objects."""
     return {name: synthetic_body(name, size) for name in names(count)}
 
 
 def uppers(count: int = COUNT) -> dict[str, bytes]:
-    """What `transforms.upper` makes of them."""
+    """Returns the results of `transforms.upper` for them."""
     return {name: body.upper() for name, body in bodies(count).items()}
 
 
 def assert_balanced(report: fetchmill.Report | fetchmill.Status, listed: int = COUNT) -> None:
-    """Every target has its outcome."""
+    """Checks that every target has its outcome."""
     assert report.listed == listed
     assert report.listed == report.fetched + report.absent + report.failed + report.skipped
 
 
 def assert_proved(dest: Path) -> None:
-    """`verify` finds nothing."""
+    """Checks that `verify` finds nothing."""
     found = fetchmill.verify(dest)
     assert found.ok, found
 
 
 def details(dest: Path) -> dict[str, str | None]:
-    """Names of failed targets, with what went wrong."""
+    """Returns the names of failed targets with their details."""
     return {failure.name: failure.detail for failure in fetchmill.failures(dest)}
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Those of the transform processes that told where they are which are still there; zombies are not."""
+    """Returns the transform processes that reported their ids and still exist, without zombies."""
     return [int(path.name) for path in folder.iterdir() if is_running(int(path.name))]
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Returns whether a process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Waits for something that must come."""
+    """Waits for a condition that must become true."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -83,7 +83,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 @pytest.fixture
 def pids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where transform processes tell that they are there."""
+    """Returns the folder where transform processes report their ids."""
     folder = tmp_path / "pids"
     folder.mkdir()
     monkeypatch.setenv("TRANSFORM_TEST_PIDS", str(folder))
@@ -92,7 +92,7 @@ def pids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command_line(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The environment of a command whose working folder has the functions."""
+    """Returns the environment of a command whose working folder has the functions."""
     (tmp_path / "transforms.py").write_text(Path(transforms.__file__).read_text())
     return environment
 
@@ -116,7 +116,7 @@ def test_a_result_is_a_resource_of_warc(server: Serve, dest: Path) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Format) -> None:
-    """Under the reply's name, and `bytes` counts it."""
+    """The result is stored under the reply's name, and `bytes` counts it."""
     source = server(synthetic=COUNT)
 
     report = fetchmill.get(source.url, dest, format=format, transform=transforms.twice_as_a_generator)
@@ -131,7 +131,7 @@ def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Fo
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 @pytest.mark.parametrize("engine", ["threads", "processes", "asyncio", "combo"])
 def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
-    """Beside each sink, also where that is in a worker's process."""
+    """The transform runs next to each sink, also in a worker's process."""
     source = server(synthetic=100)
 
     report = fetchmill.get(source.url, dest, engine=engine, format=format, transform=transforms.odd_only)
@@ -144,7 +144,7 @@ def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: Engin
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 def test_what_the_function_drops_is_skipped(server: Serve, dest: Path, format: Format) -> None:
-    """It is no failure, and it stays dropped when the job is asked for again."""
+    """A dropped reply is not a failure, and stays dropped when the job runs again."""
     source = server(synthetic=COUNT)
     options: dict[str, Any] = {"format": format, "transform": transforms.odd_only}
 
@@ -163,7 +163,7 @@ def test_what_the_function_drops_is_skipped(server: Serve, dest: Path, format: F
 def test_the_command_takes_the_function_from_a_module_of_the_working_folder(
     server: Serve, dest: Path, run: Run, command_line: dict[str, str]
 ) -> None:
-    """As `MODULE:FUNCTION`; what it prints is no data."""
+    """The function is given as `MODULE:FUNCTION`; its output is not data."""
     source = server(synthetic=20)
 
     ended = run("get", source.url, dest, "--transform", "transforms:prints", "--json", env=command_line)
@@ -174,7 +174,7 @@ def test_the_command_takes_the_function_from_a_module_of_the_working_folder(
 
 
 def test_a_reply_tells_what_is_known_of_it(raw: Callable[..., RawServer], dest: Path) -> None:
-    """Also in a format that stores none of it."""
+    """A reply has all its metadata, even if the format stores none of it."""
     fields = ("Content-Type: text/plain", 'ETag: "e"', "Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT")
     site = raw({"/a%20b": reply(b"body", *fields)})
 
@@ -185,7 +185,7 @@ def test_a_reply_tells_what_is_known_of_it(raw: Callable[..., RawServer], dest: 
 
 
 def test_an_object_of_a_server_has_its_url(server: Serve, dest: Path) -> None:
-    """Its name is not one."""
+    """An object of a server has its URL in addition to its name."""
     source = server(synthetic=1)
 
     fetchmill.get(source.url, dest, transform=transforms.facts)
@@ -195,7 +195,7 @@ def test_an_object_of_a_server_has_its_url(server: Serve, dest: Path) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_a_dict_becomes_columns(server: Serve, dest: Path, format: Format) -> None:
-    """Texts as they are, numbers and bools as JSON writes them; `body` is stored as the body."""
+    """Strings stay unchanged, numbers and bools are written as in JSON, and `body` is stored as the body."""
     source = server(synthetic=20)
     columns = ["text", "size", "share", "is_odd", "nothing"]
 
@@ -213,7 +213,7 @@ def test_a_dict_becomes_columns(server: Serve, dest: Path, format: Format) -> No
 
 
 def test_columns_stand_behind_those_of_a_list(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Both are there, and a target that fails keeps those of its list."""
+    """Both are stored, and a failed target keeps those of its list."""
     source = server(synthetic=20, faults=[Fault("status", status=404, match=names(20)[3])])
     rows = "".join(f"{source.url}/get/{name},{number}\n" for number, name in enumerate(names(20)))
     (tmp_path / "list.csv").write_text(f"url,rank\n{rows}")
@@ -237,7 +237,7 @@ def test_columns_stand_behind_those_of_a_list(server: Serve, dest: Path, tmp_pat
 
 
 def test_a_batch_has_as_many_replies_as_it_may(server: Serve, dest: Path) -> None:
-    """And all of them get an answer."""
+    """All replies of a batch of the maximum size get an answer."""
     source = server(synthetic=COUNT)
 
     fetchmill.get(source.url, dest, transform=transforms.sizes_of_batches, transform_batch=7, format="tar")
@@ -250,7 +250,7 @@ def test_a_batch_has_as_many_replies_as_it_may(server: Serve, dest: Path) -> Non
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 @pytest.mark.parametrize("function", [transforms.small, transforms.large])
 def test_bodies_of_any_size_go_in_and_out(server: Serve, dest: Path, format: Format, function: Function) -> None:
-    """Those above a mebibyte are in files meanwhile, of which none is left."""
+    """Bodies above 1 MiB are passed in files, none of which is left."""
     size = 1_500_000
     source = server(synthetic=6, size=size)
 
@@ -282,7 +282,7 @@ def _reply(name: str, body: bytes) -> fetchmill.FetchedReply:
 def test_a_reply_that_the_function_does_not_survive_fails_alone(
     server: Serve, dest: Path, function: Function, detail: str
 ) -> None:
-    """The others of its batch are given to it again; once it is mended, `retry_failed` has the rest."""
+    """The other replies of its batch are passed again; once the function is fixed, `retry_failed` fetches the rest."""
     source = server(synthetic=COUNT)
 
     report = fetchmill.get(source.url, dest, transform=function)
@@ -297,7 +297,7 @@ def test_a_reply_that_the_function_does_not_survive_fails_alone(
 
 
 def test_what_was_dropped_stays_so_in_a_second_pass(server: Serve, dest: Path) -> None:
-    """Only what failed or was absent is fetched again."""
+    """Dropped targets stay dropped in a retry run; only failed and absent ones are fetched."""
     first = names()[1]
     source = server(synthetic=COUNT, faults=[Fault("status", status=404, match=first, times=1)])
     options: dict[str, Any] = {"transform": transforms.odd_only, "format": "jsonl"}
@@ -312,7 +312,7 @@ def test_what_was_dropped_stays_so_in_a_second_pass(server: Serve, dest: Path) -
 
 
 def test_what_is_no_result_fails_alone(server: Serve, dest: Path) -> None:
-    """With its reason; what is right is stored."""
+    """The failure has its reason; valid results are stored."""
     source = server(synthetic=20)
 
     report = fetchmill.get(source.url, dest, format="jsonl", transform=transforms.of_no_use, transform_columns=["size"])
@@ -326,7 +326,7 @@ def test_what_is_no_result_fails_alone(server: Serve, dest: Path) -> None:
 
 
 def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
-    """A file has none."""
+    """A dict is refused for files, which have no columns."""
     source = server(synthetic=3)
 
     fetchmill.get(source.url, dest, transform=transforms.columns)
@@ -346,14 +346,14 @@ def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
 def test_a_function_that_gives_no_result_for_each_is_told(
     server: Serve, dest: Path, function: Function, detail: str
 ) -> None:
-    """In the words of its mistake."""
+    """The error is in the words of its exception."""
     fetchmill.get(server(synthetic=5).url, dest, transform=function)
 
     assert set(details(dest).values()) == {detail}
 
 
 def test_a_result_above_the_largest_body_fails(server: Serve, dest: Path) -> None:
-    """The limit is that of bodies."""
+    """A result above the maximum body size fails."""
     source = server(synthetic=3)
 
     fetchmill.get(source.url, dest, transform=transforms.twice_as_a_generator, max_size=150)
@@ -362,14 +362,14 @@ def test_a_result_above_the_largest_body_fails(server: Serve, dest: Path) -> Non
 
 
 def test_a_callable_keeps_its_state(server: Serve, dest: Path) -> None:
-    """It is pickled."""
+    """A callable object is pickled with its state."""
     fetchmill.get(server(synthetic=3).url, dest, transform=transforms.AsItIs(b"!"))
 
     assert (dest / names(1)[0]).read_bytes() == bodies(1)[names(1)[0]] + b"!"
 
 
 def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """As with multiprocessing: the job starts below the guard."""
+    """As with multiprocessing, the job starts below the guard."""
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
@@ -401,7 +401,7 @@ def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: 
 def test_a_function_that_no_other_process_can_have_is_refused(
     server: Serve, dest: Path, text: str, message: str
 ) -> None:
-    """In one line. A program that is read from standard input has no module that another process could import."""
+    """The error is one line. A program from standard input has no module that another process could import."""
     program = "import sys, fetchmill\nsys.modules['cloudpickle'] = None\n"
     program += "def get(function):\n    fetchmill.get(sys.argv[1], sys.argv[2], transform=function)\n"
     ended = subprocess.run(
@@ -420,7 +420,7 @@ def test_a_function_that_no_other_process_can_have_is_refused(
 
 @pytest.mark.parametrize("text", ["lambda replies: [reply.body.upper() for reply in replies]", "shout"])
 def test_a_function_of_an_interactive_session_is_taken_along(server: Serve, dest: Path, text: str) -> None:
-    """By value, with what it needs; and so a lambda."""
+    """An interactive function is sent by value with its dependencies, and so is a lambda."""
     program = f"""
 import sys, fetchmill
 
@@ -439,7 +439,7 @@ fetchmill.get(sys.argv[1], sys.argv[2], transform={text})
 
 
 def test_a_failure_that_is_a_result_does_not_call_the_function_again(server: Serve, dest: Path) -> None:
-    """Unlike one that is raised."""
+    """An exception as a result does not repeat the call, unlike a raised one."""
     report = fetchmill.get(server(synthetic=20).url, dest, transform=transforms.refuse_the_seventh)
 
     assert (report.fetched, report.failures) == (19, {"transform": 1})
@@ -448,7 +448,7 @@ def test_a_failure_that_is_a_result_does_not_call_the_function_again(server: Ser
 
 
 def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """It would start jobs for ever."""
+    """A job without a main guard would start jobs for ever, so its transform process refuses it."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, fetchmill\ndef shout(replies):\n    return []\n"
@@ -467,7 +467,7 @@ def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve
 
 
 def test_a_process_that_ends_before_it_is_ready_ends_the_job(server: Serve, dest: Path, run: Run) -> None:
-    """After three starts."""
+    """The job ends after three processes have ended before they were ready."""
     (dest.parent / "dying.py").write_text(
         "import multiprocessing, os\n"
         "if multiprocessing.current_process().name == 'fetchmill-transform':\n    os._exit(4)\n"
@@ -494,7 +494,7 @@ def test_a_process_that_ends_before_it_is_ready_ends_the_job(server: Serve, dest
     ],
 )
 def test_options_that_make_no_sense_are_refused(dest: Path, options: dict[str, Any], message: str) -> None:
-    """Before anything is made."""
+    """The error comes before anything is created."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.get("http://127.0.0.1:1", dest, **options)
 
@@ -502,7 +502,7 @@ def test_options_that_make_no_sense_are_refused(dest: Path, options: dict[str, A
 
 
 def test_with_and_without_a_transform_are_two_jobs(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """So are two sets of columns; another function is the same job, mended."""
+    """Two sets of columns are also two jobs; another function is the same job with a fix."""
     source = server(synthetic=20)
     fetchmill.get(source.url, dest, transform=transforms.upper)
     fetchmill.get(source.url, tmp_path / "plain")
@@ -515,7 +515,7 @@ def test_with_and_without_a_transform_are_two_jobs(server: Serve, dest: Path, tm
 
 
 def test_a_transformed_object_is_not_compared_with_its_origin(server: Serve, dest: Path) -> None:
-    """It differs on purpose."""
+    """`verify --sample` ignores transformed objects, which differ on purpose."""
     source = server(synthetic=5)
     fetchmill.get(source.url, dest, transform=transforms.upper)
 
@@ -524,7 +524,7 @@ def test_a_transformed_object_is_not_compared_with_its_origin(server: Serve, des
 
 
 def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A repair plans it again; the columns of the function say nothing of the list."""
+    """A repair makes it pending again; the function's columns say nothing about the list."""
     source = server(synthetic=20)
     (tmp_path / "list.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(20)))
     options: dict[str, Any] = {
@@ -552,7 +552,7 @@ def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_pat
 def test_killed_and_resumed_each_object_is_stored_once(
     server: Serve, dest: Path, run: Run, start: Run, pids: Path, command_line: dict[str, str], format: str
 ) -> None:
-    """With what was dropped in the ledger, and no process left behind by the kill."""
+    """Dropped targets are in the ledger, and the kill leaves no process."""
     count = 6000
     source = server(synthetic=count)
     environment = command_line | {"TRANSFORM_TEST_PIDS": str(pids)}
@@ -576,7 +576,7 @@ def test_killed_and_resumed_each_object_is_stored_once(
 
 
 def fetchmill_settled(dest: Path) -> int:
-    """Targets with an outcome that is durable; 0 before there is a journal."""
+    """Returns the number of targets with a durable outcome; 0 before there is a journal."""
     try:
         status = fetchmill.status(dest)
     except fetchmill.FetchmillError:
@@ -585,7 +585,7 @@ def fetchmill_settled(dest: Path) -> int:
 
 
 def hanging(start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]) -> subprocess.Popen[str]:
-    """A job whose function hangs."""
+    """Starts a job whose function hangs."""
     environment = command_line | {"TRANSFORM_TEST_PIDS": str(pids)}
     process: subprocess.Popen[str] = start(
         "get", server(synthetic=50).url, dest, "--transform", "transforms:hangs", env=environment
@@ -597,7 +597,7 @@ def hanging(start: Run, server: Serve, dest: Path, pids: Path, command_line: dic
 def test_a_function_that_hangs_does_not_keep_a_stop_waiting(
     start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
 ) -> None:
-    """The drain is over after 3 s; the checkpoint is written, and what it had is fetched again."""
+    """The drain ends after 3 s; the checkpoint is written, and the function's replies are fetched again."""
     process = hanging(start, server, dest, pids, command_line)
 
     process.send_signal(signal.SIGINT)
@@ -611,7 +611,7 @@ def test_a_function_that_hangs_does_not_keep_a_stop_waiting(
 def test_a_function_that_hangs_ends_with_its_job(
     start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
 ) -> None:
-    """Also when the job is killed and can tell nobody."""
+    """A hung function ends with its job, even if the job is killed."""
     process = hanging(start, server, dest, pids, command_line)
 
     process.send_signal(signal.SIGKILL)
@@ -621,7 +621,7 @@ def test_a_function_that_hangs_ends_with_its_job(
 
 
 def test_an_interrupted_call_leaves_no_process(server: Serve, dest: Path, pids: Path) -> None:
-    """A KeyboardInterrupt in Python goes on when the drain is over."""
+    """A KeyboardInterrupt in Python is raised when the drain is over."""
     source = server(synthetic=50)
 
     def interrupt(*_: object) -> None:
@@ -641,7 +641,7 @@ def test_an_interrupted_call_leaves_no_process(server: Serve, dest: Path, pids: 
 
 
 def test_an_endless_iterable_can_be_transformed(server: Serve, dest: Path) -> None:
-    """Lists and programs go the same way."""
+    """An endless iterable can be transformed, with the same code as lists."""
     source = server(synthetic=COUNT)
 
     def urls() -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""`--cdxj`: an index beside each shard of WARC, line by line that of `cdxj-indexer`, whatever ends a run.
+"""`--cdxj`: an index next to each WARC shard, equal to that of `cdxj-indexer`, whatever ends a run.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed, and the URLs that were made up.
+`FETCHMILL_SEED` repeats the moments of a failed run, and the random URLs.
 """
 
 import io
@@ -32,7 +32,7 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "1", "--quiet")
 WARC = ("--format", "warc", "--cdxj")
-# Small pieces that mean something in a URL, to be put together at random.
+# Pieces with a meaning in a URL, which are combined at random.
 PIECES = (
     *("a", "B", "index", ".aspx", "/", "//", "/./", "/../", ".", "~", "%20", "%2F", "%2520", "%61", "%c3%a9", "%zz"),
     *("'", '"', "\\", "(", ")", "[", "|", "^", ";", ":", "@", "!", "$", "*", ",", "+", "=", "&", "%26", "%3f", "%23"),
@@ -42,25 +42,28 @@ PIECES = (
 
 
 def reply(status: int, body: bytes = b"", *fields: str) -> bytes:
-    """A reply with a length."""
+    """Returns a reply with a length."""
     head = "".join(f"{field}\r\n" for field in fields)
     return b"HTTP/1.1 %d It\r\n%bContent-Length: %d\r\n\r\n%b" % (status, head.encode("latin-1"), len(body), body)
 
 
 def shards(dest: Path) -> list[Path]:
-    """Sealed ones."""
+    """Returns the sealed shards."""
     return sorted(dest.glob("shard-*.warc.gz"))
 
 
 def entries(index: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Key, time and fields of each line."""
+    """Returns key, time and fields of each line."""
     for line in index.read_text("ascii").splitlines():
         key, timestamp, fields = line.split(" ", 2)
         yield key, timestamp, json.loads(fields)
 
 
 def assert_right(dest: Path) -> int:
-    """Each shard has the index that others make, and there is no other; how many lines there are."""
+    """Checks that each shard has the index that other tools create, and no other exists.
+
+    Returns the number of lines.
+    """
     found = shards(dest)
     assert sorted(dest.glob("*.cdxj")) == [index_of(shard) for shard in found]
     lines = 0
@@ -73,7 +76,7 @@ def assert_right(dest: Path) -> int:
 
 
 def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
-    """The only record in the bytes that a line leads to: its type, its URI and its content."""
+    """Returns the type, URI and content of the only record at a line's place."""
     with (dest / fields["filename"]).open("rb") as file:
         file.seek(int(fields["offset"]))
         piece = file.read(int(fields["length"]))
@@ -87,7 +90,7 @@ def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
 
 
 def test_an_index_is_that_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Of replies of many kinds, chunked and empty ones and with odd types among them; each line leads to its record."""
+    """Replies are of many kinds, including chunked, empty and oddly typed ones; each line leads to its record."""
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: a/b ;c=d\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     sites: dict[str, Behaviour] = {
         "/plain": reply(200, b"plain", "Content-Type: text/plain; charset=utf-8"),
@@ -119,12 +122,12 @@ def test_an_index_is_that_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
             if fields["url"].endswith("/large"):
                 assert body == random.Random(SEED).randbytes(3_000_000)
     assert fetchmill.verify(tmp_path / "out").ok
-    # An index is no object, and what reads objects sees as many as before.
+    # An index is not an object: readers of objects see the same number as before.
     assert len(run("ls", "out").out.splitlines()) == len(sites) - 1
 
 
 def test_keys_of_made_up_urls_are_those_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Whatever their paths and queries are made of."""
+    """Keys of random paths and queries equal those of other tools."""
     rng = random.Random(f"{SEED}-urls")
     site = raw({"": reply(200, b"x")})
     made = {"/" + "".join(rng.choices(PIECES, k=rng.randint(0, 7))) for _ in range(3000)}
@@ -139,7 +142,7 @@ def test_keys_of_made_up_urls_are_those_of_others(run: Run, raw: Raw, tmp_path: 
 
 @pytest.mark.thorough
 def test_a_large_index_is_sorted_in_parts(run: Run, server: Serve, tmp_path: Path) -> None:
-    """More than is sorted in memory at once; URLs are long, so that few of them are enough."""
+    """There is more than fits into the sort memory; URLs are long, so that few are enough."""
     count, query = 15_000, "q=" + "a" * 500
     source = server(synthetic=count, size=1)
     urls = (f"{source.url}/get/file-{number:012}?{query}\n" for number in range(count))
@@ -157,12 +160,12 @@ def test_a_large_index_is_sorted_in_parts(run: Run, server: Serve, tmp_path: Pat
 def test_a_job_that_is_killed_again_and_again_has_each_index(
     run: Run, start: Start, server: Serve, tmp_path: Path
 ) -> None:
-    """`kill -9` at seeded moments; indexes come with the end, and not before."""
+    """`kill -9` hits at random moments; indexes appear at the end, and not earlier."""
     rng = random.Random(f"{SEED}-kills")
     source = server(synthetic=900, faults=[Fault("status", status=404, rate=0.2)])
     arguments = ("get", source.url, "out", *WARC, "--quiet", "--commit-window", "0.05", "--shard-size", "20000")
     for done in sorted(rng.sample(range(20, 500), 3)):
-        # So slow that it certainly still runs.
+        # This is so slow that it certainly still runs.
         process = start(*arguments, "--rate", "200")
         wait_for_rows(tmp_path / "out", done)
         process.kill()
@@ -178,7 +181,7 @@ def test_a_job_that_is_killed_again_and_again_has_each_index(
 
 
 def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tuple[str, ...]]:
-    """A site, and the command that gets each of its objects into a shard of its own."""
+    """Returns a site, and the command that puts each of its objects into a separate shard."""
     site = raw({f"/{number}": reply(200, b"body %d" % number, "Content-Type: text/plain") for number in range(count)})
     (folder / "list.txt").write_text("".join(f"{site.url}/{number}\n" for number in range(count)))
     return site, ("get", "list.txt", "out", *WARC, *HASTE, "--threads", "1", "--shard-size", "1")
@@ -187,11 +190,11 @@ def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tupl
 def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """Before one of the renames of its end, and again before another."""
+    """The kill comes before one of the final renames, and again before another."""
     rng = random.Random(f"{SEED}-renames")
     site, arguments = some_shards(raw, tmp_path)
     dest = tmp_path / "out"
-    # Every shard is sealed, and none has its index: the runs behind this one make such calls for indexes alone.
+    # Every shard is sealed, and none has its index: later runs make such calls only for indexes.
     assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 0
     (dest / "shard-000000.cdxj").touch()
     assert run(*arguments).code == 10
@@ -216,12 +219,12 @@ def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
 def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
     run: Run, start: Start, server: Serve, tmp_path: Path
 ) -> None:
-    """Or it comes too late, and all is there."""
+    """If the signal comes too late, everything is there."""
     source = server(synthetic=60_000, size=1)
     arguments = ("get", source.url, "out", *WARC, "--threads", "1", "--quiet", "--durability", "process")
     process = start(*arguments)
     deadline = time.monotonic() + 120
-    # The shard has its last name a moment before its index is begun.
+    # The shard gets its final name a moment before its index is started.
     while not shards(tmp_path / "out") and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.001)
 
@@ -237,7 +240,7 @@ def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
     assert keys == sorted(keys)
     assert {fields["url"] for _, _, fields in lines} == {f"{source.url}/get/file-{at:012}" for at in range(60_000)}
     assert len(lines) == 60_000
-    # All of them would take a minute.
+    # The whole job would take a minute.
     for _, _, fields in random.Random(SEED).sample(lines, 500):
         assert read_record(tmp_path / "out", fields)[:2] == ("response", fields["url"]), f"FETCHMILL_SEED={SEED}"
     assert fetchmill.verify(tmp_path / "out").ok
@@ -246,7 +249,7 @@ def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
 def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The job says which it is, and ends once it is moved away."""
+    """The job names it, and ends once it is moved away."""
     _, arguments = some_shards(raw, tmp_path)
     assert kill_before("renameat2", 2, environment, tmp_path, *COMMAND, *arguments) != 0
     foreign = tmp_path / "out/shard-000002.cdxj"
@@ -264,7 +267,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
 
 
 def test_verify_finds_indexes_that_are_gone_and_a_repair_brings_them_back(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Damaged, missing, and files that nobody knows; the same command writes them again, and asks nobody."""
+    """Indexes are damaged or missing, or files are unknown; the same command writes them again without a request."""
     site, arguments = some_shards(raw, tmp_path)
     assert run(*arguments).code == 0
     asked = len(site.asked("/"))
@@ -289,7 +292,7 @@ def test_verify_finds_indexes_that_are_gone_and_a_repair_brings_them_back(run: R
 
 
 def test_a_shard_that_a_repair_has_replaced_has_no_index(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """What takes its place has one, and is fetched again where it is lost."""
+    """The replacement of a repaired shard has an index, and lost objects are fetched again."""
     site, arguments = some_shards(raw, tmp_path)
     assert run(*arguments).code == 0
     (tmp_path / "out/shard-000001.warc.gz").unlink()
@@ -306,7 +309,7 @@ def test_a_shard_that_a_repair_has_replaced_has_no_index(run: Run, raw: Raw, tmp
 
 
 def test_a_second_pass_adds_an_index_and_leaves_the_others(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """What is mended is in a shard of its own."""
+    """Objects that are fetched later are in a separate shard."""
     site, arguments = some_shards(raw, tmp_path)
     site.routes["/3"] = reply(500)
     assert run(*arguments).code == 3
@@ -322,7 +325,7 @@ def test_a_second_pass_adds_an_index_and_leaves_the_others(run: Run, raw: Raw, t
 
 
 def test_python_has_the_option(raw: Raw, tmp_path: Path) -> None:
-    """As a keyword."""
+    """`cdxj` is a keyword."""
     site = raw({"/a": reply(200, b"a")})
 
     report = fetchmill.get([f"{site.url}/a"], tmp_path / "out", format="warc", cdxj=True, allow_private=True)
@@ -333,7 +336,7 @@ def test_python_has_the_option(raw: Raw, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
 def test_only_warc_has_indexes(run: Run, tmp_path: Path, format: str) -> None:
-    """Said in one line, and nothing is made."""
+    """The error is one line, and nothing is created."""
     refused = run("get", "http://127.0.0.1:1/", "out", "--cdxj", "--format", format)
 
     assert (refused.code, refused.out) == (2, "")
@@ -343,7 +346,7 @@ def test_only_warc_has_indexes(run: Run, tmp_path: Path, format: str) -> None:
 
 
 def test_a_bucket_cannot_have_indexes(run: Run) -> None:
-    """Said before anybody is asked."""
+    """The error comes before any request."""
     refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", *WARC)
 
     assert (refused.code, refused.out) == (2, "")
@@ -351,7 +354,7 @@ def test_a_bucket_cannot_have_indexes(run: Run) -> None:
 
 
 def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """It is part of what makes two runs the same job."""
+    """The option is part of a job's identity."""
     _, arguments = some_shards(raw, tmp_path)
     assert run(*(word for word in arguments if word != "--cdxj")).code == 0
 
@@ -362,7 +365,7 @@ def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path)
 
 
 def test_a_sync_does_not_take_over_indexes(run: Run, server: Serve, tmp_path: Path) -> None:
-    """It would leave them as they are while it changes shards."""
+    """A sync refuses shards with indexes, because it would change shards but not their indexes."""
     source = server(synthetic=10)
     assert run("get", source.url, "out", *WARC, "--quiet").code == 0
 

@@ -1,4 +1,4 @@
-"""`fetchmill export`: each format into each other, the same names and bytes, whatever happens on the way."""
+"""`fetchmill export`: each format into each other, with the same names and bytes, even after interruptions."""
 
 import json
 import os
@@ -25,7 +25,7 @@ SIZE = 300
 EXPECTED = {synthetic_name(index): synthetic_body(synthetic_name(index), SIZE) for index in range(COUNT)}
 SHARD_SIZE = ("--shard-size", "150KB")
 
-# A kill before the N-th such call of a thread, N up to this.
+# Highest N for a kill before a thread's N-th such call.
 CALLS_OF_FILES = {"renameat2": 5000, "syncfs": 2}
 CALLS_OF_SHARDS = {"fdatasync": 4, "renameat2": 4}
 
@@ -37,7 +37,7 @@ Run = Callable[..., Ended]
 def test_each_format_becomes_each_other(
     run: Run, server: Callable[..., Server], memory_path: Path, source: str
 ) -> None:
-    """And each of them is a destination that can be proved."""
+    """Each result is a destination that can be verified."""
     dest = memory_path / "from"
     assert run("get", server(synthetic=COUNT, size=SIZE).url, dest, "--format", source, *SHARD_SIZE).code == 0
     for format in FORMATS:
@@ -63,7 +63,7 @@ def test_each_format_becomes_each_other(
 def test_an_export_that_is_killed_goes_on(
     run: Run, environment: dict[str, str], server: Callable[..., Server], memory_path: Path, format: str
 ) -> None:
-    """At seeded moments; at the end each object is there exactly once."""
+    """The kills come at random moments; at the end, each object is stored exactly once."""
     rng = random.Random(SEED)
     count = 20_000
     dest, other = memory_path / "from", memory_path / "to"
@@ -95,7 +95,7 @@ def test_an_export_that_is_killed_goes_on(
 def test_a_signal_ends_it_with_a_checkpoint(
     run: Run, start: Callable[..., subprocess.Popen[str]], server: Callable[..., Server], memory_path: Path
 ) -> None:
-    """And the same command goes on."""
+    """A signal ends an export after a checkpoint, and the same command continues."""
     count = 30_000
     dest, other = memory_path / "from", memory_path / "to"
     assert run("get", server(synthetic=count, size=SIZE).url, dest, "--format", "tar").code == 0
@@ -111,7 +111,7 @@ def test_a_signal_ends_it_with_a_checkpoint(
 
 
 def test_names_that_meet_on_disk_are_failed(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """Shards keep both, files the first; what cannot be a path is failed as well."""
+    """Shards keep both objects, `files` the first one; a name that cannot be a path also fails."""
     names = ["a", "a", "b", "b/c", "../d", "e\n"]
     source = raw(mirror(names) | {"/get/%2E%2E/d": reply(b"../d")}).url
     ended = run("get", source, tmp_path / "one", "--format", "jsonl", "--threads", "1", "--concurrency", "1")
@@ -129,7 +129,7 @@ def test_names_that_meet_on_disk_are_failed(run: Run, raw: Callable[..., RawServ
 
 
 def test_large_objects_pass_through(run: Run, tmp_path: Path) -> None:
-    """Those that do not go through memory in one block."""
+    """Large objects are exported piece by piece, not as a whole in memory."""
     folder = tmp_path / "served"
     folder.mkdir()
     bodies = {f"{size}": os.urandom(size) for size in (0, 1, 1 << 20, (1 << 20) + 1, 5 << 20)}
@@ -148,7 +148,7 @@ def test_large_objects_pass_through(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_damaged_object_stops_it(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
-    """With a line that says what to do."""
+    """A damaged object stops the export, and the error says what to do."""
     dest = tmp_path / "from"
     assert run("get", server(synthetic=COUNT, size=SIZE).url, dest, "--format", "jsonl").code == 0
     path = shards(dest, "jsonl")[0]
@@ -167,7 +167,7 @@ def test_a_damaged_object_stops_it(run: Run, server: Callable[..., Server], tmp_
 def test_what_was_exported_must_not_change(
     run: Run, server: Callable[..., Server], tmp_path: Path, format: str
 ) -> None:
-    """Another destination, and another format, are another job."""
+    """An export to another destination or format is another job."""
     source = server(synthetic=50).url
     for name in ("one", "two"):
         assert run("get", source, tmp_path / name, "--format", format).code == 0

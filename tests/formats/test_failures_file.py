@@ -1,6 +1,6 @@
-"""The failures file: what a job of shards has not fetched, told beside them, by jobs that have come to their end only.
+"""The failures file lists what a finished job of shards has not fetched.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed. The file is read by `json`, jq and DuckDB.
+`FETCHMILL_SEED` repeats the moments of a failed run. The file is read by `json`, jq and DuckDB.
 """
 
 import json
@@ -35,18 +35,18 @@ Line = dict[str, Any]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 FORMATS = tuple(SUFFIXES)
-# To hosts of this machine, at once, and every attempt is one that counts.
+# Requests go to hosts of this machine without delay, and every attempt counts.
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "2", "--quiet")
 REFUSED = "http://127.0.0.1:1/refused"
 FIELDS = ["sequence", "name", "url", "status", "outcome", "kind", "detail", "attempts"]
 
 
 def index_page(links: bytes) -> bytes:
-    """A page that lists a folder."""
+    """Returns a page that lists a folder."""
     return reply(b"<html><h1>Index of /top/</h1>%s</html>" % links, "Content-Type: text/html")
 
 
-# By path: what a site answers, and what its line says: outcome, kind, status, attempts; none of what is no failure.
+# By path: the site's answer, and the expected line: outcome, kind, status, attempts; None if it is not a failure.
 SITES: dict[str, tuple[bytes, tuple[str, str | None, int | None, int] | None]] = {
     "/fetched": (reply(b"body"), None),
     "/absent": (reply(b"no", status="404 No"), ("absent", None, 404, 1)),
@@ -58,12 +58,12 @@ CONDITION = ("--header", "If-None-Match: {etag}")
 
 
 def serve_sites(raw: Raw) -> RawServer:
-    """All of them, and what a request on a condition is for."""
+    """Serves all sites, including one for conditional requests."""
     return raw({path: answer for path, (answer, _) in SITES.items()} | {"/not-modified": reply(status="304 No")})
 
 
 def write_list(folder: Path, urls: list[str]) -> str:
-    """A list with columns of its own; a URL with `/not-modified` has an ETag."""
+    """Writes a list with its own columns; a URL with `/not-modified` has an ETag."""
     etags = ["e" if url.endswith("/not-modified") else "" for url in urls]
     lines = ["url,rank,etag", *(f"{url},{rank},{etags[rank]}" for rank, url in enumerate(urls))]
     (folder / "list.csv").write_text("".join(f"{line}\n" for line in lines))
@@ -71,26 +71,26 @@ def write_list(folder: Path, urls: list[str]) -> str:
 
 
 def options_of(format: str) -> tuple[str, ...]:
-    """That the column is kept, where the format keeps any."""
+    """Returns the options that keep the column, if the format keeps any."""
     kept = {"warc": (), "tar": ("--keep-columns", "rank", "--sidecar", "json")}.get(format, ("--keep-columns", "rank"))
     return ("--format", format, "--column", "url", *kept, *HASTE)
 
 
 def read_failures(dest: Path) -> list[Line]:
-    """The lines of the file; each is valid JSON of its own."""
+    """Returns the lines of the file; each is valid JSON by itself."""
     text = (dest / FAILURES).read_bytes()
     assert text.endswith(b"\n")
     return [json.loads(line) for line in text.removesuffix(b"\n").split(b"\n")]
 
 
 def has_failures(dest: Path) -> bool:
-    """Whether there is such a file."""
+    """Returns whether the file exists."""
     return (dest / FAILURES).exists()
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_each_target_that_failed_or_was_absent_has_a_line(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """With all that is known of it; what was fetched has none."""
+    """The line has everything that is known about it; fetched targets have none."""
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
     listed = write_list(tmp_path, [*urls, REFUSED, "no url"])
@@ -120,7 +120,7 @@ def test_each_target_that_failed_or_was_absent_has_a_line(run: Run, raw: Raw, tm
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
-    """Whoever makes the requests."""
+    """Python engines write the same failures file."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
 
@@ -134,7 +134,7 @@ def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, eng
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """Our own commands, other people's readers of each shard, and those that take a folder for one table."""
+    """Neither our own commands nor other readers see it, whether they read a shard or treat a folder as one table."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     assert run("get", listed, "out", "--format", format, "--column", "url", *HASTE).code == 3
@@ -151,7 +151,7 @@ def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, fo
     assert [path.name for path in find_shards(tmp_path / "other", "jsonl")] == ["shard-000000.jsonl"]
     assert not has_failures(tmp_path / "other")
     if format == "parquet":
-        # A folder is a table for these, without what begins with `_`.
+        # These readers treat a folder as a table, without names that begin with `_`.
         assert pq.read_table(dest).column("name").to_pylist() == [fetched]
         assert pd.read_parquet(dest)["name"].tolist() == [fetched]
     if format == "jsonl":
@@ -159,7 +159,7 @@ def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, fo
 
 
 def test_jq_and_duckdb_read_it(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """As the docs do."""
+    """The commands of the docs for jq and DuckDB read the file."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     assert run("get", listed, "out", *options_of("parquet")).code == 3
@@ -187,7 +187,7 @@ def test_jq_and_duckdb_read_it(run: Run, raw: Raw, tmp_path: Path) -> None:
 def test_without_need_or_place_there_is_none(
     run: Run, raw: Raw, tmp_path: Path, format: str, more: tuple[str, ...], paths: tuple[str, ...]
 ) -> None:
-    """Nothing failed, each target has a row anyhow, or there are no shards that it could stand beside."""
+    """Nothing failed, each target has a row anyway, or there are no shards."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in paths])
 
@@ -198,7 +198,7 @@ def test_without_need_or_place_there_is_none(
 
 
 def test_an_object_of_that_name_is_an_object(run: Run, server: Serve, served: Path, tmp_path: Path) -> None:
-    """With `files` no file of the job's own stands among them."""
+    """With `files`, no file of the job itself is among them."""
     (served / FAILURES).write_text("mine")
     (served / "gone").write_text("x")
     source = server(folder=served, faults=[Fault("status", status=404, match="gone")])
@@ -210,7 +210,7 @@ def test_an_object_of_that_name_is_an_object(run: Run, server: Serve, served: Pa
 
 @pytest.mark.parametrize("format", ["parquet", "tar"])
 def test_what_was_skipped_has_no_line(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """It is as its user wants it: nothing is missing."""
+    """Skipped targets have no line, because skipping is intended."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in ("/fetched", "/not-modified", "/absent")])
 
@@ -222,14 +222,14 @@ def test_what_was_skipped_has_no_line(run: Run, raw: Raw, tmp_path: Path, format
 
 
 def assert_safe(file: Path, lines: int) -> None:
-    """A line is one for every reader, and safe to show."""
+    """Checks that a line is a single line for every reader, and safe to print."""
     text = file.read_bytes()
     assert not any(byte < 32 or byte == 127 for byte in text.replace(b"\n", b""))
     assert len(text.decode().splitlines()) == lines
 
 
 def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Whatever a server calls its objects."""
+    """Names that a server chooses become valid JSON."""
     names = ["\x01\x1b[2J", 'a\u2028b\u0085c\\"', "line\nend", "\x7f", "../../x", "ordinary"]
     site = raw(mirror(names, dict.fromkeys(names, reply(status="404 No"))))
 
@@ -242,7 +242,7 @@ def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> Non
 
 
 def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """In hexadecimal, beside what can be shown."""
+    """The bytes are in hexadecimal, next to a printable form."""
     page = b'<a href="caf%E9">x</a><a href="%FF%02">x</a>'
     site = raw(
         {"/top/": index_page(page), "/top/caf%E9": reply(status="404 No"), "/top/%FF%02": reply(status="404 No")}
@@ -258,7 +258,7 @@ def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: P
 
 
 def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """It is no target, and has no sequence number."""
+    """A folder without a listing has a line without a sequence number, because it is not a target."""
     page = b'<a href="good">good</a><a href="bad/">bad/</a>'
     site = raw(
         {
@@ -283,7 +283,7 @@ def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: 
 def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
     run: Run, start: Start, raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """While a pass runs there is none, and none after a kill: it would call objects missing that are there."""
+    """During a retry run, and after a kill in it, there is no file, which would call fetched objects missing."""
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
     arguments = ("get", write_list(tmp_path, urls), "out", *options_of(format))
@@ -318,7 +318,7 @@ def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
 
 
 def assert_whole_or_none(dest: Path, names: set[str]) -> None:
-    """What is there is complete at any moment, and a finished job has it."""
+    """Checks that an existing file is complete at any moment, and that a finished job has it."""
     if has_failures(dest):
         assert {line["name"] for line in read_failures(dest)} == names
     else:
@@ -331,21 +331,21 @@ def assert_whole_or_none(dest: Path, names: set[str]) -> None:
 def test_a_job_that_is_killed_while_it_ends_has_it_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """Before one of the renames, syncs and removals of its threads; the next run goes on from there."""
+    """The kill comes before a rename, sync or removal of one of its threads; the next run continues."""
     rng = random.Random(f"{SEED}-ends-{format}")
     site = serve_sites(raw)
     names = [f"{site.url}/absent?{number}" for number in range(30)]
     listed = write_list(tmp_path, [f"{site.url}/fetched", *names])
     arguments = ("get", listed, "out", *options_of(format), "--threads", "1")
     dest = tmp_path / "out"
-    # The only shard takes the thread that seals it two renames, with its manifest's; the third is the file's.
+    # The only shard costs the sealing thread two renames, including its manifest's; the third rename is the file's.
     assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) == -signal.SIGKILL
     calls = ["renameat2", "fsync", "fdatasync", "unlink", "ftruncate"]
     for _ in range(12):
         kill_before(rng.choice(calls), rng.randint(1, 5), environment, tmp_path, *COMMAND, *arguments)
         if (dest / ".fetchmill/job.sqlite").exists():
             assert_whole_or_none(dest, set(names))
-            if is_finished(dest):  # no thread made so many such calls: a job of its own for the next kill
+            if is_finished(dest):  # no thread made that many such calls: the next kill needs a new job
                 shutil.rmtree(dest)
 
     ended = run(*arguments)
@@ -359,12 +359,12 @@ def test_a_job_that_is_killed_while_it_ends_has_it_once(
 def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """It is taken back and written again; a kill before it is removed changes nothing."""
+    """The file is removed and written again after such a kill; a kill before the removal changes nothing."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent", f"{site.url}/gone"])
     arguments = ("get", listed, "out", *options_of("jsonl"), "--threads", "1")
     dest = tmp_path / "out"
-    # Without an object the file's rename is the only one, and nothing else has been removed before.
+    # Without an object, the file's rename is the only one, and nothing was removed before it.
     assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 3
     assert not has_failures(dest)
     assert len(list((dest / ".fetchmill/open").iterdir())) == 1
@@ -375,7 +375,7 @@ def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
 
     assert len(read_failures(dest)) == 2
     assert list((dest / ".fetchmill/open").iterdir()) == []
-    # A second pass that is killed before it removes the file has not fetched anything by then.
+    # A retry run that is killed before it removes the file has not fetched anything yet.
     asked = len(site.asked("/"))
     assert kill_before("unlink", 1, environment, tmp_path, *COMMAND, *arguments, "--retry-failed") != 3
     assert len(site.asked("/")) == asked
@@ -390,7 +390,7 @@ def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
 def test_a_signal_while_it_is_written_leaves_none_of_it(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Or all, when it comes too late; and the same command writes it."""
+    """If the signal comes too late, all of it is there; the same command writes it."""
     count = 300_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line}\n" for line in range(count)))
     arguments = ("get", "list.txt", "out", "--format", "parquet", "--quiet", "--durability", "process")
@@ -411,7 +411,7 @@ def test_a_signal_while_it_is_written_leaves_none_of_it(
 
 
 def test_a_job_that_was_stopped_has_none(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
-    """By a signal, or by a limit that was reached: it is not known yet what is missing."""
+    """After a signal or a limit, it is not yet known which targets are missing."""
     source = server(synthetic=400, faults=[Fault("status", status=404, rate=0.3)])
     arguments = ("get", source.url, "out", "--format", "parquet", "--quiet", "--commit-window", "0.05")
     process = start(*arguments, "--rate", "50")
@@ -431,10 +431,10 @@ def test_a_job_that_was_stopped_has_none(run: Run, start: Start, server: Serve, 
 def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The job says which it is, and ends once it is moved away; it asks nobody again for that."""
+    """The job names it, and ends without further requests once it is moved away."""
     site = serve_sites(raw)
     arguments = ("get", write_list(tmp_path, [f"{site.url}/absent"]), "out", *options_of("tar"), "--threads", "1")
-    # Without an object the rename of the file is the only one.
+    # Without an object, the rename of the file is the only one.
     assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 3
     foreign = tmp_path / "out" / FAILURES
     foreign.write_text("precious")
@@ -452,7 +452,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
 
 
 def test_verify_finds_damage_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Damaged or missing; the same command writes it again, and asks nobody."""
+    """The file is damaged or missing; the same command writes it again without a request."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     arguments = ("get", listed, "out", *options_of("tar"))
@@ -478,7 +478,7 @@ def test_verify_finds_damage_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp
 
 @pytest.mark.parametrize("more", [(), ("--keep-failed",)], ids=["fetched", "all-rows"])
 def test_verify_tells_of_one_that_no_job_knows(run: Run, raw: Raw, tmp_path: Path, more: tuple[str, ...]) -> None:
-    """It would call objects missing that are there."""
+    """`verify` reports an unknown failures file, which would call fetched objects missing."""
     site = serve_sites(raw)
     path = "/absent" if more else "/fetched"
     arguments = ("get", write_list(tmp_path, [f"{site.url}{path}"]), "out", *options_of("jsonl"), *more)
@@ -491,7 +491,7 @@ def test_verify_tells_of_one_that_no_job_knows(run: Run, raw: Raw, tmp_path: Pat
 
 
 def test_a_sync_that_takes_shards_over_removes_it(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Its passes fetch what was missing, and tell their own failures."""
+    """A sync that takes over shards removes the file, fetches the missing objects, and reports its own failures."""
     source = server(synthetic=50, faults=[Fault("status", status=500, times=1, rate=0.5)])
     once = ("--format", "parquet", "--quiet")
     assert run("get", source.url, "out", *once, "--attempts", "1").code == 3

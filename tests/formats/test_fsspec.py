@@ -1,4 +1,4 @@
-"""A destination as a file system of fsspec: the same in any format, for anybody who reads through fsspec."""
+"""A destination as an fsspec file system: the same in any format, for all readers that use fsspec."""
 
 import errno
 import hashlib
@@ -42,14 +42,14 @@ URL = "http://192.0.2.1/a%20b?x=1&y=[2]#part"
 
 
 def parquet_of(numbers: list[int]) -> bytes:
-    """A table as a file."""
+    """Returns a table as a file."""
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"number": numbers}), sink)
     return bytes(sink.getvalue())
 
 
 def zip_of(members: dict[str, bytes]) -> bytes:
-    """An archive."""
+    """Returns an archive."""
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in members.items():
@@ -71,7 +71,7 @@ BODIES = {
     "what1.txt": b"other",
     "[a]*.txt": b"magic",
 } | {f"many/{number:03}": b"%03d" % number for number in range(60)}
-# What is not a path as it is; `files` can hold those that look like escapes only.
+# Names that are not a path unchanged; `files` can only hold those that look like escapes.
 AWKWARD = {
     URL: b"a URL",
     "/top.csv": b"not top.csv",
@@ -101,24 +101,24 @@ ESCAPED = {
 
 
 def names_and_bodies(format: str) -> dict[str, bytes]:
-    """What a destination of a format has."""
+    """Returns the contents of a destination in a format, by name."""
     return BODIES | {name: body for name, body in AWKWARD.items() if format != "files" or name.startswith("%")}
 
 
 def contents(format: str) -> dict[str, bytes]:
-    """The same by path."""
+    """Returns the same contents by path."""
     return {ESCAPED.get(name, name): body for name, body in names_and_bodies(format).items()}
 
 
 def fetch(source: str, dest: Path, format: str) -> fetchmill.Report:
-    """Runs a job in this process; packs in several shards."""
+    """Runs a job in this process; packs have several shards."""
     more: dict[str, Any] = {} if format == "files" else {"shard_size": 64 << 10, "seal_after": 0.3}
     return fetchmill.get(source, dest, format=format, **more)  # type: ignore[arg-type] # one of FORMATS
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
-    """Destinations with the contents above, by format; each is made when it is first asked for."""
+    """Destinations with the contents above, by format; each is created on first use."""
     disk = tmp_path_factory.mktemp("stores")
     with folder_in_memory(disk) as folder:
 
@@ -137,20 +137,20 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 @pytest.fixture(params=FORMATS)
 def format(request: pytest.FixtureRequest) -> str:
-    """Each format."""
+    """Returns each format."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def store(stores: Callable[[str], Path], format: str) -> Path:
-    """A destination in that format; it is not to be changed."""
+    """Returns a destination in that format, which must not be changed."""
     return stores(format)
 
 
 @pytest.fixture
 def fs(store: Path) -> FetchmillFileSystem:
-    """It as a file system."""
+    """Returns it as a file system."""
     made = fsspec.filesystem("fetchmill", dest=store)
     assert isinstance(made, FetchmillFileSystem)
     return made
@@ -158,7 +158,7 @@ def fs(store: Path) -> FetchmillFileSystem:
 
 @pytest.fixture
 def packed(stores: Callable[[str], Path]) -> FetchmillFileSystem:
-    """One in tar, where the format does not matter."""
+    """Returns one in tar, for tests where the format does not matter."""
     return FetchmillFileSystem(stores("tar"))
 
 
@@ -166,7 +166,7 @@ def packed(stores: Callable[[str], Path]) -> FetchmillFileSystem:
 
 
 def test_objects_are_read_by_their_paths(fs: FetchmillFileSystem, format: str) -> None:
-    """Whole, in slices, and as files."""
+    """Objects are read whole, in slices, and as files."""
     for path, body in contents(format).items():
         assert fs.cat_file(path) == body
         assert (fs.size(path), fs.isfile(path), fs.isdir(path), fs.exists(path)) == (len(body), True, False, True)
@@ -183,7 +183,7 @@ def test_objects_are_read_by_their_paths(fs: FetchmillFileSystem, format: str) -
 
 
 def test_ranges_of_one_object_are_read_at_once(packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which they were asked for."""
+    """Ranges of one object are returned in the requested order."""
     looked: list[str] = []
     read = packed.objects.record
 
@@ -207,7 +207,7 @@ def test_ranges_of_one_object_are_read_at_once(packed: FetchmillFileSystem, monk
 
 
 def test_info_has_what_the_format_keeps(fs: FetchmillFileSystem, format: str) -> None:
-    """Of a directory too."""
+    """`info` has everything that the format keeps, also for directories."""
     info = fs.info("top.csv")
 
     assert (info["name"], info["size"], info["type"]) == ("top.csv", 12, "file")
@@ -226,7 +226,7 @@ def test_info_has_what_the_format_keeps(fs: FetchmillFileSystem, format: str) ->
 
 
 def test_what_is_not_there_is_not_found(fs: FetchmillFileSystem) -> None:
-    """Nor what looks like a path outside, nor another spelling of an escape."""
+    """Paths that seem to lead outside, and other spellings of an escape, are not found either."""
     for path in ("nothing", "deep/e", "many/000/x", "../etc/passwd", "%bytes:top.csv", "deep/%252E%2E/top.csv"):
         assert not fs.exists(path)
         assert (fs.isfile(path), fs.isdir(path), fs.find(path), fs.glob(path)) == (False, False, [], [])
@@ -242,7 +242,7 @@ def test_what_is_not_there_is_not_found(fs: FetchmillFileSystem) -> None:
 
 
 def test_directories_are_what_stands_before_slashes(fs: FetchmillFileSystem, format: str) -> None:
-    """`ls`, `find`, `glob`, `walk` and `du` agree."""
+    """`ls`, `find`, `glob`, `walk` and `du` agree about directories."""
     expected = contents(format)
 
     assert fs.find("") == sorted(expected)
@@ -265,7 +265,7 @@ def test_directories_are_what_stands_before_slashes(fs: FetchmillFileSystem, for
 
 
 def test_walk_can_be_pruned_and_bounded(packed: FetchmillFileSystem) -> None:
-    """From the top; from the bottom, the root comes last."""
+    """`walk` can be pruned from the top; from the bottom, the root comes last."""
     seen = []
     for folder, folders, _ in packed.walk("deep"):
         seen.append(folder)
@@ -279,7 +279,7 @@ def test_walk_can_be_pruned_and_bounded(packed: FetchmillFileSystem) -> None:
 
 
 def test_an_object_below_another_one_is_reachable(packed: FetchmillFileSystem) -> None:
-    """The object is the file; what is below it is listed as that of a directory."""
+    """The object is the file; names below it are listed as in a directory."""
     assert packed.info("top.csv")["type"] == "file"
     assert [entry["type"] for entry in packed.ls("") if entry["name"] == "top.csv"] == ["directory", "file"]
     assert packed.ls("top.csv", detail=False) == ["top.csv/%empty", "top.csv/below"]
@@ -287,7 +287,7 @@ def test_an_object_below_another_one_is_reachable(packed: FetchmillFileSystem) -
 
 
 def test_the_name_of_an_object_is_no_pattern(packed: FetchmillFileSystem, tmp_path: Path) -> None:
-    """`cat` and `get` take it as it is; what no object is called is a pattern."""
+    """`cat` and `get` use it verbatim; a name of no object is a pattern."""
     assert packed.cat("what?.txt") == b"question"
     assert packed.cat("[a]*.txt") == b"magic"
     assert packed.cat("[w]hat?.txt") == {"what1.txt": b"other", "what?.txt": b"question"}
@@ -301,7 +301,7 @@ def test_the_name_of_an_object_is_no_pattern(packed: FetchmillFileSystem, tmp_pa
 def test_directories_are_found_when_there_are_more_than_are_remembered(
     packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch, directories_max: int
 ) -> None:
-    """By reading names again."""
+    """Directories beyond the remembered ones are found by reading the names again."""
     monkeypatch.setattr("fetchmill._destination.object_directories._DIRECTORIES_MAX", directories_max)
     folders = {entry["name"] for entry in packed.find("", withdirs=True, detail=True).values() if not entry["size"]}
     for folder in sorted(folders - {"empty"}):
@@ -313,7 +313,7 @@ def test_directories_are_found_when_there_are_more_than_are_remembered(
 
 
 def test_every_name_has_one_path_and_every_path_one_name() -> None:
-    """Whatever the segments are; and a path that is spelled again stays what it is."""
+    """Names and paths correspond one to one for any segments; a path that is escaped again stays unchanged."""
     segments = ["", ".", "..", "a", "%", "%2E", "%2e", "%25", "%empty", "%25empty", "%2E%2E", "%252E", "%bytes:x"]
     segments += ["%bytes:", "%25bytes:\n", "\udcff", "é\udce9%2F", "...", "a b", "\n", "*?[", "%bytes:%FF"]
     names = [*segments, *(f"{one}/{other}" for one in segments for other in segments)]
@@ -332,7 +332,7 @@ def test_every_name_has_one_path_and_every_path_one_name() -> None:
 
 
 def test_a_name_can_be_written_as_it_is(packed: FetchmillFileSystem) -> None:
-    """But for a slash at its end, a URL of ours, and what looks like an escape."""
+    """The exceptions are a slash at its end, a fetchmill URL, and segments that look like an escape."""
     for name, body in AWKWARD.items():
         assert packed.path_of(name) == ESCAPED[name]
         assert packed.name_of(ESCAPED[name]) == name
@@ -347,7 +347,7 @@ def test_a_name_can_be_written_as_it_is(packed: FetchmillFileSystem) -> None:
 
 
 def test_awkward_names_stay_inside(raw: Callable[..., RawServer], dest: Path, tmp_path: Path) -> None:
-    """All are read; written into a folder, none lands outside."""
+    """All are read; copied into a folder, none lands outside."""
     names = [name for name, _ in STORED.values()]
     names += [name for key, name in REFUSED.items() if key != "a-mebibyte"]
     fetch(raw(mirror(names, {name: reply(name.encode()) for name in names})).url, dest, "parquet")
@@ -365,7 +365,7 @@ def test_awkward_names_stay_inside(raw: Callable[..., RawServer], dest: Path, tm
 
 
 def test_names_that_are_no_utf8_are_paths_of_text(raw: Callable[..., RawServer], dest: Path, format: str) -> None:
-    """So that pyarrow lists them; they may be written with surrogates as well."""
+    """Readers such as pyarrow can therefore list them; they may also be written with surrogates."""
     names = {b"caf\xe9/a": b"1", b"cut-\xc3": b"2", b"plain": b"3"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in (b"cut-\xc3", b"plain"))
     folder = b'{"name":"caf\xe9","type":"directory","mtime":""}'
@@ -388,7 +388,7 @@ def test_names_that_are_no_utf8_are_paths_of_text(raw: Callable[..., RawServer],
 
 
 def test_urls_name_the_destination_or_leave_it_to_an_option(store: Path) -> None:
-    """Chained as those of archives are, from either side."""
+    """URLs are chained like those of archives, in either position."""
     with fsspec.open("fetchmill://top.csv", dest=store) as file:
         assert file.read() == BODIES["top.csv"]
     with fsspec.open(f"fetchmill://deep/z.json::{store}") as file:
@@ -403,7 +403,7 @@ def test_urls_name_the_destination_or_leave_it_to_an_option(store: Path) -> None
 
 
 def test_others_read_objects_out_of_it(fs: FetchmillFileSystem, store: Path) -> None:
-    """pandas, pyarrow with a table in parts, and DuckDB."""
+    """pandas, pyarrow with a table in parts, and DuckDB read objects."""
     frame = pd.read_csv("fetchmill://top.csv", storage_options={"dest": str(store)})
     assert frame["b"].tolist() == [2, 4]
     lines = pd.read_json("fetchmill://deep/er/x.json", lines=True, storage_options={"dest": str(store)})
@@ -420,7 +420,7 @@ def test_others_read_objects_out_of_it(fs: FetchmillFileSystem, store: Path) -> 
 
 
 def test_many_threads_share_one(fs: FetchmillFileSystem, format: str) -> None:
-    """All that they ask for is right."""
+    """Threads that share a file system get correct results."""
     expected = contents(format)
 
     def look(number: int) -> bool:
@@ -434,14 +434,14 @@ def test_many_threads_share_one(fs: FetchmillFileSystem, format: str) -> None:
 
 
 def read_elsewhere(pickled: bytes) -> tuple[bytes, bytes, bool]:
-    """In another process, with another folder to work in."""
+    """Reads in another process with another working folder."""
     os.chdir("/")
     fs, file = pickle.loads(pickled)  # noqa: S301 - our own
     return fs.cat_file("many/007"), file.read(), fs == FetchmillFileSystem(fs.dest)
 
 
 def test_it_goes_into_other_processes(packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the path of the destination; an open file as its position."""
+    """The pickle has the path of the destination, and for an open file its position."""
     store = Path(packed.dest)
     monkeypatch.chdir(store.parent)
     fs = fsspec.filesystem("fetchmill", dest=store.name)
@@ -460,7 +460,7 @@ def test_it_goes_into_other_processes(packed: FetchmillFileSystem, monkeypatch: 
 
 
 def test_nothing_can_be_written(packed: FetchmillFileSystem, tmp_path: Path) -> None:
-    """One error, which says so; and nothing has changed."""
+    """Every write raises the same error, and nothing has changed."""
     local = tmp_path / "local"
     local.write_bytes(b"x")
     before = sorted((path, path.stat().st_mtime_ns) for path in Path(packed.dest).rglob("*"))
@@ -493,7 +493,7 @@ def test_nothing_can_be_written(packed: FetchmillFileSystem, tmp_path: Path) -> 
 def test_damage_is_an_os_error_that_names_the_object(
     stores: Callable[[str], Path], tmp_path: Path, format: str
 ) -> None:
-    """Of a shard and of a manifest; what is damaged is never said to be missing."""
+    """Damage of a shard or a manifest is an OSError with the object; a damaged object is never reported as missing."""
     dest = tmp_path / "damaged"
     shutil.copytree(stores(format), dest)
     for shard in dest.glob("shard-*"):
@@ -513,7 +513,7 @@ def test_damage_is_an_os_error_that_names_the_object(
     calls: list[Callable[[str], object]] = [fs.cat_file, fs.exists, fs.isfile, fs.isdir, fs.ls, fs.find, fs.du]
     calls += [lambda path: list(fs.walk(path)), lambda path: fs.glob(path + "/*")]
     for call in calls:
-        for _ in range(2):  # also when it is asked again
+        for _ in range(2):  # also when it is called again
             with pytest.raises(OSError, match="manifest") as caught:
                 call("many")
             assert caught.value.errno == errno.EIO
@@ -522,7 +522,7 @@ def test_damage_is_an_os_error_that_names_the_object(
 def test_a_running_job_is_read_as_far_as_it_is_sealed(
     start: Callable[..., Any], server: Callable[..., Server], dest: Path
 ) -> None:
-    """What is seen is whole; `invalidate_cache` shows more."""
+    """A running job can be read as far as it is sealed; `invalidate_cache` shows more."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
     options = ("--format", "tar", "--shard-size", "64KiB", "--commit-window", "50ms", "--concurrency", 64)
     process = start("get", origin.url, dest, *options)
@@ -548,7 +548,7 @@ def test_a_running_job_is_read_as_far_as_it_is_sealed(
 
 
 def test_a_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_path: Path) -> None:
-    """UsageError, which is a ValueError, in one line."""
+    """The UsageError, which is also a ValueError, has one line."""
     with pytest.raises(fetchmill.UsageError, match="name one destination"):
         fsspec.filesystem("fetchmill")
     with pytest.raises(fetchmill.UsageError, match="name one destination"):
@@ -562,7 +562,7 @@ def test_a_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_
 
 
 def test_the_package_does_without_fsspec() -> None:
-    """It does not import it; the module that needs it says in a line what to install."""
+    """The package does not import fsspec; the module that needs it says in one line what to install."""
     program = (
         "import sys, fetchmill; fetchmill.open; print('fsspec' in sys.modules)\n"
         "sys.modules['fsspec'] = None\n"
@@ -592,7 +592,7 @@ SCENARIOS = {
 
 @pytest.fixture(scope="module")
 def scenarios(tmp_path_factory: pytest.TempPathFactory) -> FetchmillFileSystem:
-    """All trees in one destination."""
+    """Returns all trees in one destination."""
     bodies = {f"{name}/source/{path}": b"" for name, paths in SCENARIOS.items() for path in paths}
     for number in range(10):
         hashed = hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()
@@ -604,46 +604,46 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> FetchmillFileSystem:
 
 
 class TestGet(AbstractFixtures, AbstractGetTests):  # type: ignore[misc] # fsspec has no types
-    """Its trees are made by fetching them instead of writing."""
+    """Its trees are created by fetching instead of writing."""
 
     test_get_directory_recursive = None  # it writes its own
 
     @pytest.fixture
     def fs(self, scenarios: FetchmillFileSystem) -> FetchmillFileSystem:
-        """What is tested."""
+        """Returns the file system under test."""
         return scenarios
 
     @pytest.fixture
     def fs_path(self) -> str:
-        """Not used: each tree has a path of its own."""
+        """Not used, because each tree has its own path."""
         return ""
 
     @pytest.fixture
     def fs_bulk_operations_scenario_0(self) -> str:
-        """A tree."""
+        """Returns a tree."""
         return "bulk/source"
 
     @pytest.fixture
     def fs_glob_edge_cases_files(self) -> str:
-        """A tree."""
+        """Returns a tree."""
         return "glob/source"
 
     @pytest.fixture
     def fs_dir_and_file_with_same_name_prefix(self) -> str:
-        """A tree."""
+        """Returns a tree."""
         return "prefix/source"
 
     @pytest.fixture
     def fs_10_files_with_hashed_names(self) -> str:
-        """A tree."""
+        """Returns a tree."""
         return "hashed/source"
 
     @pytest.fixture
     def supports_empty_directories(self) -> bool:
-        """There are none: a directory is what names are below."""
+        """Returns False: a directory exists only through the names below it."""
         return False
 
     @pytest.fixture
     def local_fs(self) -> LocalFileSystem:
-        """As fsspec has it, which marks the method in a way that pytest does not like."""
+        """Overrides fsspec's method, which is marked in a way that pytest does not accept."""
         return LocalFileSystem(auto_mkdir=True)

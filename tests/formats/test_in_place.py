@@ -1,4 +1,4 @@
-"""What a job has stored is read in place: `fetchmill.open`, `ls`, `cat`, `serve`, and Arrow; the same in any format."""
+"""A job's stored data is read in place: `fetchmill.open`, `ls`, `cat`, `serve` and Arrow, the same in any format."""
 
 import json
 import os
@@ -36,7 +36,7 @@ Serve = Callable[..., Server]
 
 MIB = 1 << 20
 FORMATS = ("files", *SUFFIXES)
-# A request for a name of a mebibyte is refused by most servers.
+# Most servers refuse a request for a name of 1 MiB.
 NAMES = [name for name, _ in STORED.values()] + [name for key, name in REFUSED.items() if key != "a-mebibyte"]
 BODIES = {
     "body/empty": b"",
@@ -46,18 +46,18 @@ BODIES = {
     "body/64MiB": random.Random(64).randbytes(64 * MIB),
 }
 FACTS = ("Content-Type: text/plain", 'ETag: "e"', "Last-Modified: Fri, 13 Feb 2015 12:34:56 GMT")
-# What a format keeps besides name and bytes.
+# Data that a format keeps in addition to name and bytes.
 KEEPS_FACTS = {"parquet", "warc", "jsonl"}
 
 
 def contents(format: str) -> dict[str, bytes]:
-    """What is stored of NAMES and BODIES."""
+    """Returns the stored contents of NAMES and BODIES."""
     refused = set(REFUSED.values()) if format == "files" else set()
     return {name: name.encode() for name in NAMES if name not in refused} | BODIES
 
 
 def small_shards(format: str) -> dict[str, Any]:
-    """Options of a job that has several shards."""
+    """Returns the options of a job with several shards."""
     return {} if format == "files" else {"shard_size": 64 << 10, "seal_after": 0.3}
 
 
@@ -69,7 +69,7 @@ def fetch(source: str, dest: Path, format: str, **more: Any) -> fetchmill.Report
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
-    """Destinations with the contents above, by format; each is made when it is first asked for."""
+    """Destinations with the contents above, by format; each is created on first use."""
     disk = tmp_path_factory.mktemp("stores")
     scripted = {name: reply(name.encode(), *FACTS) for name in NAMES} | {n: reply(b, *FACTS) for n, b in BODIES.items()}
     with folder_in_memory(disk) as folder, RawServer(mirror([*NAMES, *BODIES], scripted)) as origin:
@@ -86,19 +86,19 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 @pytest.fixture(params=FORMATS)
 def format(request: pytest.FixtureRequest) -> str:
-    """Each format."""
+    """Returns each format."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def store(stores: Callable[[str], Path], format: str) -> Path:
-    """A destination in that format; it is not to be changed."""
+    """Returns a destination in that format, which must not be changed."""
     return stores(format)
 
 
 def make_packs(dest: Path, format: str, count: int = 300) -> None:
-    """Synthetic objects in a few shards."""
+    """Fetches synthetic objects into a few shards."""
     with serve(synthetic=count) as origin:
         fetch(origin.url, dest, format, **small_shards(format))
 
@@ -109,7 +109,7 @@ def make_packs(dest: Path, format: str, count: int = 300) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_it_is_a_mapping(store: Path, format: str) -> None:
-    """From names to bytes, whatever the names."""
+    """A destination is a mapping from any names to bytes."""
     expected = contents(format)
     with fetchmill.open(store) as objects:
         assert objects.format == format
@@ -125,7 +125,7 @@ def test_it_is_a_mapping(store: Path, format: str) -> None:
 
 @pytest.mark.sampled(2)
 def test_a_missing_name_is_a_key_error(store: Path) -> None:
-    """And what looks like a path outside is only a name."""
+    """A path that seems to lead outside is only a name."""
     with fetchmill.open(store) as objects:
         for name in ("nothing", "plain/below", "x", "../files/plain", ".fetchmill/job.sqlite.x", "\udcff", "\ud800"):
             assert name not in objects
@@ -137,7 +137,7 @@ def test_a_missing_name_is_a_key_error(store: Path) -> None:
 
 
 def test_a_record_has_what_the_format_keeps(store: Path, format: str) -> None:
-    """Times are UTC."""
+    """A record has everything that the format keeps, with times in UTC."""
     with fetchmill.open(store) as objects:
         record = objects.record("body/all-bytes")
 
@@ -157,7 +157,7 @@ def test_a_record_has_what_the_format_keeps(store: Path, format: str) -> None:
 
 
 def test_names_match_patterns(store: Path) -> None:
-    """As a shell's, but `*` crosses `/`; a name without wildcards is looked up."""
+    """Patterns work as in a shell, but `*` also matches `/`; a name without wildcards is looked up."""
     with fetchmill.open(store) as objects:
         assert sorted(objects.names("body/*")) == sorted(BODIES)
         assert sorted(objects.names("*64MiB")) == ["body/64MiB"]
@@ -166,7 +166,7 @@ def test_names_match_patterns(store: Path) -> None:
 
 
 def test_a_name_that_came_twice_is_given_once(raw: Raw, dest: Path, format: str) -> None:
-    """The one with the lowest sequence number; by every way through the objects."""
+    """Every way through the objects gives the one with the lowest sequence number."""
     names = ["same", "other", "same", *(f"fill-{number}" for number in range(50)), "same", "other"]
     scripted = {name: in_turn(reply(b"first"), reply(b"later")) for name in ("same", "other")}
 
@@ -185,7 +185,7 @@ def test_a_name_that_came_twice_is_given_once(raw: Raw, dest: Path, format: str)
 def test_names_that_are_no_utf8_are_found(
     raw: Raw, run: Run, run_bytes: Callable[..., bytes], dest: Path, format: str
 ) -> None:
-    """With surrogates in Python, as bytes with --null; a listing of JSON leaves them out and counts them."""
+    """Python has them with surrogates, --null as bytes; JSON listings leave them out and count them."""
     bodies = {b"latin-\xe9": b"1", b"\xff\xfe": b"2", "größe".encode(): b"3", b"cut-\xc3": b"4"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in bodies)
     routes = {"/" + "".join(percent(byte) for byte in name): reply(body) for name, body in bodies.items()}
@@ -210,13 +210,13 @@ def test_names_that_are_no_utf8_are_found(
 
 
 def percent(byte: int) -> str:
-    """A byte of a request target."""
+    """Percent-encodes a byte of a request target."""
     return chr(byte) if (chr(byte).isalnum() and byte < 128) or byte == ord("-") else f"%{byte:02X}"
 
 
 @pytest.fixture
 def run_bytes(environment: dict[str, str]) -> Callable[..., bytes]:
-    """Runs the real command; gives its standard output as it is."""
+    """Runs the real command. Returns its standard output as bytes."""
 
     def run_command(*arguments: object) -> bytes:
         command = [*COMMAND, *map(str, arguments)]
@@ -229,7 +229,7 @@ def run_bytes(environment: dict[str, str]) -> Callable[..., bytes]:
 
 @pytest.mark.sampled(1)
 def test_arrow_is_read_by_others(store: Path, format: str) -> None:
-    """One schema for all formats; pyarrow, Polars and DuckDB take the stream as it is."""
+    """All formats have one schema; pyarrow, Polars and DuckDB read the stream directly."""
     expected = contents(format)
     with fetchmill.open(store) as objects:
         table = pa.table(objects)
@@ -249,7 +249,7 @@ def test_arrow_is_read_by_others(store: Path, format: str) -> None:
 
 @pytest.mark.sampled(1)
 def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, dest: Path, format: str) -> None:
-    """No object is wrong, none that was there goes; also when the job is killed."""
+    """No object is wrong, and no visible object disappears, even if the job is killed."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
     process = start("get", origin.url, dest, *format_options(format), "--commit-window", "50ms", "--concurrency", 64)
 
@@ -263,7 +263,7 @@ def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, de
             continue
         try:
             objects = fetchmill.open(dest)
-        except (fetchmill.UsageError, fetchmill.JournalError):  # it is being made
+        except (fetchmill.UsageError, fetchmill.JournalError):  # it is being created
             assert not seen
             continue
         with objects:
@@ -281,7 +281,7 @@ def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, de
 
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_shard_is_found_before_it_has_its_name(dest: Path, format: str) -> None:
-    """Between the transaction that seals it and its rename it lies where it was written."""
+    """Between the transaction that seals it and its rename, it still has its temporary name."""
     make_packs(dest, format)
     expected = dict(fetchmill.open(dest).items())
     with sqlite3.connect(dest / ".fetchmill/job.sqlite") as journal:
@@ -297,7 +297,7 @@ def test_a_shard_is_found_before_it_has_its_name(dest: Path, format: str) -> Non
 
 
 def test_a_closed_one_says_so(store: Path) -> None:
-    """As UsageError."""
+    """A closed destination raises a UsageError."""
     objects = fetchmill.open(store)
     objects.close()
     objects.close()
@@ -310,7 +310,7 @@ def test_a_closed_one_says_so(store: Path) -> None:
 
 
 def test_ls_lists_names(run: Run, run_bytes: Callable[..., bytes], store: Path, format: str) -> None:
-    """One a line, what a terminal would obey escaped; as they are with -0."""
+    """There is one name per line, with escapes for terminal control characters; with -0, names are unchanged."""
     expected = contents(format)
 
     shown = run("ls", store)
@@ -319,12 +319,12 @@ def test_ls_lists_names(run: Run, run_bytes: Callable[..., bytes], store: Path, 
     assert len(shown.out.splitlines()) == shown.out.count("\n") == len(expected)
     assert "l\\nf\n" in shown.out
     assert "\x1b" not in shown.out
-    ended = b"".join(name.encode() + b"\0" for name in expected)  # a name of a pack may have a NUL itself
+    ended = b"".join(name.encode() + b"\0" for name in expected)  # a name in a pack may contain a NUL
     assert sorted(run_bytes("ls", store, "--null").split(b"\0")) == sorted(ended.split(b"\0"))
 
 
 def test_ls_takes_patterns(run: Run, store: Path) -> None:
-    """Each name once, however many match it; one that matches none is told."""
+    """Each name is printed once, however many patterns match it; a pattern without a match is reported."""
     shown = run("ls", store, "body/*", "*empty", "nothing*", "plain", "no-such")
 
     assert sorted(shown.out.splitlines()) == sorted([*BODIES, "plain"])
@@ -334,7 +334,7 @@ def test_ls_takes_patterns(run: Run, store: Path) -> None:
 
 @pytest.mark.sampled(3)
 def test_ls_tells_more(run: Run, store: Path, format: str) -> None:
-    """With tabs, or as JSON; what the format does not keep is `-`, or not there."""
+    """Values are separated by tabs, or in JSON; values that the format does not keep are `-` or missing."""
     size, status, time_text, name = run("ls", store, "body/al*", "--long").out.rstrip("\n").split("\t")
     (line,) = run("ls", store, "body/all-bytes", "--long", "--json").out.splitlines()
     values = json.loads(line)
@@ -352,14 +352,14 @@ def test_ls_tells_more(run: Run, store: Path, format: str) -> None:
 
 @pytest.mark.parametrize("name", ["body/empty", "body/text", "body/all-bytes", "l\nf"])
 def test_cat_writes_bytes(run_bytes: Callable[..., bytes], store: Path, name: str) -> None:
-    """As they are, nothing else."""
+    """The bytes are unchanged, and nothing else is written."""
     wanted = BODIES.get(name, name.encode())
 
     assert run_bytes("cat", store, name, name) == wanted * 2
 
 
 def test_cat_tells_what_is_missing(run: Run, store: Path) -> None:
-    """On a line each, after the rest; exit code 3."""
+    """Each missing name has a line, after the rest; the exit code is 3."""
     shown = run("cat", store, "plain", "no\x1bsuch", "plain")
 
     assert (shown.code, shown.out) == (3, "plainplain")
@@ -367,7 +367,7 @@ def test_cat_tells_what_is_missing(run: Run, store: Path) -> None:
 
 
 def test_a_reader_may_leave(store: Path, environment: dict[str, str]) -> None:
-    """`fetchmill ls | head` is no error."""
+    """A reader may close the pipe, as in `fetchmill ls | head`, without an error."""
     text = f"{sys.executable} -m fetchmill ls {store} | head -1; echo ${{PIPESTATUS[0]}}"
     command = ["bash", "-c", text]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -378,7 +378,7 @@ def test_a_reader_may_leave(store: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "cat", "serve"])
 def test_what_holds_no_objects_is_refused(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
-    """A folder that is no job's, and a job that only counted: exit code 2."""
+    """The exit code is 2 for a folder without a job, and for a job that only counted."""
     (tmp_path / "folder").mkdir()
     fetchmill.get(server(synthetic=5).url, tmp_path / "null", format="null")
     more = {"ls": (), "cat": ("name",), "serve": ("--port", 0)}[command]
@@ -391,7 +391,7 @@ def test_what_holds_no_objects_is_refused(run: Run, server: Serve, tmp_path: Pat
 
 
 def damage(path: Path, position: int) -> None:
-    """Turns a bit of a file."""
+    """Flips a bit of a file."""
     with path.open("r+b") as file:
         file.seek(position)
         byte = file.read(1)[0]
@@ -402,9 +402,9 @@ def damage(path: Path, position: int) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_damaged_manifest_is_told(run: Run, dest: Path, format: str) -> None:
-    """In one line that names it, with exit code 10: never a name that is there as one that is not.
+    """The error is one line with its name and exit code 10; an existing name is never reported as missing.
 
-    But for the header of the table: its 16 bytes say nothing that the footer does not say, and `verify` looks at them.
+    The exception is the header of the table: its 16 bytes repeat the footer, and only `verify` checks them.
     """
     make_packs(dest, format)
     all_names = run("ls", dest, "file-*").out
@@ -431,7 +431,7 @@ def test_a_damaged_manifest_is_told(run: Run, dest: Path, format: str) -> None:
 
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_damaged_objects_are_told(run: Run, dest: Path, format: str) -> None:
-    """No byte of them is given away as if it were right; a shard that is gone is told as well."""
+    """No damaged byte is returned; a missing shard is reported, too."""
     make_packs(dest, format)
     (shard, *_) = sorted(dest.glob("shard-*"))
     with fetchmill.open(dest) as objects:
@@ -464,7 +464,7 @@ def test_damaged_objects_are_told(run: Run, dest: Path, format: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("other", ["parquet", "tar", "files"])
 def test_a_mirror_can_be_mirrored(start: Run, store: Path, format: str, tmp_path: Path, other: str) -> None:
-    """`serve DEST` gives what the origin gave: same names, same bytes, in another format as well."""
+    """`serve DEST` returns the origin's names and bytes, whatever the format."""
     process = start("serve", store, "--port", 0, "--page-size", 7)
     url = process.stderr.readline().split("http://")[1].split(",")[0]
 
@@ -478,7 +478,7 @@ def test_a_mirror_can_be_mirrored(start: Run, store: Path, format: str, tmp_path
 
 
 def test_a_listing_goes_on_from_any_page(store: Path, format: str) -> None:
-    """A marker leads to the same page again, also in another server; one that was never given is refused."""
+    """A marker leads to the same page again, also in another server; an unknown one is refused."""
     with serve(store, page_size=5) as first, serve(store, page_size=5) as second:
         pages: list[str] = []
         marker = None
@@ -495,14 +495,14 @@ def test_a_listing_goes_on_from_any_page(store: Path, format: str) -> None:
 
 
 def read(url: str) -> bytes:
-    """The body at a URL."""
+    """Returns the body at a URL."""
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - http, from our own server
         body: bytes = answer.read()
     return body
 
 
 def read_status(url: str) -> int:
-    """The status of a refusal."""
+    """Returns the status of a refusal."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         read(url)
     refused.value.close()

@@ -1,6 +1,6 @@
-"""`--keep-failed`: a row out for each row in, each once, whatever becomes of a target and whatever ends the run.
+"""`--keep-failed`: one output row per input row, whatever happens to a target and whatever ends the run.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed. Rows are read by pyarrow, DuckDB and the standard library.
+`FETCHMILL_SEED` repeats the moments of a failed run. Rows are read by pyarrow, DuckDB and the standard library.
 """
 
 import json
@@ -34,20 +34,20 @@ Row = dict[str, Any]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 FORMATS = ("parquet", "jsonl")
-# What stands beside the shards when a job with failures is finished.
+# Files next to the shards when a job with failures is finished.
 UNFETCHED = "unfetched-*"
-# To hosts of this machine, at once, and every attempt is one that counts.
+# Requests go to hosts of this machine without delay, and every attempt counts.
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "2", "--quiet")
 LARGE = b"large" * 700_000
 REFUSED = "http://127.0.0.1:1/refused"
 
 
 def reply(status: int, body: bytes = b"") -> bytes:
-    """A reply with a length."""
+    """Returns a reply with a length."""
     return b"HTTP/1.1 %d It\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
-# By path: what a site answers, and what its row says: outcome, kind, status, attempts.
+# By path: the site's answer, and the expected row: outcome, kind, status, attempts.
 SITES: dict[str, tuple[bytes, tuple[str, str | None, int | None, int]]] = {
     "/fetched": (reply(200, b"body"), ("fetched", None, 200, 1)),
     "/empty": (reply(200), ("fetched", None, 200, 1)),
@@ -63,12 +63,12 @@ OPTIONS = ("--max-size", "4000", "--column", "url", "--keep-columns", "rank,coun
 
 
 def serve_sites(raw: Raw) -> RawServer:
-    """All of them."""
+    """Serves all sites."""
     return raw({path: answer for path, (answer, _) in SITES.items()})
 
 
 def write_list(folder: Path, urls: list[str], name: str = "list.csv") -> str:
-    """A list with columns of their own; a URL with `/not-modified` has an ETag."""
+    """Writes a list with its own columns; a URL with `/not-modified` has an ETag."""
     lines = ["url,rank,country,etag"]
     for rank, url in enumerate(urls):
         lines.append(f"{url},{rank},{'' if rank % 2 else 'de'},{'e' if url.endswith('/not-modified') else ''}")
@@ -77,7 +77,7 @@ def write_list(folder: Path, urls: list[str], name: str = "list.csv") -> str:
 
 
 def read_rows(dest: Path, format: str) -> list[Row]:
-    """All rows that a reader of `dest/*.FORMAT` sees, with the bodies as bytes, and the kept columns."""
+    """Returns all rows that a reader of `dest/*.FORMAT` sees, with bodies as bytes and the kept columns."""
     files = sorted(dest.glob(f"*.{format}"))
     if format == "parquet":
         rows: list[Row] = [row for file in files for row in pq.read_table(file).to_pylist()]
@@ -87,31 +87,31 @@ def read_rows(dest: Path, format: str) -> list[Row]:
         body = row.get("body")
         row["body"] = body if body is None else body.encode()
         if "body_base64" in row:
-            # Whether it is there is what counts here.
+            # Only its existence counts here.
             row["body"] = row["body_base64"].encode()
         row.update(row.pop("columns", {}))
     return rows
 
 
 def count_names(rows: list[Row]) -> Counter[str]:
-    """How often each name has a row."""
+    """Counts the rows of each name."""
     return Counter(row["name"] for row in rows)
 
 
 def outcomes(rows: list[Row]) -> Counter[str]:
-    """How often there is each outcome."""
+    """Counts the rows of each outcome."""
     return Counter(row["outcome"] for row in rows)
 
 
 @pytest.mark.parametrize("engine", ["native", "threads"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_line_of_a_list_has_one_row(run: Run, raw: Raw, tmp_path: Path, format: str, engine: str) -> None:
-    """With what became of it, and the columns of its line, also where the line is no URL."""
+    """The row has the outcome and the columns of the line, even if the line is not a URL."""
     site = serve_sites(raw)
     known = {path: said for path, (_, said) in SITES.items()}
     header: tuple[str, ...] = ("--header", "If-None-Match: {etag}")
     if engine != "native":
-        # Engines in Python make no requests on a condition.
+        # Python engines send no conditional requests.
         del known["/not-modified"]
         header = ()
     urls = [f"{site.url}{path}" for path in known]
@@ -140,7 +140,7 @@ def test_every_line_of_a_list_has_one_row(run: Run, raw: Raw, tmp_path: Path, fo
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_duckdb_counts_all_rows_of_one_table(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """As the docs do, in the files of both kinds together; a large body is one of Parquet's own row groups."""
+    """The query is that of the docs, over both kinds of files; a large body has its own row group."""
     routes = {path: answer for path, (answer, _) in SITES.items()} | {"/large": reply(200, LARGE)}
     site = raw(routes)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in routes] * 5)
@@ -170,7 +170,7 @@ def test_duckdb_counts_all_rows_of_one_table(run: Run, raw: Raw, tmp_path: Path,
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_who_reads_objects_sees_objects_only(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """`open`, its Arrow stream, `ls`, `cat`, `verify`, and exports into either format; nothing is an empty object."""
+    """`open`, its Arrow stream, `ls`, `cat`, `verify` and exports into either format never show an empty object."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     options = (*HASTE, *OPTIONS, "--header", "If-None-Match: {etag}")
@@ -201,14 +201,14 @@ def test_who_reads_objects_sees_objects_only(run: Run, raw: Raw, tmp_path: Path,
 def test_a_job_that_is_killed_again_and_again_has_each_row_once(
     run: Run, start: Start, server: Serve, tmp_path: Path, format: str
 ) -> None:
-    """`kill -9` at seeded moments; rows without an object come with the end, and not before."""
+    """`kill -9` hits at random moments; rows without an object appear at the end, and not earlier."""
     rng = random.Random(f"{SEED}-{format}")
     count = 900
     faults = [Fault("status", status=404, rate=0.2), Fault("status", status=403, rate=0.2)]
     source = server(synthetic=count, faults=faults)
     arguments = ("get", source.url, "out", "--format", format, "--keep-failed", "--quiet", "--commit-window", "0.05")
     for done in sorted(rng.sample(range(20, 500), 3)):
-        # So slow that it certainly still runs.
+        # This is so slow that it certainly still runs.
         process = start(*arguments, "--rate", "200")
         wait_for_rows(tmp_path / "out", done)
         process.kill()
@@ -231,7 +231,7 @@ def test_a_job_that_is_killed_again_and_again_has_each_row_once(
 def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """A file for each row, and a kill before one of the renames, then before one of the removals that follow."""
+    """There is a file per row, and the kill comes before a rename, then before one of the removals that follow."""
     rng = random.Random(f"{SEED}-renames-{format}")
     site = serve_sites(raw)
     absent = [f"{site.url}/absent?{number}" for number in range(6)]
@@ -249,7 +249,7 @@ def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
         "--shard-size",
         "1",
     )
-    # The only shard takes its thread two renames, with its manifest's.
+    # The only shard costs its thread two renames, including its manifest's.
     for at in rng.sample(range(3, 7), 2):
         assert kill_before("renameat2", at, environment, tmp_path, *COMMAND, *arguments) != 3
         assert not is_finished(tmp_path / "out")
@@ -269,7 +269,7 @@ def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
 def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The job says which it is, and ends once it is moved away."""
+    """The job names it, and ends once it is moved away."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent?{number}" for number in range(3)])
     arguments = ("get", listed, "out", "--format", "jsonl", "--keep-failed", *HASTE, "--shard-size", "1")
@@ -290,7 +290,10 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_second_pass_leaves_one_row_of_each(run: Run, start: Start, raw: Raw, tmp_path: Path, format: str) -> None:
-    """Of what is mended, of what still fails and of what is not tried; while it runs no row is there twice."""
+    """Targets that are now fetched, still failed, or not tried have one row each.
+
+    During the run, none appears twice.
+    """
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
     listed = write_list(tmp_path, [*urls, REFUSED, "no url"])
@@ -331,7 +334,7 @@ def test_a_second_pass_leaves_one_row_of_each(run: Run, start: Start, raw: Raw, 
 def test_a_signal_leaves_the_rows_without_an_object_to_the_next_run(
     run: Run, start: Start, server: Serve, tmp_path: Path
 ) -> None:
-    """What was fetched is there."""
+    """After a signal, fetched objects are there, and the next run writes the other rows."""
     source = server(synthetic=400, faults=[Fault("status", status=404, rate=0.3)])
     arguments = ("get", source.url, "out", "--format", "parquet", "--keep-failed", "--quiet", "--commit-window", "0.05")
     process = start(*arguments, "--rate", "50")
@@ -356,7 +359,7 @@ def test_a_signal_leaves_the_rows_without_an_object_to_the_next_run(
 def test_a_signal_while_such_rows_are_written_leaves_none_of_them(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Or all, when it comes too late; and the same command writes them."""
+    """If the signal comes too late, all of them are there; the same command writes them."""
     count = 300_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line}\n" for line in range(count)))
     arguments = ("get", "list.txt", "out", "--format", "jsonl", "--keep-failed", "--quiet", "--durability", "process")
@@ -380,7 +383,7 @@ def test_a_signal_while_such_rows_are_written_leaves_none_of_them(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_job_without_targets_has_a_table_without_rows(run: Run, tmp_path: Path, format: str) -> None:
-    """With its columns, so that who reads all files finds them; where there are objects, no file is empty."""
+    """A table without rows has columns, so that reading all files works; if there are objects, no file is empty."""
     (tmp_path / "list.csv").write_text("url,rank\n")
 
     ended = run("get", "list.csv", "out", "--format", format, "--keep-failed", *OPTIONS[2:4], "--keep-columns", "rank")
@@ -398,7 +401,7 @@ def test_a_job_without_targets_has_a_table_without_rows(run: Run, tmp_path: Path
 
 
 def test_a_job_of_which_all_is_fetched_has_its_shards_only(raw: Raw, tmp_path: Path) -> None:
-    """From Python, and of an iterable."""
+    """A complete job from a Python iterable has only its shards."""
     site = serve_sites(raw)
     urls = [f"{site.url}/fetched?{number}" for number in range(20)]
 
@@ -410,8 +413,8 @@ def test_a_job_of_which_all_is_fetched_has_its_shards_only(raw: Raw, tmp_path: P
 
 
 def test_rows_that_were_merged_keep_their_attempts(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Small shards of Parquet become one: its rows are written again."""
-    # Replies that take so long are certain one by one, so that there are many small shards.
+    """Small Parquet shards are merged, which rewrites their rows."""
+    # Such slow replies become certain one by one, so that there are many small shards.
     source = server(synthetic=700, delay=(0.16, 0.2), faults=[Fault("status", status=500, times=1, rate=0.2)])
     often = ("--seal-after", "50ms", "--commit-window", "20ms", "--concurrency", "48", "--threads", "1", "--quiet")
 
@@ -428,7 +431,7 @@ def test_rows_that_were_merged_keep_their_attempts(run: Run, server: Serve, tmp_
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_a_transform_drops_or_fails_at_has_a_row(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """With the list's columns, and null in those that the function and `--hash` would fill."""
+    """The row has the list's columns, and null in those of the function and `--hash`."""
     (tmp_path / "functions.py").write_text(
         "def change(replies):\n"
         "    for reply in replies:\n"
@@ -457,7 +460,7 @@ def test_what_a_transform_drops_or_fails_at_has_a_row(run: Run, raw: Raw, tmp_pa
 
 
 def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Damaged, missing, and files that nobody knows; the same command writes them again, and asks nobody."""
+    """Files are damaged, missing or unknown; the same command writes them again without a request."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     arguments = ("get", listed, "out", "--format", "parquet", "--keep-failed", *HASTE)
@@ -491,7 +494,7 @@ def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run,
     ],
 )
 def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
-    """In one line, and nothing is made."""
+    """The error is one line, and nothing is created."""
     (tmp_path / "list.csv").write_text("url,kind\nhttp://127.0.0.1:1/,x\n")
 
     refused = run("get", "list.csv", "out", "--keep-failed", *more)
@@ -503,7 +506,7 @@ def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tu
 
 
 def test_a_bucket_cannot_have_all_rows(run: Run) -> None:
-    """Said before anybody is asked."""
+    """The error comes before any request."""
     refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", "--format", "parquet", "--keep-failed")
 
     assert (refused.code, refused.out) == (2, "")
@@ -511,7 +514,7 @@ def test_a_bucket_cannot_have_all_rows(run: Run) -> None:
 
 
 def test_the_same_job_has_all_rows_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Its shards have other columns."""
+    """The option is part of a job's identity, because it changes the columns of shards."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/fetched", f"{site.url}/absent"])
     arguments = ("get", listed, "out", "--format", "jsonl", *HASTE)

@@ -1,6 +1,6 @@
 """`--keep-failed`: an archive also has redirects, and replies that came in place of objects.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed.
+`FETCHMILL_SEED` repeats the moments of a failed run.
 """
 
 import os
@@ -46,7 +46,7 @@ class Stored(NamedTuple):
 
 
 def records(dest: Path, start: str = "") -> dict[str, list[Stored]]:
-    """The replies of an archive by their URIs; every digest is right, and each reply has its request."""
+    """Returns the replies of an archive by URI; every digest is right, and each reply has its request."""
     found: dict[str, list[Stored]] = {}
     asked, answered = Counter[str](), Counter[str]()
     for file in sorted(dest.glob(f"{start}*.warc.gz")):
@@ -69,7 +69,7 @@ def records(dest: Path, start: str = "") -> dict[str, list[Stored]]:
 
 
 def assert_indexed(dest: Path) -> int:
-    """Each file of the archive has the index that `cdxj-indexer --sort` makes; how many lines there are."""
+    """Checks that each file has the index that `cdxj-indexer --sort` creates. Returns the number of lines."""
     files = sorted(dest.glob("*.warc.gz"))
     assert sorted(dest.glob("*.cdxj")) == [index_of(file) for file in files]
     lines = 0
@@ -81,14 +81,14 @@ def assert_indexed(dest: Path) -> int:
 
 
 def write_list(folder: Path, site: RawServer, *paths: str) -> Path:
-    """A list of these."""
+    """Writes a list of these URLs."""
     listed = folder / "list.txt"
     listed.write_text("".join(f"{site.url}{path}\n" for path in paths))
     return listed
 
 
 def test_an_archive_has_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Redirects beside the object that they led to, and the rest in files of its own, with an index of each."""
+    """Redirects follow the object to which they led, and the rest is in separate files, each with an index."""
     chunked = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     huge = random.Random(SEED).randbytes(3_000_000)
     site = raw(
@@ -138,11 +138,11 @@ def test_an_archive_has_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
     assert of(others, "/loop") == [("302", b"", None)]
     assert [each.kind for each in others[f"{site.url}/unchanged"]] == ["revisit"]
     assert of(others, "/unchanged") == [("304", b"", None)]
-    # A body that is too large is not kept in part: its status says that it is an object.
+    # A body that is too large is not kept in part, because its status is that of an object.
     assert (objects, others) == ({}, {})
     assert assert_indexed(dest) == 15 - 1
     assert fetchmill.verify(dest).ok
-    # What reads objects sees objects.
+    # Readers of objects see only objects.
     assert sorted(run("ls", dest).out.split()) == sorted([f"{site.url}/one", f"{site.url}/plain"])
     assert run("cat", dest, f"{site.url}/one").out == "behind"
     assert run("export", dest, "copy", "--format", "parquet").code == 0
@@ -150,7 +150,7 @@ def test_an_archive_has_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
 
 
 def test_without_it_an_archive_has_objects_alone(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """As ever."""
+    """An archive has only objects by default."""
     site = raw(
         {"/a": reply(b"a"), "/from": reply(b"", "Location: /a", status="301 Moved"), "/b": reply(status="404 No")}
     )
@@ -163,7 +163,7 @@ def test_without_it_an_archive_has_objects_alone(run: Run, raw: Raw, tmp_path: P
 
 
 def test_a_server_s_objects_have_their_replies_too(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Their URLs follow from their names."""
+    """URLs of replies follow from the names of a server's objects."""
     source = server(synthetic=300, faults=[Fault("status", status=404, rate=0.3)])
 
     assert run("get", source.url, "out", *WARC, "--quiet").code == 3
@@ -179,7 +179,7 @@ def test_a_server_s_objects_have_their_replies_too(run: Run, server: Serve, tmp_
 
 
 def test_a_second_pass_writes_what_came_in_place_of_objects_again(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """What was mended is not among it any more."""
+    """Replies of targets that are now fetched are no longer included."""
     site = raw({"/a": reply(status="500 No"), "/b": reply(b"no", status="404 No")})
     arguments = ("get", write_list(tmp_path, site, "/a", "/b"), "out", *WARC, "--cdxj", *HASTE)
     assert run(*arguments).code == 3
@@ -199,7 +199,7 @@ def test_a_second_pass_writes_what_came_in_place_of_objects_again(run: Run, raw:
 
 
 def test_verify_finds_what_is_damaged_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Nobody is asked for it again; a file that the job did not write is told."""
+    """No request is sent for it; a file that the job did not write is reported."""
     site = raw({"/a": reply(b"a"), "/b": reply(b"no", status="404 No")})
     arguments = ("get", write_list(tmp_path, site, "/a", "/b"), "out", *WARC, "--cdxj", *HASTE)
     assert run(*arguments).code == 3
@@ -220,7 +220,7 @@ def test_verify_finds_what_is_damaged_and_a_repair_brings_it_back(run: Run, raw:
 
 
 def test_killed_again_and_again_it_has_every_reply_once(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
-    """`kill -9` at seeded moments; redirects stay with their objects."""
+    """`kill -9` hits at random moments; redirects stay with their objects."""
     count = 400
     rng = random.Random(f"{SEED}-kills")
     routes: dict[str, Behaviour] = {}
@@ -256,7 +256,7 @@ def test_killed_again_and_again_it_has_every_reply_once(run: Run, start: Start, 
 
 
 def test_it_says_what_it_needs(run: Run, tmp_path: Path) -> None:
-    """In one line."""
+    """The error is one line."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:9/a\n")
     for dest, format, said in (
         ("out", "tar", "--keep-failed needs --format parquet, jsonl or warc"),
@@ -269,7 +269,7 @@ def test_it_says_what_it_needs(run: Run, tmp_path: Path) -> None:
 
 
 def test_it_is_a_part_of_what_a_job_is(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A job goes on as it began; Python has the option as a keyword."""
+    """A job continues as it began; Python has the option as a keyword."""
     site = raw({"/a": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, "/a")
     fetchmill.get(listed, tmp_path / "out", format="warc", keep_failed=True, allow_private=True)
@@ -282,26 +282,26 @@ def test_it_is_a_part_of_what_a_job_is(run: Run, raw: Raw, tmp_path: Path) -> No
 
 
 class Page:
-    """Says whether it has changed to who asks on a condition."""
+    """A page that answers conditional requests according to its version."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
 
     def __call__(self, exchange: Exchange) -> bytes:
-        """Its ETag is its body."""
+        """Returns the page, whose ETag is its body."""
         if b'If-None-Match: "%s"' % self.body in exchange.head:
             return bare_reply(f'ETag: "{self.body.decode()}"', status="304 Not Modified")
         return reply(self.body, f'ETag: "{self.body.decode()}"')
 
 
 def replies_of(dest: Path) -> list[tuple[str, str, str]]:
-    """Path, kind and status of what came in place of objects."""
+    """Returns path, kind and status of replies that came in place of objects."""
     found = [(uri, each.kind, each.status) for uri, stored in records(dest, "unfetched-").items() for each in stored]
     return sorted((f"/{uri.rpartition('/')[2]}", kind, status) for uri, kind, status in found)
 
 
 def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The records are those of the last pass; objects stay where they are."""
+    """The records are those of the last pass; objects stay unchanged."""
     pages = {"/a": Page(b"one"), "/b": Page(b"two"), "/c": Page(b"three")}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, *pages, "/gone")
@@ -328,7 +328,7 @@ def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path
 
 
 def test_the_next_pass_replaces_what_is_damaged(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`verify` tells of it: the pass is over, and nobody can ask for the same again."""
+    """`verify` reports it: the pass is over, and the same replies cannot be requested again."""
     site = raw({"/a": Page(b"one")})
     words = ("sync", write_list(tmp_path, site, "/a"), "out", "--format", "warc", "--keep-failed", "--allow-private")
     for _ in range(2):
@@ -345,7 +345,7 @@ def test_the_next_pass_replaces_what_is_damaged(run: Run, raw: Raw, tmp_path: Pa
 
 
 def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """What came in place of objects then goes: the pass has its own."""
+    """The job's replies in place of objects are removed: the pass has its own."""
     site = raw(
         {"/a": Page(b"one"), "/b": reply(b"no", status="404 No"), "/r": reply(b"", "Location: /a", status="301 Go")}
     )
@@ -365,7 +365,7 @@ def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: P
 def test_a_sync_that_is_killed_while_it_ends_has_one_of_each(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str
 ) -> None:
-    """Before some of its renames or removals."""
+    """The kill comes before one of its renames or removals."""
     rng = random.Random(f"{SEED}-{call}")
     pages = {f"/{number}": Page(b"body %d" % number) for number in range(5)}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})
@@ -380,7 +380,7 @@ def test_a_sync_that_is_killed_while_it_ends_has_one_of_each(
 
     unchanged = [number for number in range(5) if number != 1]
     found = replies_of(tmp_path / "out")
-    # A kill may have ended behind the first pass that has seen the change: then nothing has changed in the next.
+    # A kill may have come after the first pass that saw the change: the next pass then sees no change.
     assert [(f"/{number}", "revisit", "304") for number in unchanged] == [
         each for each in found if each[0] not in ("/1", "/gone")
     ]

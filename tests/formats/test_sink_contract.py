@@ -1,6 +1,6 @@
-"""What every sink promises, read back with foreign code: each object once, its bytes, its name, what is known of it.
+"""The promises of every sink, read back with independent code: each object once, with its bytes, name and metadata.
 
-`FETCHMILL_CONTRACT_COUNT` says how many objects are many (`make contract-million`).
+`FETCHMILL_CONTRACT_COUNT` is the number of objects in a large job (`make contract-million`).
 """
 
 import os
@@ -54,10 +54,10 @@ Raw = Callable[..., RawServer]
 
 COUNT = int(os.environ.get("FETCHMILL_CONTRACT_COUNT") or 20_000)
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# What an object takes in all formats together, one of which is a file of its own in a page of memory.
+# Memory per object in all formats together, including one with a separate file in a page of memory.
 BYTES_EACH = 8 * KIB
 SHARD_BYTES = max(128 * KIB, COUNT * 6)
-# How far a shard may be from that: where bytes are compressed it is not known before it is sealed.
+# Tolerance of the shard size: the size of compressed bytes is not known before a shard is sealed.
 SHARD_SHARE = {"tar": (0.9, 1.2), "jsonl": (0.9, 1.2), "warc": (0.5, 1.5), "parquet": (0.2, 2.0)}
 WINDOW = 0.1
 NEVER_SECONDS = 3600.0
@@ -77,7 +77,7 @@ pytestmark = pytest.mark.timeout(300 + COUNT // 500)
 
 @dataclass(frozen=True)
 class Told:
-    """What a reply says of its object, and what is to be known of it."""
+    """A reply's metadata about its object, and the expected metadata."""
 
     fields: tuple[str, ...] = ()
     status: str = "200 OK"
@@ -144,7 +144,7 @@ BODIES = {
 
 @dataclass(frozen=True)
 class Job:
-    """A job that has ended: from where, to where, and what had to be stored."""
+    """A finished job: its source, its destination, and the expected objects."""
 
     format: str
     dest: Path
@@ -156,7 +156,7 @@ class Job:
     ended: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def read(self, reader: str) -> Iterator[Stored]:
-        """What is there."""
+        """Reads the stored objects."""
         return read_objects(self.dest, self.format, reader)
 
 
@@ -169,7 +169,7 @@ def fetch(source: str, dest: Path, format: str, expected: Expected, **more: Any)
 
 
 def fetch_many(folder: Path, format: str) -> Job:
-    """Synthetic objects, some absent and some failed, in small shards."""
+    """Fetches synthetic objects, some absent and some failed, into small shards."""
     sizes = {} if format == "files" else {"shard_size": SHARD_BYTES, "seal_after": NEVER_SECONDS}
     with serve(synthetic=COUNT, faults=REFUSALS) as source:
         return fetch(source.url, folder / "many", format, expect_many(), **sizes)
@@ -177,12 +177,12 @@ def fetch_many(folder: Path, format: str) -> Job:
 
 @cache
 def expect_many() -> Expected:
-    """The same for every format: a million bodies are enough."""
+    """Returns the expected objects, which all formats share: a million bodies are enough."""
     return synthetic(COUNT, failures=REFUSED_INDEXES)
 
 
 def fetch_odd(folder: Path, format: str) -> Job:
-    """Awkward names, what replies tell, and bodies in chunks."""
+    """Fetches awkward names, metadata of replies, and chunked bodies."""
     scripted = {name: reply(name.encode(), *told.fields, status=told.status) for name, told in TOLD_BY_NAME.items()}
     scripted |= {name: chunked_reply(*chunks) for name, chunks in CHUNKED.items()}
     refused = frozenset(REFUSED.values() if format == "files" else ()) | ({"n" * 1000} if format == "files" else set())
@@ -193,7 +193,7 @@ def fetch_odd(folder: Path, format: str) -> Job:
 
 
 def fetch_bodies(folder: Path, format: str) -> Job:
-    """Bodies of every kind, one of them as large as any may be."""
+    """Fetches bodies of every kind, including one of the maximum size."""
     for name, body in BODIES.items():
         (folder / "content").mkdir(exist_ok=True)
         (folder / "content" / name).write_bytes(body)
@@ -206,7 +206,7 @@ FETCHERS: dict[str, Callable[[Path, str], Job]] = {"many": fetch_many, "odd": fe
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Job]]:
-    """Runs a job when it is first asked for, by content and format; later tests look at the same."""
+    """Runs a job on first use, by content and format; later tests share it."""
     disk = tmp_path_factory.mktemp("sinks")
     made: dict[tuple[str, str], Job] = {}
     with folder_in_memory(disk, room=2 * GIB + COUNT * BYTES_EACH) as folder:
@@ -223,24 +223,24 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
 
 @pytest.fixture
 def job(request: pytest.FixtureRequest, jobs: Callable[[str, str], Job]) -> Job:
-    """One of them."""
+    """Returns one of these jobs."""
     return jobs(*request.param)
 
 
 def readers_of(content: str, pairs: Iterable[tuple[str, str]] = PAIRS) -> pytest.MarkDecorator:
-    """Runs a test for each format and reader, with the job of that content."""
+    """Parametrizes a test with each format and reader, and the job of that content."""
     values = [pytest.param((content, format), reader, id=f"{format}-{reader}") for format, reader in pairs]
     return pytest.mark.parametrize(("job", "reader"), values, indirect=["job"])
 
 
 def formats_of(content: str, *formats: str) -> pytest.MarkDecorator:
-    """Runs a test for each format, with the job of that content."""
+    """Parametrizes a test with each format, and the job of that content."""
     values = [pytest.param((content, format), id=f"{content}-{format}") for format in formats]
     return pytest.mark.parametrize("job", values, indirect=True)
 
 
 def assert_unfailing(job: Job) -> None:
-    """All that was to be stored is counted as fetched, the rest as failures, each once; the journal adds up."""
+    """Checks that all expected objects count as fetched, the rest as failures, each once; the journal balances."""
     assert find_leftovers(job.dest) + find_unbalanced(job.dest) + find_unfinished(job.dest) == []
     assert (job.report.fetched, job.report.pending) == (len(job.bodies), 0)
     assert sorted(failure.name for failure in fetchmill.failures(job.dest)) == sorted(job.refused)
@@ -252,41 +252,41 @@ def assert_unfailing(job: Job) -> None:
 @pytest.mark.sampled(1)
 @readers_of("many")
 def test_each_object_is_there_once(job: Job, reader: str) -> None:
-    """Under its name, with the origin's bytes; a target that is absent or failed is not, nor anything else."""
+    """Each object has its name and the origin's bytes; absent and failed targets, and anything else, are not there."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @readers_of("odd")
 def test_each_name_is_kept(job: Job, reader: str) -> None:
-    """Packs take any name as data, whatever it would be on disk; and bodies in chunks are put together."""
+    """Packs take any name as data, whatever it would be on disk; chunked bodies are joined."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @pytest.mark.sampled(1)
 @readers_of("bodies")
 def test_each_body_is_kept(job: Job, reader: str) -> None:
-    """Empty, binary, like a format's own marks, at the edges of blocks, and of 64 MiB."""
+    """Bodies are empty, binary, similar to a format's own marks, at block boundaries, and 64 MiB large."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @pytest.mark.sampled(1)
 @formats_of("many", *FORMATS)
 def test_what_is_not_stored_is_in_the_ledger(job: Job) -> None:
-    """Absent and failed targets; nothing is left open at the end."""
+    """Absent and failed targets are in the ledger, and nothing is left open at the end."""
     assert_unfailing(job)
     assert (job.report.absent, job.report.failed) == (10, 10)
 
 
 @formats_of("odd", *FORMATS)
 def test_only_files_refuse_names(job: Job) -> None:
-    """For packs there is no name that cannot be."""
+    """Packs accept every name; only `files` refuses some."""
     assert_unfailing(job)
     assert {failure.kind for failure in fetchmill.failures(job.dest)} == ({"name"} if job.refused else set())
 
 
 @pytest.mark.parametrize(("format", "reader"), PAIRS)
 def test_a_name_that_comes_twice(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
-    """Packs keep both, tar as another member; of files the first stays and the other is failed(name-taken)."""
+    """Packs keep both, tar as another member; `files` keeps the first one, and the other is failed(name-taken)."""
     dest = memory_path / "out"
     names = ["same", "other", "same"]
 
@@ -295,7 +295,7 @@ def test_a_name_that_comes_twice(raw: Raw, memory_path: Path, format: str, reade
     stored = list(read_objects(dest, format, reader))
     kinds = [(failure.name, failure.kind) for failure in fetchmill.failures(dest)]
     if format == "tar":
-        # In one shard no member comes twice; two threads have a shard each.
+        # Member names are unique in one shard; two threads have one shard each.
         names_in_shards = sorted(each.name.rpartition(b"/")[2] for each in stored)
         assert names_in_shards == sorted(each.body for each in stored) == [b"other", b"same", b"same"]
         return
@@ -312,7 +312,7 @@ def test_a_name_that_comes_twice(raw: Raw, memory_path: Path, format: str, reade
 
 @pytest.mark.parametrize(("format", "reader"), PAIRS)
 def test_a_name_that_is_not_utf8(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
-    """As a web server's folder may list it: bytes."""
+    """The name is bytes, as in a web server's folder listing."""
     dest = memory_path / "out"
     bodies = {b"latin-\xe9": b"1", b"\xff\xfe": b"2", "größe".encode(): b"3", b"cut-\xc3": b"4"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in bodies)
@@ -333,7 +333,7 @@ def _percent(byte: int) -> str:
 
 @readers_of("odd", TELLING)
 def test_what_a_reply_tells_is_kept(job: Job, reader: str) -> None:
-    """Status, content type, entity tag and last modification; what was not sent is not there."""
+    """Status, content type, ETag and last modification are kept; missing values stay missing."""
     found = {each.name.decode(errors="surrogateescape"): each for each in job.read(reader)}
 
     for name, told in TOLD_BY_NAME.items():
@@ -351,7 +351,7 @@ def test_what_a_reply_tells_is_kept(job: Job, reader: str) -> None:
 
 @readers_of("odd", TELLING)
 def test_when_it_was_fetched_is_kept(job: Job, reader: str) -> None:
-    """In UTC, and between the beginning and the end of the job; in a tar, where nothing else is known."""
+    """The time of fetching is in UTC, between the start and the end of the job; tar has it if nothing else is known."""
     fact = "last_modified" if job.format == "tar" else "fetched_at"
     second = timedelta(seconds=1)
 
@@ -365,7 +365,7 @@ def test_when_it_was_fetched_is_kept(job: Job, reader: str) -> None:
 @pytest.mark.sampled(1)
 @readers_of("many", [pair for pair in TELLING if "sequence" in TOLD[pair[0]]])
 def test_each_object_has_its_sequence_number(job: Job, reader: str) -> None:
-    """That of its target: where one server lists in order, its place in the listing."""
+    """Each object has its target's number, which is its place in the listing if one server lists in order."""
     wrong = [each.name for each in job.read(reader) if each.name.decode() != synthetic_name(each.sequence or 0)]
 
     assert wrong[:5] == []
@@ -373,7 +373,7 @@ def test_each_object_has_its_sequence_number(job: Job, reader: str) -> None:
 
 @readers_of("odd", [pair for pair in TELLING if "crc32c" in TOLD[pair[0]]])
 def test_the_checksum_is_that_of_the_body(job: Job, reader: str) -> None:
-    """CRC-32C, computed here."""
+    """The checksum is the CRC-32C of the body, computed here."""
     wrong = [each.name for each in job.read(reader) if len(each.body) < KIB and each.crc32c != crc32c(each.body)]
 
     assert wrong == []
@@ -381,7 +381,7 @@ def test_the_checksum_is_that_of_the_body(job: Job, reader: str) -> None:
 
 
 def crc32c(data: bytes) -> int:
-    """Bit by bit (RFC 3720, B.4)."""
+    """Computes CRC-32C bit by bit (RFC 3720, B.4)."""
     rest = 0xFFFFFFFF
     for byte in data:
         rest ^= byte
@@ -395,7 +395,7 @@ def crc32c(data: bytes) -> int:
 
 @formats_of("many", *SUFFIXES)
 def test_shards_are_numbered_without_gaps(job: Job) -> None:
-    """From 0, whichever worker has written them."""
+    """Numbers start at 0, whichever worker has written the shards."""
     numbers = [shard_number(shard) for shard in find_shards(job.dest, job.format)]
 
     assert numbers == list(range(len(numbers)))
@@ -403,7 +403,7 @@ def test_shards_are_numbered_without_gaps(job: Job) -> None:
 
 @formats_of("many", *SUFFIXES)
 def test_shards_are_about_as_large_as_asked_for(job: Job) -> None:
-    """But the last one of each worker."""
+    """The last one of each worker is the exception."""
     low, high = SHARD_SHARE[job.format]
     sizes = [shard.stat().st_size for shard in find_shards(job.dest, job.format)]
     small = [size for size in sizes if size < SHARD_BYTES * low]
@@ -414,7 +414,7 @@ def test_shards_are_about_as_large_as_asked_for(job: Job) -> None:
 
 
 def test_a_shard_is_sealed_in_time(start: Run, server: Serve, dest: Path) -> None:
-    """A slow job's Parquet, which readers see when it is sealed: the first is there long before the end."""
+    """Readers see a slow job's Parquet shard when it is sealed: the first one is there long before the end."""
     source = server(synthetic=60, delay=(0.1, 0.1))
     process = start("get", source.url, dest, "--concurrency", "2", *format_options("parquet"))
     while not list(dest.glob("shard-*")):
@@ -432,7 +432,7 @@ def test_a_shard_is_sealed_in_time(start: Run, server: Serve, dest: Path) -> Non
 
 
 def picture(dest: Path) -> dict[str, tuple[int, bytes]]:
-    """Time and bytes of every file but the journal's."""
+    """Returns time and bytes of every file except the journal's."""
     return {
         str(path.relative_to(dest)): (path.stat().st_mtime_ns, path.read_bytes())
         for path in sorted(dest.rglob("*"))
@@ -442,7 +442,7 @@ def picture(dest: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_second_run_changes_no_byte(run: Run, server: Serve, memory_path: Path, format: str) -> None:
-    """It says that there is nothing to do."""
+    """A second run says that there is nothing to do, and changes no byte."""
     source = server(synthetic=2000)
     command = ("get", source.url, memory_path / "out", "--commit-window", "50ms", *format_options(format))
     first = run(*command)
@@ -459,7 +459,7 @@ def test_a_second_run_changes_no_byte(run: Run, server: Serve, memory_path: Path
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_failed_is_added_by_a_second_pass(run: Run, server: Serve, memory_path: Path, format: str) -> None:
-    """`--retry-failed`: then all is there, once."""
+    """After `--retry-failed`, all objects are there once."""
     dest = memory_path / "out"
     source = server(synthetic=2000, faults=[Fault("status", status=404, rate=0.2, times=1)])
     command = ("get", source.url, dest, "--commit-window", "50ms", *format_options(format))
@@ -478,7 +478,7 @@ def test_what_failed_is_added_by_a_second_pass(run: Run, server: Serve, memory_p
 
 
 def test_a_tar_unpacks_to_what_files_are(raw: Raw, memory_path: Path) -> None:
-    """With the same names on disk."""
+    """A tar unpacks to the same names on disk as `files`."""
     names = [name for name, _ in STORED.values()]
     fetch(raw(mirror(names)).url, memory_path / "out", "tar", Expected({}))
     folder = memory_path / "unpacked"
@@ -492,7 +492,7 @@ def test_a_tar_unpacks_to_what_files_are(raw: Raw, memory_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_tar_is_a_web_dataset(raw: Raw, dest: Path) -> None:
-    """Read by the class that people use, which takes a name apart into key and extension."""
+    """The usual class reads it, which divides a name into key and extension."""
     import webdataset
 
     names = [f"train/{index:04}.txt" for index in range(200)]
@@ -506,7 +506,7 @@ def test_a_tar_is_a_web_dataset(raw: Raw, dest: Path) -> None:
 
 @formats_of("odd", "parquet")
 def test_parquet_has_the_columns_that_are_documented(job: Job) -> None:
-    """In this order, with these types, for each reader."""
+    """Order and types are the same for each reader."""
     columns = {
         "sequence": ("int64", "Int64", "BIGINT"),
         "name": ("string", "String", "VARCHAR"),
@@ -535,7 +535,7 @@ TIME_OF_POLARS = "Datetime(time_unit='us', time_zone='UTC')"
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "odd", "bodies")], indirect=True
 )
 def test_a_warc_passes_its_own_check(job: Job) -> None:
-    """`warcio check` of every file: digests, and a gzip member for each record."""
+    """`warcio check` passes for every file: digests, and one gzip member per record."""
     shards = find_shards(job.dest, job.format)
 
     assert shards
@@ -548,7 +548,7 @@ def test_a_warc_passes_its_own_check(job: Job) -> None:
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "bodies")], indirect=True
 )
 def test_each_record_of_a_warc_is_a_gzip_member_of_its_own(job: Job) -> None:
-    """By Python's zlib, which checks length and checksum: members follow each other, and each is one whole record."""
+    """Python's zlib checks length and checksum: members follow each other, and each is one whole record."""
     for shard in find_shards(job.dest, job.format)[:20]:
         packed = shard.read_bytes()
         while packed:
@@ -565,7 +565,7 @@ def test_each_record_of_a_warc_is_a_gzip_member_of_its_own(job: Job) -> None:
 
 @formats_of("odd", "warc")
 def test_a_warc_has_both_sides_of_each_exchange(job: Job) -> None:
-    """Request and response by the URL, and the response's head as it was sent; bodies in chunks as one chunk."""
+    """Request and response have the URL, and the response has the head as sent; a chunked body is one chunk."""
     blocks: dict[tuple[str, str], bytes] = {}
     for shard in find_shards(job.dest, job.format):
         for fields, block in read_warc_blocks(shard):

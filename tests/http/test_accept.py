@@ -1,4 +1,4 @@
-"""`--accept`: bodies whose first bytes show another type than was asked for are failed (`unexpected-type`)."""
+"""`--accept`: a body fails (`unexpected-type`) if its first bytes show another type."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ PAGE = b"<!DOCTYPE html><title>Log in</title>"
 LARGE_PNG = PNG + bytes(2 * MIB)
 LARGE_PAGE = PAGE + b" " * (2 * MIB)
 GOOD = ["large.png", "named.txt", "resumed.png", "small.png"]
-# Each reply says that it is an image.
+# Each reply claims to be an image.
 WRONG = {
     "page.png": "an HTML page (text/html), wanted image/*",
     "large-page.png": "an HTML page (text/html), wanted image/*",
@@ -37,7 +37,7 @@ WRONG = {
 
 
 def site() -> dict[str, Behaviour]:
-    """A mirror whose objects are images, and pages under names of images."""
+    """Serves images, and pages under names of images."""
     return mirror(
         [*GOOD, *WRONG, "gone.png"],
         {
@@ -57,7 +57,7 @@ def site() -> dict[str, Behaviour]:
 
 
 def details(dest: Path) -> dict[str, str | None]:
-    """What is said of each failure of the kind."""
+    """Returns the detail of each failure of the kind."""
     found = [each for each in fetchmill.failures(dest) if each.kind == "unexpected-type"]
     assert {each.status for each in found} <= {200}
     return {each.name: each.detail for each in found}
@@ -69,7 +69,7 @@ def details(dest: Path) -> dict[str, str | None]:
     + [("files", "threads"), ("parquet", "processes")],
 )
 def test_other_types_are_failed_once_and_not_stored(run: Run, raw: Raw, dest: Path, format: str, engine: str) -> None:
-    """By their bytes, whatever the head and the name say; large and resumed bodies too."""
+    """The bytes decide, whatever the head and the name say; this includes large and resumed bodies."""
     server = raw(site())
     ended = run("get", server.url, dest, "--accept", "image/*", "--format", format, "--engine", engine)
 
@@ -87,7 +87,7 @@ def test_other_types_are_failed_once_and_not_stored(run: Run, raw: Raw, dest: Pa
 
 
 def test_a_later_run_may_accept_more(run: Run, raw: Raw, dest: Path) -> None:
-    """The types are those of a run: the failed ones are fetched with a wider option."""
+    """The types apply to one run: the failed targets are fetched with a wider option."""
     server = raw(site())
     run("get", server.url, dest, "--accept", "image/*")
     words = ("--accept", "image/*", "--accept", "text/html", "--retry-failed=unexpected-type")
@@ -101,7 +101,7 @@ def test_a_later_run_may_accept_more(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_encoded_bodies_are_checked_decoded(run: Run, raw: Raw, dest: Path) -> None:
-    """And as they came without `--compressed`."""
+    """Encoded bodies are checked after decoding, or as received without `--compressed`."""
     encoded = "Content-Encoding: gzip"
     routes = mirror(
         ["good", "bad", "plain"],
@@ -119,7 +119,7 @@ def test_encoded_bodies_are_checked_decoded(run: Run, raw: Raw, dest: Path) -> N
 
 
 def test_pipelined_and_synced_objects_are_checked(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A pass of a sync keeps what was fetched before."""
+    """A pass of a sync keeps the earlier objects."""
     server = raw(site())
     for command, words in (("get", ["--pipeline", "4"]), ("sync", [])):
         dest = tmp_path / command
@@ -130,7 +130,7 @@ def test_pipelined_and_synced_objects_are_checked(run: Run, raw: Raw, tmp_path: 
 
 
 def test_checks_have_the_type_in_their_rows(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A body that is read in part, too; `--fail-on` knows the kind."""
+    """Rows of a check have the type's failure, even for a body that is read in part; `--fail-on` accepts the kind."""
     server = raw({f"/{name}": reply for name, reply in (("page", reply(LARGE_PAGE)), ("image", reply(PNG)))})
     (tmp_path / "urls.txt").write_text(f"{server.url}/page\n{server.url}/image\n")
     words = ("--allow-private", "--accept", "image/*", "--fail-on", "unexpected-type")
@@ -144,7 +144,7 @@ def test_checks_have_the_type_in_their_rows(run: Run, raw: Raw, tmp_path: Path) 
 
 
 def test_streams_give_an_error(raw: Raw) -> None:
-    """Only where the reply is a success."""
+    """Only successful replies become errors."""
     server = raw({"/page": reply(PAGE), "/image": reply(PNG), "/gone": reply(PAGE, status="404 Not Found")})
     urls = [f"{server.url}/{name}" for name in ("page", "image", "gone")]
     replies = {each.url.rsplit("/", 1)[1]: each for each in fetchmill.stream(urls, accept=["image/*"])}
@@ -165,7 +165,7 @@ def test_streams_give_an_error(raw: Raw) -> None:
 def test_what_bytes_do_not_show_is_refused(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, words: tuple[str, ...], problem: str
 ) -> None:
-    """Before anything is asked for, with the types that they show."""
+    """The error comes before any request and lists the known types."""
     server = raw({"/a": reply(PNG)})
     (tmp_path / "urls.jsonl").write_text(json.dumps({"url": f"{server.url}/a", "at": 1}))
     ended = run("get", "urls.jsonl", dest, "--allow-private", *words)
@@ -178,7 +178,7 @@ def test_what_bytes_do_not_show_is_refused(
 
 
 def test_the_guide_lists_every_type(dest: Path) -> None:
-    """The error for an unknown type names those of its kind, and the guide has all of them."""
+    """The error for an unknown type lists those of its kind, and the guide has all of them."""
     guide = (Path(__file__).parents[2] / "docs/guide/accept.md").read_text()
     rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]
     listed = re.findall(r"`([a-z]+/[^`*]+)`", "".join(rows))

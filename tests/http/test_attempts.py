@@ -1,6 +1,6 @@
-"""What any request can do, whoever makes it: a worker, a stream, a listing.
+"""Features of all requests, whoever makes them: a worker, a stream, a listing.
 
-The same bytes are an object of a list, a reply of a stream, and a page of JSON that leads to one object.
+The same bytes are an object of a list, a reply of a stream, and a JSON page that leads to one object.
 """
 
 import gzip
@@ -25,10 +25,10 @@ PATH = "/asked"
 
 
 class Came(NamedTuple):
-    """What came of a request.
+    """The result of a request.
 
     Args:
-        body: its bytes; None: none.
+        body: its bytes; None if there are none.
         told: the failure, with its kind and its reason.
     """
 
@@ -37,12 +37,12 @@ class Came(NamedTuple):
 
 
 def page(padding: int = 0) -> bytes:
-    """The bytes that are asked for."""
+    """Returns the requested bytes."""
     return json.dumps({"items": [{"url": OBJECT}], "more": "x" * padding}).encode()
 
 
 def by_worker(run: Run, url: str, folder: Path, *options: object) -> Came:
-    """A job over a list with this URL."""
+    """Runs a job over a list with this URL."""
     dest = folder / "out"
     ended = run(
         "get",
@@ -63,7 +63,7 @@ def by_worker(run: Run, url: str, folder: Path, *options: object) -> Came:
 
 
 def by_stream(_run: Run, url: str, _folder: Path, *options: object) -> Came:
-    """A stream with this URL; its options are those of the command, as keywords."""
+    """Runs a stream with this URL; its options are those of the command, as keywords."""
     names = [str(each).removeprefix("--").replace("-", "_") for each in options[::2]]
     keywords: dict[str, Any] = dict(zip(names, options[1::2], strict=False)) if len(options) > 1 else {}
     keywords |= {name: True for name in names if name == "compressed"}
@@ -72,7 +72,7 @@ def by_stream(_run: Run, url: str, _folder: Path, *options: object) -> Came:
 
 
 def by_listing(run: Run, url: str, folder: Path, *options: object) -> Came:
-    """A job whose listing is at this URL. What came shows in the object that the page leads to."""
+    """Runs a job whose listing is at this URL. The object to which the page leads shows the result."""
     dest = folder / "out"
     ways = ("--listing", "json", "--items-field", "items", "--url-field", "url", "--next-page", "none")
     ended = run("get", url, dest, "--format", "jsonl", *ways, *options)
@@ -87,27 +87,27 @@ pytestmark = pytest.mark.parametrize("who", MAKERS)
 
 
 def ask(who: str, run: Run, server: RawServer, folder: Path, *options: object, path: str = PATH) -> Came:
-    """What comes of a request for the path."""
+    """Returns the result of a request for the path."""
     return MAKERS[who](run, server.url + path, folder, *options)
 
 
 def whole(who: str, body: bytes) -> Came:
-    """What comes of a request for these bytes."""
+    """Returns the result of a request for these bytes."""
     return Came(b"found" if who == "listing" else body, "")
 
 
 def routes(behaviour: Behaviour, **others: Behaviour) -> dict[str, Behaviour]:
-    """Of a server that has the object of a page, too."""
+    """Returns the routes of a server that also has the object of a page."""
     return {PATH: behaviour, OBJECT: reply(b"found"), **{f"/{name}": each for name, each in others.items()}}
 
 
 def moved(to: str) -> bytes:
-    """A redirect."""
+    """Returns a redirect."""
     return reply(b"", f"Location: {to}", status="302 Found")
 
 
 def test_redirects_are_followed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """One after the other."""
+    """Redirects are followed, also several in a row."""
     server = raw(routes(moved("/next"), next=moved("there"), there=reply(page())))
 
     assert ask(who, run, server, tmp_path) == whole(who, page())
@@ -115,7 +115,7 @@ def test_redirects_are_followed(who: str, run: Run, raw: Raw, tmp_path: Path) ->
 
 
 def test_redirects_to_another_origin_lead_to_objects_alone(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A listing's page there would say where objects of this server are."""
+    """Pages are not redirected to another origin, which could then decide which objects of this server are fetched."""
     other = raw({"/there": reply(page())})
     server = raw(routes(moved(f"{other.url}/there")))
 
@@ -140,7 +140,7 @@ def test_redirects_to_another_origin_lead_to_objects_alone(who: str, run: Run, r
 def test_a_redirect_that_is_not_followed_says_why(
     who: str, run: Run, raw: Raw, tmp_path: Path, to: str, kind: str, reason: str
 ) -> None:
-    """With where it leads; a password is not shown."""
+    """The reason has its destination; a password is not shown."""
     came = ask(who, run, raw(routes(moved(to))), tmp_path)
 
     assert came.body is None
@@ -151,7 +151,7 @@ def test_a_redirect_that_is_not_followed_says_why(
 
 
 def test_redirects_have_a_limit(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`--redirects` says which."""
+    """`--redirects` limits the number of redirects."""
     hops = {f"hop{number}": moved(f"/hop{number + 1}") for number in range(5)}
     server = raw(routes(moved("/hop0"), **hops))
 
@@ -164,7 +164,7 @@ def test_redirects_have_a_limit(who: str, run: Run, raw: Raw, tmp_path: Path) ->
 
 
 def test_a_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Only the rest of it is asked for, again and again."""
+    """Only the rest of it is requested, several times."""
     large = BrokenObject(page(5 * MIB), [2 * MIB, MIB + 1], fields=["Content-Type: application/json"])
 
     assert ask(who, run, raw(routes(large)), tmp_path) == whole(who, large.body)
@@ -172,7 +172,7 @@ def test_a_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -
 
 
 def test_another_object_in_place_of_the_rest_is_taken_as_a_whole(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Bytes of two objects never mix."""
+    """Another object that replaces the rest is taken as a whole, and bytes of two objects are never mixed."""
     large, other = BrokenObject(page(3 * MIB), [2 * MIB]), page(2 * MIB)
     large.rests = reply(other, 'ETag: "v2"')
 
@@ -181,19 +181,19 @@ def test_another_object_in_place_of_the_rest_is_taken_as_a_whole(who: str, run: 
 
 
 def encoded(exchange: Exchange) -> bytes:
-    """A page in gzip; refused without `Accept-Encoding`."""
+    """Returns a gzip page, which is refused without `Accept-Encoding`."""
     if b"accept-encoding: gzip" not in exchange.head.lower():
         return reply(status="406 Not Acceptable")
     return reply(gzip.compress(page()), "Content-Encoding: gzip")
 
 
 def test_encoded_bodies_are_asked_for_and_decoded(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """With `--compressed`."""
+    """Encoded bodies are requested with `--compressed`, and decoded."""
     assert ask(who, run, raw(routes(encoded)), tmp_path, "--compressed") == whole(who, page())
 
 
 def test_a_damaged_encoding_is_a_failure(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """What cannot be decoded is not given out."""
+    """A body with a damaged encoding fails, and its bytes are never returned."""
     damaged = reply(gzip.compress(page())[:-4], "Content-Encoding: gzip")
 
     came = ask(who, run, raw(routes(damaged)), tmp_path, "--compressed")
@@ -216,7 +216,7 @@ def test_a_damaged_encoding_is_a_failure(who: str, run: Run, raw: Raw, tmp_path:
 def test_a_failure_has_a_reason(
     who: str, run: Run, raw: Raw, tmp_path: Path, behaviour: Behaviour, kind: str, reason: str
 ) -> None:
-    """For people, beside its kind."""
+    """The reason is for people, in addition to the kind."""
     came = ask(who, run, raw(routes(behaviour)), tmp_path)
 
     assert came.body is None

@@ -1,4 +1,4 @@
-"""`--bearer-command`: a command prints the token, and is run again when the server refuses that."""
+"""`--bearer-command`: a command prints the token, and runs again when the server refuses it."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ Run = Callable[..., Any]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 OBJECTS = {f"object-{number:03}": b"%d" % number for number in range(150)}
-# With few in flight few requests are refused with each token.
+# With few requests in flight, few are refused with each token.
 FEW = ("--concurrency", 4)
 
 
@@ -25,7 +25,7 @@ FEW = ("--concurrency", 4)
 def test_a_token_that_the_server_takes_no_more_is_renewed(
     run: Run, dest: Path, tmp_path: Path, more: tuple[object, ...]
 ) -> None:
-    """By one run of the command for all that wait; every object comes once."""
+    """One run of the command serves all waiting requests; every object is stored once."""
     with TokenServer(OBJECTS, tmp_path, lasts=60) as server:
         ended = run("get", server.url, dest, "--bearer-command", server.command, *FEW, *more)
 
@@ -36,7 +36,7 @@ def test_a_token_that_the_server_takes_no_more_is_renewed(
 
 
 def test_a_token_of_a_page_is_renewed_and_no_token_is_kept(run: Run, dest: Path, tmp_path: Path) -> None:
-    """The first page is refused, too. Neither journal nor shards, messages or the job's log have a token."""
+    """The first page is refused, too. Neither the journal nor shards, messages or the job's log contain a token."""
     with TokenServer(OBJECTS, tmp_path, lasts=60, locked=frozenset({"object-007"})) as server:
         server.runs.write_text("x\n")
         command = f"{server.command}; echo second-line"
@@ -53,7 +53,7 @@ def test_a_token_of_a_page_is_renewed_and_no_token_is_kept(run: Run, dest: Path,
 
 
 def test_only_the_origin_that_is_named_is_shown_the_token(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Of a list nobody is, unless it is said who."""
+    """With a list, no origin gets it, unless one is named."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with TokenServer(OBJECTS, tmp_path) as own, TokenServer(OBJECTS, elsewhere) as other:
@@ -73,10 +73,10 @@ def test_only_the_origin_that_is_named_is_shown_the_token(run: Run, dest: Path, 
 def test_a_server_that_takes_no_token_stops_the_job_and_the_next_run_goes_on(
     run: Run, dest: Path, tmp_path: Path
 ) -> None:
-    """After three tokens; no target has failed by then."""
+    """The job stops after three tokens, and no target has failed by then."""
     with TokenServer(OBJECTS, tmp_path, lasts=101) as server:
         command = ("get", server.url, dest, *FEW, "--commit-window", "50ms", "--bearer-command")
-        # From the second token on it is another's.
+        # From the second token on, it is another one.
         once = f"{server.command.replace(SECRET, f'$(test -s {server.runs}.2 && echo wrong || echo {SECRET})')}"
         stopped = run(*command, f"{once}; echo x > {server.runs}.2")
 
@@ -102,7 +102,7 @@ def test_a_server_that_takes_no_token_stops_the_job_and_the_next_run_goes_on(
 def test_a_command_that_gives_no_token_ends_the_job_before_the_first_request(
     run: Run, dest: Path, tmp_path: Path, command: str, said: str
 ) -> None:
-    """It is said why, and what it has printed is not."""
+    """The error has the reason, but not the command's output."""
     with TokenServer(OBJECTS, tmp_path) as server:
         ended = run("get", server.url, dest, "--bearer-command", command)
 
@@ -114,7 +114,7 @@ def test_a_command_that_gives_no_token_ends_the_job_before_the_first_request(
 
 @pytest.mark.parametrize("lasts", [0, 30], ids=["first token", "later token"])
 def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Path, tmp_path: Path, lasts: int) -> None:
-    """At once, with the command; what has not come stays pending."""
+    """The command is ended immediately; missing objects stay pending."""
     with TokenServer(OBJECTS, tmp_path, lasts=lasts) as server:
         pid = tmp_path / "pid"
         hang = f"echo $$ > {pid}; exec sleep 60"
@@ -133,7 +133,7 @@ def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Pat
 
 
 def test_a_command_does_not_outlive_a_job_that_is_killed(start: Start, dest: Path, tmp_path: Path) -> None:
-    """Nor does what it has started."""
+    """A command and its child processes do not outlive a killed job."""
     with TokenServer(OBJECTS, tmp_path) as server:
         pid = tmp_path / "pid"
         job = start("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & echo $! > {pid}; wait")
@@ -150,7 +150,7 @@ def test_a_command_does_not_outlive_a_job_that_is_killed(start: Start, dest: Pat
 
 
 def test_a_child_that_keeps_the_output_open_loses_no_token(run: Run, dest: Path, tmp_path: Path) -> None:
-    """The token counts once the command has ended."""
+    """A child that keeps the output open loses no token, because the token counts once the command has ended."""
     with TokenServer(OBJECTS, tmp_path) as server:
         ended = run("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & {server.command}")
         assert ended.code == 0, ended.err
@@ -165,7 +165,7 @@ def test_a_child_that_keeps_the_output_open_loses_no_token(run: Run, dest: Path,
     ],
 )
 def test_what_it_is_not_for_is_refused(run: Run, dest: Path, more: tuple[str, ...], said: str) -> None:
-    """Before the command is run."""
+    """The error comes before the command is run."""
     ended = run("get", "http://127.0.0.1:1", dest, "--bearer-command", "exit 9", *more)
 
     assert ended.code == 2, ended.err
@@ -173,7 +173,7 @@ def test_what_it_is_not_for_is_refused(run: Run, dest: Path, more: tuple[str, ..
 
 
 def test_a_file_of_options_does_not_say_what_is_run(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Who gets such a file from somebody runs nothing of theirs."""
+    """An options file from somebody else must not run anything."""
     (tmp_path / "conf.toml").write_text("[get]\nbearer-command = 'touch run'\n")
     ended = run("get", "http://127.0.0.1:1", dest, "--config", "conf.toml")
 

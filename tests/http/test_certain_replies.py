@@ -1,8 +1,8 @@
-"""Replies that nobody asked for: no object gets another one's bytes, no name is lost, whoever fetches.
+"""Unsolicited responses: no object gets another one's bytes, and no name is lost, whoever fetches.
 
-A server sends one stray reply on each connection, up to 50 ms after a real one, whatever requests are out by then.
-Cases are drawn from a seed, which is told when one fails; FETCHMILL_SEED repeats it. FETCHMILL_STRAY_REPLIES says how
-many stray replies there are in all.
+A server sends one unsolicited response on each connection, up to 50 ms after a real reply, whatever requests are in
+flight. A seed determines the cases and is printed if one fails; FETCHMILL_SEED repeats it. FETCHMILL_STRAY_REPLIES is
+the total number of unsolicited responses.
 """
 
 import os
@@ -26,7 +26,7 @@ Run = Callable[..., Ended]
 SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 STRAYS = int(os.environ.get("FETCHMILL_STRAY_REPLIES") or 2000)
 
-# What a request takes, as options of the server.
+# Delay of a request, as options of the server.
 SERVICE_TIMES: dict[str, dict[str, Any]] = {
     "0.3 ms": {"delay": (0.0003, 0.0003)},
     "20 ms": {"delay": (0.02, 0.02)},
@@ -34,11 +34,11 @@ SERVICE_TIMES: dict[str, dict[str, Any]] = {
     "0 to 300 ms": {"delay": (0.0, 0.3)},
     "1 % at 2 s": {"delay": (0.02, 0.02), "slow_rate": 0.01, "slow_delay": (2.0, 2.0)},
 }
-# Here a shift can hide behind the first slow reply of an origin, longer than any rest: docs/reference/http-support.md
-# has this limit. What is asserted is that nothing is lost, and that the ledger balances.
+# A shift can hide behind the first slow reply of an origin if that takes longer than any rest;
+# docs/reference/http-support.md has this limit. The test asserts that nothing is lost, and that the ledger balances.
 BEYOND = "1 % at 2 s"
-# Who fetches, and parts of the stray replies: `pages` are those of the listing, `command` is the real one in a process
-# of its own. Where each job starts processes or has one connection, a few must do.
+# The ways to fetch, and their shares of the unsolicited responses: `pages` are those of the listing, `command` is the
+# real one in a separate process. If each job starts processes or has one connection, a few are enough.
 WAYS = {
     "native": 20,
     "pipelined": 10,
@@ -52,27 +52,27 @@ WAYS = {
     "processes": 1,
 }
 LARGE = 1 << 20
-# Engines in Python, and requests in flight where they are not drawn.
+# Python engines, and their requests in flight if these are not random.
 IN_PYTHON = ("threads", "asyncio", "combo", "sync", "processes")
 LIMITS = {"sync": 1, "processes": 2, "combo": 16}
-# Requests that are sent at once.
+# Requests that are sent together.
 PIPELINE = 8
-# Names of a page when pages are what is tested.
+# Names per page in tests of pages.
 NAMES_A_PAGE = 3
 
 
 @dataclass(frozen=True)
 class Case:
-    """One job against a server with stray replies.
+    """One job against a server with unsolicited responses.
 
     Args:
-        seed: of the server.
+        seed: seed of the server.
         limit: requests in flight.
-        count: objects.
-        size: bytes of each.
-        strays: connections that have one, at most.
-        is_tls: whether over TLS.
-        way: who fetches.
+        count: number of objects.
+        size: bytes per object.
+        strays: maximum number of connections with an unsolicited response.
+        is_tls: whether TLS is used.
+        way: the way to fetch.
     """
 
     seed: int
@@ -85,7 +85,10 @@ class Case:
 
 
 def cases(way: str, service: str, wanted: int) -> Iterator[Case]:
-    """Cases of a way to fetch and a service time: the same ones for the same seed. Most have many connections."""
+    """Returns the cases for a way to fetch and a service time, the same for the same seed.
+
+    Most have many connections.
+    """
     drawn = random.Random(f"{SEED} {way} {service}")
     is_slow = service in ("200 ms", "0 to 300 ms")
     while True:
@@ -94,14 +97,14 @@ def cases(way: str, service: str, wanted: int) -> Iterator[Case]:
         rounds = drawn.randrange(4, 8) if is_slow else drawn.randrange(10, 40)
         count = min(limit * rounds, 40) if size == LARGE else max(limit * rounds, 10 if way == "sync" else 20)
         if way == "pages":
-            # They are asked for one after the other, whatever the limit.
+            # They are requested one after the other, whatever the limit.
             size, count = 100, NAMES_A_PAGE * (8 if is_slow else 60)
         strays = min(wanted, 2 * limit)
         yield Case(drawn.randrange(1 << 32), limit, count, size, strays, drawn.random() < 0.4, way)
 
 
 def server_of(case: Case, service: str) -> Server:
-    """The server of a case. The stray replies come early: most connections live long enough to have theirs."""
+    """Returns the server of a case. The unsolicited responses come early, so that most connections live long enough."""
     settings: dict[str, Any] = {"size": case.size, "synthetic": case.count, "tls": case.is_tls, "seed": case.seed}
     if case.way == "pages":
         fault = Fault("stray", on="list", times=case.strays, requests=2)
@@ -113,7 +116,7 @@ def server_of(case: Case, service: str) -> Server:
 
 
 def trust(server: Server, folder: Path) -> dict[str, Any]:
-    """Options that let a client believe the server."""
+    """Returns options that let a client trust the server."""
     if server.ca_pem is None:
         return {}
     path = folder / "ca.pem"
@@ -122,7 +125,7 @@ def trust(server: Server, folder: Path) -> dict[str, Any]:
 
 
 def wrong_of_job(case: Case, server: Server, folder: Path, run: Run) -> list[str]:
-    """What a job got wrong, without what it says itself is in doubt. Its ledger balances and nothing is missing."""
+    """Returns wrong objects that a job does not report as doubtful. Its ledger balances, and nothing is missing."""
     dest = folder / "out"
     trusted = trust(server, folder)
     report: Report
@@ -145,7 +148,7 @@ def wrong_of_job(case: Case, server: Server, folder: Path, run: Run) -> list[str
 
 
 def wrong_of_stream(case: Case, server: Server, folder: Path) -> list[str]:
-    """The same for a stream that holds its replies."""
+    """Returns the same for a stream that holds its replies."""
     names = [synthetic_name(number) for number in range(case.count)]
     found: dict[int, bool] = {}
     doubtful: set[int] = set()
@@ -165,7 +168,7 @@ def wrong_of_stream(case: Case, server: Server, folder: Path) -> list[str]:
 @pytest.mark.parametrize("service", SERVICE_TIMES)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_object_has_the_bytes_of_another(tmp_path: Path, run: Run, way: str, service: str) -> None:
-    """Every stored byte is what the server has under the name; every name is there once."""
+    """Every stored byte is the server's for that name, and every name is stored once."""
     wanted = max(1, STRAYS * WAYS[way] // sum(WAYS.values()) // len(SERVICE_TIMES))
     sent = 0
     for number, case in enumerate(cases(way, service, wanted)):
@@ -178,7 +181,7 @@ def test_no_object_has_the_bytes_of_another(tmp_path: Path, run: Run, way: str, 
                 wrong = wrong_of_job(case, server, folder, run)
             stats = server.stats()
         sent += stats["faults"].get("stray", 0)
-        # A server that had to wait for a processor has sent one later than it promised.
+        # If the server had to wait for a processor, an unsolicited response came later than promised.
         is_excused = stats["strays_late"] or service == BEYOND
         assert not wrong or is_excused, f"FETCHMILL_SEED={SEED}, {case}, {service}: {wrong[:5]}"
         if sent >= wanted:
@@ -186,7 +189,7 @@ def test_no_object_has_the_bytes_of_another(tmp_path: Path, run: Run, way: str, 
 
 
 def test_a_stream_that_gives_replies_at_once_tells_which_are_in_doubt() -> None:
-    """Every wrong reply that the program has had is named by the error that ends the loop."""
+    """The error that ends the loop names every wrong reply that the program has received."""
     drawn = random.Random(f"{SEED} at once")
     told = 0
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""`--client-cert` and `--client-key`: who gets the certificate, and what is said when it cannot be used."""
+"""`--client-cert` and `--client-key`: which servers get the certificate, and errors if it cannot be used."""
 
 import os
 import ssl
@@ -24,7 +24,7 @@ Serve = Callable[..., RawServer]
 
 @pytest.fixture
 def demands(certificates: Certificates) -> Iterator[Serve]:
-    """Starts servers that want a client certificate."""
+    """Starts servers that require a client certificate."""
     with ExitStack() as stack:
 
         def start(routes: dict[str, Behaviour], version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> RawServer:
@@ -35,7 +35,7 @@ def demands(certificates: Certificates) -> Iterator[Serve]:
 
 @pytest.fixture
 def client(certificates: Certificates) -> Leaf:
-    """A certificate for clients only."""
+    """Returns a certificate for clients only."""
     return certificates.wrong_purpose
 
 
@@ -43,7 +43,7 @@ def client(certificates: Certificates) -> Leaf:
 def test_each_command_shows_it_for_pages_and_objects(
     version: ssl.TLSVersion, run: Run, demands: Serve, certificates: Certificates, client: Leaf, tmp_path: Path
 ) -> None:
-    """Only the paths of the files are ever told, and a second run reads them again."""
+    """Only the paths of the files are stored, and a second run reads the files again."""
     server = demands({**mirror("ab"), "/c": reply(b"c")}, version)
     both = tmp_path / "both.pem"
     both.write_bytes(client.key.read_bytes() + client.chain.read_bytes())
@@ -72,7 +72,7 @@ def test_each_command_shows_it_for_pages_and_objects(
 def test_it_is_shown_over_http_2(
     run: Run, nginx: Start, certificates: Certificates, client: Leaf, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """Nginx answers 400 to a client without one."""
+    """A client without one gets a 400 from nginx."""
     offer(served, {"a": b"x"})
     asks = f"ssl_client_certificate {certificates.ca_file}; ssl_verify_client on;"
     server = nginx(tls=Site(leaf=certificates.good, http2=True, directives=asks))
@@ -87,7 +87,7 @@ def test_it_is_shown_over_http_2(
 def test_it_is_not_shown_where_a_redirect_or_a_list_leads(
     run: Run, demands: Serve, certificates: Certificates, client: Leaf, dest: Path, tmp_path: Path
 ) -> None:
-    """Another origin gets none, so that it cannot find out who asks."""
+    """Another origin gets no certificate, so it cannot identify the client."""
     other = demands({"/b": reply(b"b")})
     moved = bare_reply(f"Location: {other.url}/b", "Content-Length: 0", status="302 Found")
     server = demands({"/a": moved, "/c": reply(b"c")})
@@ -110,7 +110,7 @@ def test_it_is_not_shown_where_a_redirect_or_a_list_leads(
 def test_a_certificate_that_the_server_refuses_is_named(
     version: ssl.TLSVersion, run: Run, demands: Serve, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """It is not tried again."""
+    """A certificate that the server refuses is named, and the request is not tried again."""
     server = demands({"/a": reply(b"a")}, version)
     wrong = certificates.unknown_ca
     (tmp_path / "urls.txt").write_text(f"{server.url}/a\n")
@@ -124,7 +124,7 @@ def test_a_certificate_that_the_server_refuses_is_named(
 def test_files_that_cannot_be_used_are_refused_before_any_request(
     run: Run, certificates: Certificates, client: Leaf, tmp_path: Path
 ) -> None:
-    """In one line, with the option and what to do."""
+    """The error is one line, with the option and the solution."""
     chain, key = client.chain, client.key
     locked, older, empty, pipe = (tmp_path / name for name in ("locked.pem", "older.pem", "empty.pem", "pipe"))
     to_lock = ("openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:x", "-out", locked)

@@ -1,7 +1,7 @@
-"""--compressed: replies in gzip, br and zstd are stored decoded; what cannot be decoded is never stored.
+"""--compressed: gzip, br and zstd replies are stored decoded, and undecodable ones are never stored.
 
-Who encodes is Python's zlib, the reference implementation of brotli, and pyarrow's of zstd. A bomb is a reply of some
-kilobytes that says gigabytes.
+The encoders are Python's zlib, the reference implementation of brotli, and pyarrow's zstd. A bomb is a reply of some
+kilobytes that decodes to gigabytes.
 """
 
 import gzip
@@ -39,7 +39,7 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 MIB = 1 << 20
 ACCEPTED = b"accept-encoding: gzip, br, zstd\r\n"
-# Of every kind of size: what a connection keeps, what lies in memory, what goes to a file before or behind decoding.
+# All kinds of sizes: kept by a connection, in memory, and in a file before or after decoding.
 BODIES = {
     "one": b"x",
     "text": b"It is decoded as a whole or not at all. " * 50,
@@ -50,7 +50,7 @@ BODIES = {
 
 
 def zstd(body: bytes) -> bytes:
-    """In one frame."""
+    """Compresses into one zstd frame."""
     return bytes(pa.Codec("zstd", 3).compress(body, asbytes=True))
 
 
@@ -62,26 +62,26 @@ ENCODERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def encoded(body: bytes, encoding: str) -> bytes:
-    """A reply that says so."""
+    """Returns an encoded reply with its `Content-Encoding`."""
     return reply(ENCODERS[encoding](body), f"Content-Encoding: {encoding}")
 
 
 def chunked(body: bytes, *fields: str) -> bytes:
-    """The same without a length, in two chunks."""
+    """Returns the same without a length, in two chunks."""
     half = len(body) // 2
     parts = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:half], body[half:]) if part)
     return bare_reply("Transfer-Encoding: chunked", *fields) + parts + b"0\r\n\r\n"
 
 
 def failures(dest: Path) -> dict[str, tuple[str | None, str | None]]:
-    """What has failed: kind and detail by name."""
+    """Returns kind and detail of failures by name."""
     return {each.name: (each.kind, each.detail or None) for each in fetchmill.failures(dest)}
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", [format for format in FORMATS if format != "warc"])
 def test_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """Whatever their size, encoded or not; requests for objects and pages ask for it."""
+    """Objects of any size are stored decoded; requests for objects and pages ask for encodings."""
     heads: dict[str, bytes] = {}
 
     def seen(answer: Behaviour) -> Behaviour:
@@ -122,7 +122,7 @@ def test_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str)
 def test_nginx_compresses(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, http2: bool, certificates: Certificates
 ) -> None:
-    """Over HTTP/1.1 and HTTP/2; sizes of its listing are those of what is stored."""
+    """Bodies are compressed over HTTP/1.1 and HTTP/2; sizes in nginx's listing are those of the stored objects."""
     expected = {f"{number}.txt": f"{number}, ".encode() * number * 20 for number in range(1, 200)}
     expected["large.txt"] = BODIES["shrinks"]
     for name, body in expected.items():
@@ -142,7 +142,7 @@ def test_nginx_compresses(
     assert {each.http for each in seen} == {"HTTP/2.0" if http2 else "HTTP/1.1"}
     assert sum(each.encoding == "gzip" for each in seen) > 190
     assert {each.encoding for each in server.seen("site") if each.path.endswith("/")} == {"gzip"}
-    # It is another job without.
+    # Without the option, it is another job.
     refused = run(*words)
     assert refused.code == 2
     assert "its compressed is true" in refused.err
@@ -174,7 +174,7 @@ WRONG = {
 
 
 def test_what_cannot_be_decoded_is_failed_and_never_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each says what is wrong; what stands beside it on the same server is stored."""
+    """The detail has the reason; other objects of the same server are stored."""
     names = [*WRONG, "right"]
     scripted: dict[str, Behaviour] = {name: answer for name, (answer, _) in WRONG.items()}
     scripted["right"] = encoded(b"right", "br")
@@ -188,22 +188,22 @@ def test_what_cannot_be_decoded_is_failed_and_never_stored(run: Run, raw: Raw, d
         assert (found[name][1] or "").startswith(detail), (name, found[name])
     assert find_wrong(dest, "files", {"right": b"right"}) == []
     assert all(server.count(target) == 1 for target in server.asked())
-    # What stores nothing decodes all the same.
+    # Formats that store nothing decode nevertheless.
     null = run("get", server.url, tmp_path / "null", "--compressed", "--format", "null", "--json")
     assert json.loads(null.out.splitlines()[-1])["failed"] == len(WRONG)
-    # A server that was mended is asked again when that is wanted.
+    # A server that was fixed gets new requests if the user wants this.
     server.routes |= mirror(names, {"plain": encoded(b"mended", "gzip")})
     assert run("get", server.url, dest, "--compressed", "--retry-failed=bad-encoding").code == 0
     assert dict(read_objects_of(dest))["plain"] == b"mended"
 
 
 def read_objects_of(dest: Path) -> list[tuple[str, bytes]]:
-    """Of files."""
+    """Reads the stored files."""
     return [(each.name.decode(), each.body) for each in read_objects(dest, "files", "walk")]
 
 
 def test_bodies_that_are_cut_short_or_damaged_anywhere_are_not_stored(run: Run, raw: Raw, dest: Path) -> None:
-    """The checksum of gzip finds each wrong bit but those that fill the last byte; brotli has none."""
+    """The checksum of gzip finds each wrong bit, except padding bits of the last byte; brotli has no checksum."""
     seeded = random.Random(3)
     scripted: dict[str, Behaviour] = {}
     for encoding, whole in {"gzip": GZIP, "br": BROTLI, "zstd": ZSTD}.items():
@@ -212,7 +212,7 @@ def test_bodies_that_are_cut_short_or_damaged_anywhere_are_not_stored(run: Run, 
             scripted[f"{encoding} cut {number}"] = reply(whole[: seeded.randrange(len(whole))], field)
     for number in range(500):
         wrong = bytearray(GZIP)
-        # Behind what a header says of times and systems.
+        # These bytes follow the header's time and system.
         wrong[seeded.randrange(10, len(wrong))] ^= 1 << seeded.randrange(8)
         scripted[f"gzip bit {number}"] = reply(bytes(wrong), "Content-Encoding: gzip")
     done = run("get", raw(mirror(scripted, scripted)).url, dest, "--compressed")
@@ -226,7 +226,7 @@ def test_bodies_that_are_cut_short_or_damaged_anywhere_are_not_stored(run: Run, 
 
 
 def test_a_broken_connection_is_another_attempt(run: Run, raw: Raw, dest: Path) -> None:
-    """What the message itself says of its end comes first: it may come whole the next time."""
+    """The end of the message is checked first: the next reply may be complete."""
     whole = encoded(BODIES["text"], "gzip")
     scripted = {"short": in_turn(then_close(whole[:-20]), whole)}
     done = run("get", raw(mirror(scripted, scripted)).url, dest, "--compressed")
@@ -236,14 +236,14 @@ def test_a_broken_connection_is_another_attempt(run: Run, raw: Raw, dest: Path) 
 
 
 def rle_blocks(size: int) -> bytes:
-    """A frame of zstd that says zeros: four bytes for each 128 KiB."""
+    """Returns a zstd frame of zeros: four bytes for each 128 KiB."""
     block = ((128 << 10) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
-    # A window of 8 MiB, the largest that is taken, and no length.
+    # A window of 8 MiB, the largest permitted one, and no length.
     return b"\x28\xb5\x2f\xfd\x00\x68" + block * (size // (128 << 10)) + b"\x01\0\0"
 
 
 def brotli_blocks(size: int) -> bytes:
-    """The same in brotli, with its largest window: what one piece adds is repeated."""
+    """Returns the same in brotli with its largest window; one piece is repeated."""
     compressor = brotli.Compressor(quality=5, lgwin=24)
     zeros = bytes(8 * MIB)
     pieces = [compressor.process(zeros) + compressor.flush() for _ in range(3)]
@@ -252,7 +252,7 @@ def brotli_blocks(size: int) -> bytes:
 
 
 def gzip_blocks(size: int) -> bytes:
-    """The same in gzip: a thousandth of what it says."""
+    """Returns the same in gzip, at a thousandth of the decoded size."""
     compressor = zlib.compressobj(9, wbits=31)
     zeros = bytes(8 * MIB)
     first, piece = (compressor.compress(zeros) + compressor.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
@@ -262,7 +262,7 @@ def gzip_blocks(size: int) -> bytes:
 def test_bombs_end_at_the_bound_in_bounded_memory(
     environment: dict[str, str], raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """Four of each, ten gigabytes each in brotli and zstd, two in gzip; and windows that nobody may ask for."""
+    """There are four of each: ten gigabytes in brotli and zstd, two in gzip; and windows that are too large."""
     frame = b"\x28\xb5\x2f\xfd"
     bombs = {"br": brotli_blocks(10 << 30), "zstd": rle_blocks(10 << 30), "gzip": gzip_blocks(2 << 30)}
     assert len(bombs["br"]) < 40_000
@@ -299,12 +299,12 @@ def test_bombs_end_at_the_bound_in_bounded_memory(
     }
     assert "window is larger than 8 MiB" in (found["zstd window"][1] or "")
     assert read_objects_of(dest) == []
-    # What limits/replies.rs reckons for two threads, and what replies have on their way.
+    # The budget of limits/replies.rs for two threads, and the memory of replies in transit.
     assert peaks[1] - peaks[0] < 60, peaks
 
 
 def test_hashes_are_of_what_is_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """That of a list is compared with the decoded body, and --hash is of it."""
+    """The hash of a list is compared with the decoded body, and --hash hashes it."""
     names = ("text", "large")
     routes: dict[str, Behaviour] = {f"/{name}": encoded(BODIES[name], "zstd") for name in names}
     routes |= {"/plain": reply(b"plain"), "/wrong": encoded(b"another", "gzip")}
@@ -323,7 +323,7 @@ def test_hashes_are_of_what_is_stored(run: Run, raw: Raw, dest: Path, tmp_path: 
 
 
 def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw, dest: Path) -> None:
-    """Another one says that the object was replaced meanwhile."""
+    """A listed size is that of the decoded object; another size means that the object was replaced."""
     objects = {"same": BODIES["text"], "grown": BODIES["text"] + b"!"}
     listed = [{"name": name, "type": "file", "size": len(BODIES["text"])} for name in objects]
     routes: dict[str, Behaviour] = {f"/{name}": encoded(body, "gzip") for name, body in objects.items()}
@@ -338,7 +338,7 @@ def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw,
 
 
 def test_rates_and_bounds_of_bytes_are_of_what_comes(run: Run, raw: Raw, dest: Path) -> None:
-    """40 MiB that 40 KiB bring: within two megabytes, and within half a megabyte a second."""
+    """40 KiB decode to 40 MiB: this fits into two megabytes, and into half a megabyte per second."""
     expected = {str(number): bytes([number]) * MIB for number in range(40)}
     scripted = {name: reply(gzip.compress(body), "Content-Encoding: gzip") for name, body in expected.items()}
     started = time.monotonic()
@@ -352,7 +352,7 @@ def test_rates_and_bounds_of_bytes_are_of_what_comes(run: Run, raw: Raw, dest: P
 
 
 def test_a_killed_job_goes_on(run: Run, start: Start, raw: Raw, dest: Path) -> None:
-    """Large bodies lie in the stage twice while they are decoded: each object is there once, and right."""
+    """Large bodies are in the stage twice during decoding: each object is stored once, with the right bytes."""
     expected = {str(number): BODIES["shrinks"] + str(number).encode() for number in range(60)}
     scripted = {name: encoded(body, "gzip") for name, body in expected.items()}
     server = raw(mirror(expected, scripted))
@@ -375,7 +375,7 @@ def test_a_killed_job_goes_on(run: Run, start: Start, raw: Raw, dest: Path) -> N
 def test_an_object_of_a_bucket_is_compared_as_it_is_sent_and_stored_decoded(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """What the store lists, size, ETag and checksum, is of the encoded bytes."""
+    """The store's size, ETag and checksum describe the encoded bytes."""
     client = client_of(versitygw)
     client.put_object(Bucket=versitygw.bucket, Key="encoded", Body=GZIP, ContentEncoding="gzip")
     client.put_object(Bucket=versitygw.bucket, Key="mislabelled", Body=b"plain", ContentEncoding="gzip")
@@ -395,7 +395,7 @@ def test_an_object_of_a_bucket_is_compared_as_it_is_sent_and_stored_decoded(
 
 
 def test_a_program_and_a_transform_get_decoded_bodies(raw: Raw, dest: Path, tmp_path: Path, run: Run) -> None:
-    """An item may ask for less than the job."""
+    """An item may request fewer encodings than the job."""
     heads = []
 
     def identity(exchange: Exchange) -> bytes:
@@ -434,7 +434,7 @@ def test_a_program_and_a_transform_get_decoded_bodies(raw: Raw, dest: Path, tmp_
     ],
 )
 def test_what_does_not_go_with_it_is_refused(run: Run, dest: Path, options: tuple[object, ...], reason: str) -> None:
-    """In one line, before anything is asked for."""
+    """The error is one line and comes before any request."""
     done = run("get", "http://127.0.0.1:1", dest, "--compressed", *options)
 
     assert (done.code, dest.exists()) == (2, False)
@@ -442,7 +442,7 @@ def test_what_does_not_go_with_it_is_refused(run: Run, dest: Path, options: tupl
 
 
 def test_parts_of_objects_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
-    """A part of an encoded object says nothing."""
+    """Parts of objects are refused, because a part of an encoded object is useless."""
     listed = write_list(tmp_path, [{"url": "http://127.0.0.1:1/x", "from": "0", "length": "1"}], "csv")
     words = ("--offset-column", "from", "--length-column", "length", "--compressed")
     done = run("get", listed, dest, *words)
@@ -452,6 +452,6 @@ def test_parts_of_objects_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
 
 
 def test_checks_do_not_know_it() -> None:
-    """They read no bodies."""
+    """A check refuses the option, because it reads no whole bodies."""
     with pytest.raises((TypeError, UsageError), match="compressed"):
         fetchmill.check([], compressed=True)  # type: ignore[call-arg]

@@ -1,6 +1,6 @@
-"""`--concurrency auto`: the number of requests in flight follows what proves useful, and all else stays as it is.
+"""`--concurrency auto`: the number of requests in flight follows the useful number, and all else stays the same.
 
-How well it does is the business of the simulated origins beside the code (planner/concurrency/tests.rs).
+The simulated origins next to the code measure how well it works (planner/concurrency/tests.rs).
 """
 
 import asyncio
@@ -31,22 +31,22 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 LOG = logging.getLogger(__name__)
 AUTO = ("--concurrency", "auto")
 FIRST = 32
-# What a job, or a stream, has that goes to many origins.
+# Requests in flight of a job or stream with many origins.
 USUAL = 64
 CORES = len(os.sched_getaffinity(0))
-# Where replies take 0.3 s, an engine is given so many objects: a climb takes some seconds.
+# Number of objects for an engine if replies take 0.3 s: a climb takes some seconds.
 OBJECTS = {"native": 4000, "sync": 10, "threads": 1000, "processes": 150, "asyncio": 1500, "combo": 2000}
-# Those that find the number out by more requests in one process.
+# Engines that search for the number with more requests in one process.
 TRYING = tuple(engine for engine in ENGINES if engine not in {"sync", "processes"})
 
 
 def connections_for(requests: int) -> int:
-    """As many may be open: half as many rest, and the listing has two."""
+    """Returns how many connections may be open: half as many rest, and the listing has two."""
     return requests + requests // 2 + 2
 
 
 def most_in_flight(events: str) -> int:
-    """As the progress of a job tells, which comes once a second."""
+    """Returns the maximum in a job's progress, which comes once per second."""
     return max((json.loads(line).get("in_flight") or 0 for line in events.splitlines()), default=0)
 
 
@@ -54,7 +54,7 @@ def most_in_flight(events: str) -> int:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
 def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Serve, dest: Path, engine: str) -> None:
-    """Each reply takes 0.3 s whatever there is beside it: more at once is faster, and nothing gets lost."""
+    """Each reply takes 0.3 s, whatever the load: more requests are faster, and nothing is lost."""
     served = server(synthetic=OBJECTS[engine], delay=(0.3, 0.3))
 
     ended = run("get", served.url, dest, "-j", "auto", *engine_options(engine))
@@ -68,14 +68,14 @@ def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Se
 @pytest.mark.one_in(3)
 @pytest.mark.skipif("processes" not in ENGINES, reason="the engine was not asked for")
 def test_processes_start_when_they_are_wanted(run: Run, server: Serve, dest: Path) -> None:
-    """Each makes one request at a time; it begins with one for each processor."""
+    """Each process makes one request at a time; the job begins with one per processor."""
     served = server(synthetic=OBJECTS["processes"], delay=(0.3, 0.3))
 
     ended = run("get", served.url, dest, *AUTO, "--concurrency-max", CORES + 8, "--engine", "processes", "--json")
 
     assert ended.code == 0, ended.err
     LOG.info("%d connections, %d in flight", served.stats()["connections"], most_in_flight(ended.out))
-    # Two are the listing's.
+    # Two of them are the listing's.
     assert served.stats()["connections"] > CORES + 2
     assert CORES < most_in_flight(ended.out) <= CORES + 8
     assert find_problems(dest, synthetic(OBJECTS["processes"])) == []
@@ -83,7 +83,7 @@ def test_processes_start_when_they_are_wanted(run: Run, server: Serve, dest: Pat
 
 @pytest.mark.skipif("sync" not in ENGINES, reason="the engine was not asked for")
 def test_a_loop_of_one_request_at_a_time_stays_that(run: Run, server: Serve, dest: Path) -> None:
-    """There is nothing to find out."""
+    """A loop with one request at a time has no number to search for."""
     served = server(synthetic=OBJECTS["sync"])
 
     ended = run("get", served.url, dest, *AUTO, "--engine", "sync")
@@ -94,7 +94,7 @@ def test_a_loop_of_one_request_at_a_time_stays_that(run: Run, server: Serve, des
 
 @pytest.mark.parametrize("engine", [engine for engine in ("threads", "asyncio") if engine in ENGINES])
 def test_an_own_function_is_called_more_often_at_once(dest: Path, engine: str) -> None:
-    """What it takes is its latency; it is asked by itself, so there is nobody to be spared but by the bound."""
+    """The duration of a call is its latency, and only `concurrency_max` limits the number of parallel calls."""
     lock, running, most = threading.Lock(), 0, 0
 
     def count(more: int) -> None:
@@ -135,7 +135,7 @@ def test_an_own_function_is_called_more_often_at_once(dest: Path, engine: str) -
 def test_a_rate_is_not_taken_for_a_server_that_could_give_more(
     run: Run, server: Serve, dest: Path, engine: str
 ) -> None:
-    """What waits for the job's own rate says nothing."""
+    """Requests that wait for the job's own rate are not counted."""
     served = server(synthetic=600)
 
     ended = run("get", served.url, dest, *AUTO, "--rate", 200, "--json", *engine_options(engine))
@@ -147,7 +147,7 @@ def test_a_rate_is_not_taken_for_a_server_that_could_give_more(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
 def test_a_throttled_origin_is_fetched_completely(run: Run, server: Serve, dest: Path, engine: str) -> None:
-    """Its pace is not read as latency, and refusals use up no attempts."""
+    """The pace of a throttled origin does not count as latency, and refusals do not count as attempts."""
     served = server(synthetic=1500, faults=[Fault("status", status=503, above=500)])
 
     ended = run("get", served.url, dest, *AUTO, "--attempts", 1, *engine_options(engine))
@@ -159,7 +159,7 @@ def test_a_throttled_origin_is_fetched_completely(run: Run, server: Serve, dest:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [70, 90])
 def test_few_descriptors_bound_it(run: Run, server: Serve, dest: Path, count: int) -> None:
-    """It finds as many as they allow and runs into no other bound; nothing is lowered that was asked for."""
+    """The search stops at the number that descriptors allow, without a notice about a lowered limit."""
     served = server(synthetic=1000, delay=(0.05, 0.05))
 
     ended = run("get", served.url, dest, *AUTO, "--json", preexec_fn=low_descriptors(count))
@@ -171,7 +171,7 @@ def test_few_descriptors_bound_it(run: Run, server: Serve, dest: Path, count: in
 
 
 def test_a_job_goes_on_with_another_number(run: Run, server: Serve, dest: Path) -> None:
-    """It identifies no job."""
+    """A job continues with another number, which does not identify it."""
     served = server(synthetic=300, faults=[Fault("status", status=500, rate=0.1, times=1)])
     assert run("get", served.url, dest, "-j", 4, "--attempts", 1).code == 3
 
@@ -184,7 +184,7 @@ def test_a_job_goes_on_with_another_number(run: Run, server: Serve, dest: Path) 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", [engine for engine in ("native", *IN_PYTHON) if engine in ENGINES])
 def test_hosts_of_a_list_keep_their_bounds(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Each gets at most four requests at a time."""
+    """Each host gets at most four requests at a time."""
     servers = [server(synthetic=60, delay=(0.2, 0.2)) for _ in range(2)]
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"{each.url}/get/file-{number:012}\n" for number in range(60) for each in servers))
@@ -200,19 +200,19 @@ def test_hosts_of_a_list_keep_their_bounds(run: Run, server: Serve, dest: Path, 
 
 
 def urls_of(server: Server, numbers: Iterable[int]) -> Iterable[str]:
-    """Of synthetic objects."""
+    """Returns the URLs of synthetic objects."""
     return (f"{server.url}/get/{synthetic_name(number)}" for number in numbers)
 
 
 def are_right(replies: Iterable[fetchmill.Reply], count: int) -> bool:
-    """Each of the first synthetic objects once, with its own bytes."""
+    """Checks that each of the first synthetic objects came once, with its own bytes."""
     found = {reply.index: (reply.status, bytes(reply.body)) for reply in replies}
     return found == {index: (200, synthetic_body(synthetic_name(index), 100)) for index in range(count)}
 
 
 @pytest.mark.parametrize("manner", [{}, {"ordered": True}, {"certain": True}])
 def test_a_stream_of_a_slow_server_has_more_at_once_than_it_began_with(server: Serve, manner: dict[str, Any]) -> None:
-    """As a job has; what was promised of its replies holds."""
+    """A stream raises its number like a job, and keeps all promises about its replies."""
     count = 3000
     served = server(synthetic=count, delay=(0.3, 0.3))
 
@@ -231,7 +231,7 @@ def test_a_stream_of_a_slow_server_has_more_at_once_than_it_began_with(server: S
 
 
 def test_a_stream_for_an_event_loop_and_one_of_batches_find_it_too(server: Serve) -> None:
-    """They share the thread that fetches."""
+    """Both kinds of streams share the fetching thread, and find the number."""
     served = server(synthetic=2000, delay=(0.2, 0.2))
 
     async def all_of(client: fetchmill.Client) -> list[fetchmill.Reply]:
@@ -247,7 +247,7 @@ def test_a_stream_for_an_event_loop_and_one_of_batches_find_it_too(server: Serve
 
 
 def test_a_stream_goes_up_to_what_is_allowed_and_no_further(raw: Raw) -> None:
-    """And takes no more from its input than follows from it: 256 items beside those in flight."""
+    """A stream takes only 256 items more than are in flight."""
     in_flight, count = InFlight(0.05), 800
     served = raw({f"/{number}": in_flight.answer(str(number)) for number in range(count)})
     taken: Any = iter(range(count))
@@ -264,7 +264,7 @@ def test_a_stream_goes_up_to_what_is_allowed_and_no_further(raw: Raw) -> None:
 
 
 def test_a_stream_of_several_origins_has_the_usual_number(server: Serve) -> None:
-    """It would need one for each; alone again, an origin has its own."""
+    """Several origins would each need a number; an origin that is alone again has its own."""
     one, other = (server(synthetic=400, delay=(0.05, 0.05)) for _ in range(2))
     mixed = (url for pair in zip(urls_of(one, range(400)), urls_of(other, range(400)), strict=True) for url in pair)
 
@@ -281,7 +281,7 @@ def test_a_stream_of_several_origins_has_the_usual_number(server: Serve) -> None
 
 
 def test_a_throttled_stream_gives_no_refusal(server: Serve) -> None:
-    """Its pace is what holds it back, and the number stays."""
+    """The pace limits a throttled stream, and its number stays."""
     served = server(synthetic=1000, faults=[Fault("status", status=429, above=300)])
 
     with fetchmill.Client(concurrency="auto", attempts=2) as client:
@@ -289,7 +289,7 @@ def test_a_throttled_stream_gives_no_refusal(server: Serve) -> None:
 
 
 def test_a_stream_that_waits_for_its_program_decides_nothing(server: Serve) -> None:
-    """A loop that takes 5 ms for each reply needs one request in flight: it does not climb for want of goodput."""
+    """A loop that takes 5 ms per reply needs one request in flight: the number does not grow."""
     served = server(synthetic=300)
 
     with fetchmill.Client(concurrency="auto") as client:
@@ -300,7 +300,7 @@ def test_a_stream_that_waits_for_its_program_decides_nothing(server: Serve) -> N
 
 
 def test_a_stream_that_was_left_goes_on_with_every_item_once(server: Serve, tmp_path: Path) -> None:
-    """What was taken at a higher number has room beside what is new."""
+    """Items that a stream took at a higher number fit in addition to new ones."""
     served = server(synthetic=2000, delay=(0.1, 0.1))
     options: Any = {"concurrency": "auto", "state": tmp_path / "state"}
     done = set()
@@ -314,5 +314,5 @@ def test_a_stream_that_was_left_goes_on_with_every_item_once(server: Serve, tmp_
 
     assert len(left) == len(set(left))
     assert done | set(left) == set(range(2000))
-    # The one that the loop was at is not done.
+    # The item at which the loop was left is not finished.
     assert len(done & set(left)) <= 1

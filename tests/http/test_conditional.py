@@ -1,4 +1,4 @@
-"""Requests on a condition: a 304 says that nothing has changed, and is no failure, where it was asked for."""
+"""Conditional requests: a 304 means that nothing has changed, and is not a failure if it was requested."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ OBJECTS = 300
 
 @pytest.fixture
 def url(nginx: Callable[..., Nginx], served: Path) -> str:
-    """A server of files that were written long ago; below /always it says 304 to everybody."""
+    """Serves files that were written long ago; below /always, every reply is a 304."""
     for number in range(OBJECTS):
         path = served / f"f{number:03}"
         path.write_bytes(f"object {number}".encode())
@@ -33,7 +33,7 @@ def url(nginx: Callable[..., Nginx], served: Path) -> str:
 
 
 def manifest(path: Path, rows: Sequence[tuple[str, ...]]) -> Path:
-    """A manifest with what makes requests conditional beside it."""
+    """Writes a manifest with columns for conditional requests."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -44,10 +44,10 @@ def manifest(path: Path, rows: Sequence[tuple[str, ...]]) -> Path:
 def test_what_has_not_changed_is_skipped_over_a_kill_too(
     run: Run, start: Callable[..., Any], url: str, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """By time, by ETag, and without a condition; objects are called as the manifest says."""
+    """Requests use a time, an ETag, or no condition; objects have the names in the manifest."""
     known = formatdate(WRITTEN, usegmt=True)
     rows = [(f"{number}.txt", f"{url}/f{number:03}", "", "", "", "", known) for number in range(OBJECTS)]
-    rows[0] = ("0.txt", f"{url}/f000", "", "", "", "", "")  # it is asked for as ever
+    rows[0] = ("0.txt", f"{url}/f000", "", "", "", "", "")  # it is requested as usual
     rows[1] = ("1.txt", f"{url}/f001", "", "", "", '"another"', "")
     changed = range(0, OBJECTS, 3)
     for number in changed:
@@ -71,7 +71,7 @@ def test_what_has_not_changed_is_skipped_over_a_kill_too(
 
 
 def test_a_304_that_nobody_asked_for_is_a_failure(run: Run, url: str, dest: Path, tmp_path: Path) -> None:
-    """It would be an object that is nowhere."""
+    """An unrequested 304 fails, because the object would be stored nowhere."""
     known = formatdate(WRITTEN, usegmt=True)
     rows = [("a", f"{url}/always/a", "", "", "", "", known), ("b", f"{url}/always/b", "", "", "", "", "")]
 
@@ -85,7 +85,7 @@ def test_a_304_that_nobody_asked_for_is_a_failure(run: Run, url: str, dest: Path
 
 
 def test_a_304_of_another_version_is_asked_for_without_the_condition(run: Run, dest: Path, tmp_path: Path) -> None:
-    """It says that nothing has changed, and names a version that is not there."""
+    """A 304 with another ETag names a version that the destination does not have."""
 
     def changed(exchange: Exchange) -> bytes:
         if b"if-none-match" in exchange.head.lower():

@@ -22,7 +22,7 @@ SECRET = "canary-c00k1e"  # noqa: S105 - looked for where it must not be
 
 
 def cookie_of(exchange: Exchange) -> str:
-    """The value of the one field Cookie; empty without it."""
+    """Returns the value of the only Cookie field; empty without it."""
     lines = exchange.head.decode("latin-1").split("\r\n")[1:]
     found = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("cookie:")]
     assert len(found) <= 1, lines
@@ -30,7 +30,7 @@ def cookie_of(exchange: Exchange) -> str:
 
 
 def walled(body: bytes) -> Callable[[Exchange], bytes]:
-    """Redirects to itself, with a cookie, whoever has none."""
+    """Serves a redirect to itself, with a cookie, to requests without one."""
 
     def behave(exchange: Exchange) -> bytes:
         if cookie_of(exchange) == f"s={SECRET}":
@@ -42,12 +42,12 @@ def walled(body: bytes) -> Callable[[Exchange], bytes]:
 
 
 def moved(to: str, *fields: str) -> bytes:
-    """A redirect."""
+    """Returns a redirect."""
     return bare_reply(f"Location: {to}", "Content-Length: 0", *fields, status="302 Found")
 
 
 def test_each_command_sends_the_cookie_of_a_redirect_on(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Each target has its own, so each is redirected; nothing keeps the value."""
+    """Each target has its own, so each is redirected; nothing stores the value."""
     routes = mirror("ab", {"a": walled(b"a"), "b": walled(b"b")})
     listing = page("ab")
     routes["/list"] = lambda exchange: listing if SECRET in cookie_of(exchange) else walled(b"")(exchange)
@@ -77,7 +77,7 @@ def test_each_command_sends_the_cookie_of_a_redirect_on(run: Run, raw: Raw, tmp_
 
 
 def test_only_a_cookie_that_changes_nothing_makes_a_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A new one each time ends at the limit of redirects."""
+    """If each redirect sets a new one, the limit of redirects ends the chain."""
     routes: dict[str, Behaviour] = {
         "/same": moved("/same", "Set-Cookie: s=1"),
         "/none": moved("/none"),
@@ -100,7 +100,7 @@ def test_only_a_cookie_that_changes_nothing_makes_a_loop(run: Run, raw: Raw, tmp
 def test_a_cookie_stays_with_its_host_and_path_and_the_users_field_with_its_origin(
     run: Run, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """On the way to another host and back it is sent to its own alone, with what the user sends there."""
+    """On redirects to another host and back, it is sent only to its own host, with the user's field for that origin."""
     seen: list[tuple[str, str]] = []
 
     def note(answer: Callable[[], bytes]) -> Behaviour:
@@ -126,7 +126,7 @@ def test_a_cookie_stays_with_its_host_and_path_and_the_users_field_with_its_orig
 
 
 def test_cookies_of_a_file_go_to_their_hosts(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """With all commands: pages and objects, and after redirects. A reply replaces one of them for its chain."""
+    """All commands send them, for pages, objects and redirects. A reply replaces one only for its chain."""
     seen: set[tuple[str, str]] = set()
 
     def look(answer: bytes) -> Behaviour:
@@ -176,7 +176,7 @@ def test_cookies_of_a_file_go_to_their_hosts(run: Run, raw: Raw, tmp_path: Path)
 
 
 def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served: Path, tmp_path: Path) -> None:
-    """Those of a redirect and of a file, which goes to https alone, next to the field of the user's."""
+    """Cookies of a redirect and of a file, which are for https only, are sent next to the user's field."""
     sets = 'add_header Set-Cookie "s=1; Secure; Path=/"; return 302 /wall;'
     wall = f'location = /wall {{ if ($http_cookie !~ "s=1") {{ {sets} }} return 200 $http_cookie; }}'
     offer(served, {"a": b"x"})
@@ -205,7 +205,7 @@ def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served
 def test_a_file_that_has_no_cookies_is_refused(
     text: str | None, said: str, run: Run, dest: Path, tmp_path: Path
 ) -> None:
-    """In one line, without what is in it, before anything is made."""
+    """The error is one line without the contents, before anything is created."""
     file = tmp_path / "cookies.txt"
     if text is not None:
         file.write_text(text)
@@ -220,7 +220,7 @@ def test_a_file_that_has_no_cookies_is_refused(
 
 
 def test_engines_in_python_refuse_the_file_by_name(run: Run, dest: Path, tmp_path: Path) -> None:
-    """They ask with what their libraries have."""
+    """Python engines refuse the file, because their libraries make the requests."""
     ended = run("get", "http://127.0.0.1:1", dest, "--cookies", tmp_path / "c", "--engine", "asyncio")
     assert ended.code == 2
     assert "--cookies needs --engine native" in ended.err

@@ -1,4 +1,4 @@
-"""Credentials go to the origin that they were given for and to no other, and are neither stored nor shown."""
+"""Credentials go only to the origin that they were given for, and are neither stored nor shown."""
 
 import base64
 from collections.abc import Callable
@@ -21,14 +21,14 @@ BODY = b"for those who may"
 
 @dataclass(frozen=True)
 class Given:
-    """Options, and the field of `Seen` that a server finds them in."""
+    """Options, and the field of `Seen` in which a server finds them."""
 
     options: tuple[str, str]
     field: str
     value: str
 
     def found(self, seen: list[Seen]) -> set[str]:
-        """What requests had."""
+        """Returns what the requests had."""
         return {getattr(each, self.field) for each in seen}
 
 
@@ -48,7 +48,7 @@ ALL = pytest.mark.parametrize(
 def test_credentials_reach_their_origin_and_no_redirects_target(
     given: Given, http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """With the listing as with each object; another port of the same host is another origin."""
+    """The listing and each object use credentials; another port of the same host is another origin."""
     offer(served, {"a": BODY, "b": BODY})
     one = Site(leaf=certificates.good, http2=http2, directives=moved("/get/a", "@other@/get/a"))
     server = nginx(one=one, other=Site(leaf=certificates.good, http2=http2))
@@ -68,7 +68,7 @@ def test_credentials_reach_their_origin_and_no_redirects_target(
 def test_another_scheme_is_another_origin(
     given: Given, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """From http to https as well, although nobody could read them there."""
+    """A change from http to https is another origin, although nobody could read the credentials there."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
     options = (*given.options, "--redirects", "5", "--ca-file", certificates.ca_file)
@@ -84,7 +84,7 @@ def test_another_scheme_is_another_origin(
 def test_a_list_has_credentials_for_the_origin_that_is_named(
     given: Given, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Its other URLs are asked for without them."""
+    """Other URLs of a list are requested without credentials."""
     (served / "a").write_bytes(BODY)
     server = nginx(one=Site(leaf=certificates.good), other=Site(leaf=certificates.good), plain=Site())
     (tmp_path / "urls.txt").write_text("".join(f"{server.url(site)}/a\n" for site in server.sites))
@@ -101,7 +101,7 @@ def test_a_list_has_credentials_for_the_origin_that_is_named(
 def test_a_list_does_not_choose_who_gets_credentials(
     given: Given, run: Run, nginx: Start, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Without the name of an origin the job does not start."""
+    """If no origin is named, the job does not start."""
     (served / "a").write_bytes(BODY)
     server = nginx(plain=Site())
     (tmp_path / "urls.txt").write_text(f"{server.url('plain')}/a\n")
@@ -120,7 +120,7 @@ def test_a_list_does_not_choose_who_gets_credentials(
 def test_credentials_are_neither_stored_nor_shown(
     given: Given, format: str, run: Run, nginx: Start, served: Path, dest: Path
 ) -> None:
-    """Not in a record of the request, not in the journal, not among the failures, not on the terminal."""
+    """Credentials are not in a request record, the journal, the failures or the terminal output."""
     offer(served, {"a": BODY, "refused": b""})
     server = nginx(plain=Site(directives="location = /get/refused { return 403; }"))
 
@@ -139,7 +139,7 @@ def test_credentials_are_neither_stored_nor_shown(
 def test_a_users_files_are_not_searched_for_credentials(
     run: Run, nginx: Start, served: Path, dest: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """~/.netrc is for those who ask for it."""
+    """~/.netrc is read only on request."""
     offer(served, {"a": BODY})
     (tmp_path / ".netrc").write_text(f"machine localhost login me password {SECRET}\n")
     server = nginx(plain=Site())

@@ -1,7 +1,7 @@
-"""Replies that lie about where they end, never end, or come when nobody asked: over the wire, from a scripted server.
+"""Replies with wrong ends, without an end, or without a request: from a scripted server, over the wire.
 
-Each object's bytes are its own name, so that a file with its neighbour's bytes is seen. Whatever a reply does, its
-target has an outcome of the right kind, and the targets around it are fetched as if nothing had happened.
+Each object's bytes are its own name, so that a file with its neighbour's bytes is detected. Whatever a reply does, its
+target has an outcome of the right kind, and the targets around it are fetched normally.
 """
 
 import time
@@ -35,7 +35,7 @@ Run = Callable[..., Any]
 Raw = Callable[..., RawServer]
 
 ATTEMPTS = 2
-# Of one object: those on connections that broke later do not count.
+# Attempts per object: those on connections that broke later do not count.
 REQUESTS_MAX = 6
 SIZE_MAX = 64 << 10
 HUGE = 10**15
@@ -43,17 +43,17 @@ CHUNKS = "Transfer-Encoding: chunked"
 
 
 def chunks(text: bytes) -> bytes:
-    """A reply whose chunked body is this, right or wrong."""
+    """Returns a reply with this chunked body, valid or not."""
     return bare_reply(CHUNKS) + text
 
 
 def fields(count: int) -> list[str]:
-    """So many header fields."""
+    """Returns the given number of header fields."""
     return [f"X-Field-{number}: value" for number in range(count)]
 
 
 def then_trickle(head: bytes, body: bytes) -> Behaviour:
-    """Sends the head at once and the body byte by byte, slower than it is waited for."""
+    """Sends the head immediately and the body byte by byte, more slowly than the client waits."""
 
     def behave(exchange: Exchange) -> None:
         exchange.send(head)
@@ -63,13 +63,13 @@ def then_trickle(head: bytes, body: bytes) -> Behaviour:
 
 
 def body_of(name: str) -> bytes:
-    """What an object must be."""
+    """Returns the correct body of an object."""
     return name.encode()
 
 
-# --- replies that are complete -----------------------------------------------------------------------------------
+# --- complete replies --------------------------------------------------------------------------------------------
 
-# Each of these sends the bytes that it is given.
+# Each of these sends the given bytes.
 COMPLETE: dict[str, Callable[[bytes], Behaviour]] = {
     "length": reply,
     "length-twice": lambda body: bare_reply(*[f"Content-Length: {len(body)}"] * 2) + body,
@@ -135,7 +135,7 @@ EMPTY: dict[str, Behaviour] = {
     "204-with-a-body": reply(b"body", status="204 No Content"),
 }
 
-# --- replies that are not ----------------------------------------------------------------------------------------
+# --- incomplete replies ------------------------------------------------------------------------------------------
 
 REFUSED_AT_ONCE: dict[str, Mapping[str, Behaviour]] = {
     "framing": {
@@ -288,7 +288,7 @@ TRIED_AGAIN: dict[str, Mapping[str, Behaviour]] = {
 
 @dataclass(frozen=True)
 class Finished:
-    """A job of every reply above, each with targets around it that are answered well."""
+    """A job with every reply above, each between targets with good replies."""
 
     report: fetchmill.Report
     dest: Path
@@ -297,7 +297,7 @@ class Finished:
 
 
 def scripted() -> dict[str, Behaviour]:
-    """Names and what is done to them."""
+    """Returns names and their scripts."""
     found: dict[str, Behaviour] = {
         f"complete-{name}": make(body_of(f"complete-{name}")) for name, make in COMPLETE.items()
     }
@@ -310,7 +310,7 @@ def scripted() -> dict[str, Behaviour]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    """One job; around its destination nothing changes."""
+    """Runs one job; around its destination, nothing changes."""
     canary = Canary(tmp_path_factory.mktemp("framing"))
     names = [f"{name}{after}" for name in scripted() for after in ("", "~1", "~2", "~3")]
     with RawServer(mirror(names, scripted())) as server:
@@ -329,7 +329,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
 
 
 def named(table: Mapping[str, Mapping[str, Behaviour]]) -> list[Any]:
-    """Kind and name of each reply in a table."""
+    """Returns kind and name of each reply in a table."""
     return [
         pytest.param(kind, f"{kind}-{name}", id=f"{kind}-{name}") for kind, found in table.items() for name in found
     ]
@@ -337,33 +337,36 @@ def named(table: Mapping[str, Mapping[str, Behaviour]]) -> list[Any]:
 
 @pytest.mark.parametrize("name", [f"complete-{name}" for name in COMPLETE])
 def test_a_complete_reply_is_fetched(finished: Finished, name: str) -> None:
-    """Its own bytes, no more and no less."""
+    """The object has exactly its own bytes."""
     assert name not in finished.failures
     assert (finished.dest / name).read_bytes() == body_of(name)
 
 
 @pytest.mark.parametrize("name", [f"empty-{name}" for name in EMPTY])
 def test_an_empty_reply_is_an_empty_file(finished: Finished, name: str) -> None:
-    """204 has no body, whatever it sends."""
+    """A 204 has no body, whatever the server sends."""
     assert name not in finished.failures
     assert (finished.dest / name).read_bytes() == b""
 
 
 @pytest.mark.parametrize(("kind", "name"), named(REFUSED_AT_ONCE))
 def test_a_bad_reply_is_refused_at_once(finished: Finished, kind: str, name: str) -> None:
-    """One attempt that counts; what is not certain when its connection breaks is asked for again without counting."""
+    """One attempt counts.
+
+    Replies that are uncertain when their connection breaks are requested again without counting.
+    """
     failure = finished.failures[name]
 
     assert (failure.outcome, failure.kind) == ("absent" if kind == "absent" else "failed", kind)
     assert failure.attempts == 1
-    # A neighbour's bad reply breaks the connection, and what was held on it is asked for again.
+    # A neighbour's bad reply breaks the connection, and its held replies are requested again.
     assert finished.server.count(f"/get/{name}") <= REQUESTS_MAX
     assert not (finished.dest / name).exists()
 
 
 @pytest.mark.parametrize(("kind", "name"), named(TRIED_AGAIN))
 def test_a_broken_reply_is_tried_again(finished: Finished, kind: str, name: str) -> None:
-    """Then failed; one more request is free when a connection that was used before gave no answer at all."""
+    """A broken reply fails after its attempts. One more request is free if a used connection gave no answer at all."""
     failure = finished.failures[name]
 
     assert (failure.outcome, failure.kind, failure.attempts) == ("failed", kind, ATTEMPTS)
@@ -372,7 +375,7 @@ def test_a_broken_reply_is_tried_again(finished: Finished, kind: str, name: str)
 
 
 def test_the_targets_around_bad_replies_are_fetched(finished: Finished) -> None:
-    """Each with its own bytes; the ledger balances."""
+    """Each has its own bytes, and the ledger balances."""
     report = finished.report
     good = [f"{name}~{number}" for name in scripted() for number in (1, 2, 3)]
 
@@ -403,7 +406,7 @@ HEALED: dict[str, Behaviour] = {
 
 
 def test_what_fails_once_is_fetched(raw: Raw, canary: Canary) -> None:
-    """Transient failures are tried again; nothing of the first attempt is left in the file."""
+    """Transient failures are tried again; the file has no bytes of the first attempt."""
     server = raw(mirror(HEALED, {name: in_turn(first, reply(body_of(name))) for name, first in HEALED.items()}))
 
     report = fetchmill.get(server.url, canary.dest, head_timeout=0.5)
@@ -414,7 +417,7 @@ def test_what_fails_once_is_fetched(raw: Raw, canary: Canary) -> None:
 
 
 def test_a_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
-    """By default: then it is failed, with the last status and the attempts."""
+    """A target fails after five attempts by default, with the last status and the number of attempts."""
     names = ["bad", *(f"good-{number}" for number in range(20))]
     server = raw(mirror(names, {"bad": reply(b"oops", status="500 Oops")}))
 
@@ -427,7 +430,7 @@ def test_a_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
 
 
 def test_a_reply_may_be_cut_anywhere(raw: Raw, canary: Canary) -> None:
-    """At every offset, by a close or a reset: the object is fetched whole by the next attempt."""
+    """After a close or a reset at any offset, the next attempt fetches the complete object."""
     whole = len(reply(body_of("close-000"))), len(chunked_reply(body_of("chunk-000")))
     cuts: dict[str, Behaviour] = {}
     for offset in range(whole[0]):
@@ -449,7 +452,7 @@ def test_a_reply_may_be_cut_anywhere(raw: Raw, canary: Canary) -> None:
 
 
 def test_a_reply_may_come_in_any_two_pieces(raw: Raw, canary: Canary) -> None:
-    """However TCP cuts it, it is the same reply."""
+    """The reply is the same, wherever TCP divides it."""
     pieces: dict[str, Behaviour] = {}
 
     def send_in_two(text: bytes, offset: int) -> Behaviour:
@@ -471,12 +474,12 @@ def test_a_reply_may_come_in_any_two_pieces(raw: Raw, canary: Canary) -> None:
 
 
 def at(offset: float) -> str:
-    """An HTTP date so many seconds from now."""
+    """Returns an HTTP date that many seconds from now."""
     return formatdate(time.time() + offset, usegmt=True)
 
 
-# Fields of a 503, and the least and most seconds until it is asked for again. Without a time that can be used it is
-# a random part of 2 s; full jitter may be 0.
+# Fields of a 503, and the minimum and maximum delay of the next request in seconds. Without a usable time, the delay is
+# a random part of 2 s, which may be 0.
 PATIENCE: dict[str, tuple[Callable[[], list[str]], float, float]] = {
     "seconds": (lambda: ["Retry-After: 2"], 2.0, 4.0),
     "date": (lambda: [f"Date: {at(0)}", f"Retry-After: {at(2)}"], 2.0, 4.0),
@@ -497,7 +500,7 @@ PATIENCE: dict[str, tuple[Callable[[], list[str]], float, float]] = {
 
 @pytest.mark.timing
 def test_retry_after_is_honoured(raw: Raw, canary: Canary) -> None:
-    """Seconds, or a date on the server's own clock; what is neither is as if it were not there."""
+    """`Retry-After` may be seconds, or a date on the server's own clock; anything else is ignored."""
     asked: dict[str, list[float]] = {name: [] for name in PATIENCE}
 
     def busy_once(name: str) -> Behaviour:
@@ -521,7 +524,7 @@ def test_retry_after_is_honoured(raw: Raw, canary: Canary) -> None:
 
 
 def test_a_time_that_is_too_long_is_cut(start: Run, raw: Raw, canary: Canary) -> None:
-    """A server cannot park a target for years: it waits in the journal, for 5 minutes at most, and a stop is quick."""
+    """A server cannot delay a target for years. It waits in the journal for at most 5 minutes, and a stop is quick."""
     server = raw(mirror(["a", "b"], {"b": reply(b"", f"Retry-After: {HUGE}", status="503 Busy")}))
     process = start("get", server.url, canary.dest, "--commit-window", "50ms")
     while not (canary.dest / "a").exists() or not server.count("/get/b"):
@@ -544,7 +547,7 @@ def test_a_time_that_is_too_long_is_cut(start: Run, raw: Raw, canary: Canary) ->
 def test_a_connection_that_is_closed_before_the_reply_costs_nothing(
     raw: Raw, canary: Canary, end: str, limit: int
 ) -> None:
-    """As a server does that ends a kept-alive connection while the request is under way: no attempt is counted."""
+    """A server may end a kept-alive connection while a request is on its way: no attempt is counted."""
     names = [f"n{number:03}" for number in range(100)]
 
     def second_of_each_connection(name: str) -> Behaviour:
@@ -576,7 +579,7 @@ def test_a_connection_that_is_closed_before_the_reply_costs_nothing(
     ids=["told", "http-1.0", "not-told", "reset"],
 )
 def test_a_server_may_close_after_each_reply(raw: Raw, canary: Canary, make: Callable[[bytes], Behaviour]) -> None:
-    """Then each object has a connection of its own, and nothing fails."""
+    """Each object then has its own connection, and nothing fails."""
     names = [f"n{number:03}" for number in range(100)]
     server = raw(mirror(names, {name: make(body_of(name)) for name in names}))
 
@@ -588,7 +591,7 @@ def test_a_server_may_close_after_each_reply(raw: Raw, canary: Canary, make: Cal
 
 
 def test_bodies_without_a_length_may_be_accepted(raw: Raw, canary: Canary) -> None:
-    """With --allow-eof-bodies: the end of the connection is the end of the body; one that is cut is told apart."""
+    """With --allow-eof-bodies, the end of the connection is the end of the body; a truncated body is still detected."""
     names = ["plain", "http-1.0", "empty", "cut"]
     behaviours: dict[str, Behaviour] = {
         "plain": then_close(bare_reply() + b"plain"),
@@ -605,7 +608,7 @@ def test_bodies_without_a_length_may_be_accepted(raw: Raw, canary: Canary) -> No
 
 
 def test_an_outage_ends_when_the_attempts_are_used_up(raw: Raw, canary: Canary) -> None:
-    """With one attempt, while the origin rests: every target ends, and nobody waits for ever."""
+    """With one attempt while the origin rests, every target ends, and nothing waits for ever."""
     names = [f"n{number:02}" for number in range(40)]
     server = raw(mirror(names, dict.fromkeys(names, then_close(b""))))
 
@@ -615,11 +618,11 @@ def test_an_outage_ends_when_the_attempts_are_used_up(raw: Raw, canary: Canary) 
     assert report.finished
 
 
-# --- bytes that nobody asked for ---------------------------------------------------------------------------------
+# --- unsolicited bytes -------------------------------------------------------------------------------------------
 
 
 def paced(names: list[str], scripted: dict[str, Behaviour], count: int, pause: float) -> dict[str, Behaviour]:
-    """Routes of a server that lists a few names at a time, with a pause before each page: connections are idle."""
+    """Returns routes of a server with small pages and pauses between them, so that connections are idle."""
     routes = mirror(names, scripted)
     starts = range(0, len(names), count)
 
@@ -634,7 +637,7 @@ def paced(names: list[str], scripted: dict[str, Behaviour], count: int, pause: f
 
 
 def assert_own_bytes(dest: Path, names: list[str]) -> None:
-    """No file has another one's bytes."""
+    """Checks that no file has another one's bytes."""
     wrong = {name: found for name in names if (found := (dest / name).read_bytes()) != body_of(name)}
     assert wrong == {}
 
@@ -643,8 +646,8 @@ def assert_own_bytes(dest: Path, names: list[str]) -> None:
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_second_reply_in_the_same_segment_is_nobodys(raw: Raw, canary: Canary, every: int, limit: int) -> None:
-    """With the body of another object: its connection is not used again."""
-    # Those without a second reply are listened to for 50 ms each, as soon as there was one.
+    """A second reply in the same segment is dropped, and its connection is not used again."""
+    # After the first second reply, fetchmill listens for 50 ms after each reply.
     names = [f"n{number:04}" for number in range(1000 if every == 1 else 40 * limit)]
     second = {
         name: reply(body_of(name)) + reply(body_of(names[number - 1]))
@@ -660,14 +663,14 @@ def test_a_second_reply_in_the_same_segment_is_nobodys(raw: Raw, canary: Canary,
 
 @pytest.mark.parametrize("limit", [1, 8])
 def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, limit: int) -> None:
-    """Up to 50 ms after the first one, while the connection has nothing to do."""
+    """A second reply up to 50 ms after the first one is dropped; the connection is idle meanwhile."""
     names = [f"n{number:03}" for number in range(252)]
     delays = [0.005, 0.0, 0.002, 0.01, 0.02, 0.03, 0.05]
     sent: list[str] = []
 
     def with_a_second(number: int) -> Behaviour:
         def behave(exchange: Exchange) -> None:
-            # The last of its page: the next request is not before the next page.
+            # It is the last one of its page: the next request comes only with the next page.
             is_last = number % 3 == 2
             exchange.send(reply(body_of(names[number])))
             if is_last and not exchange.client_speaks(delays[number // 3 % len(delays)]):
@@ -692,7 +695,7 @@ def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, lim
 def test_a_server_that_sent_a_second_reply_is_listened_to(
     raw: Raw, canary: Canary, delay: float | None, limit: int
 ) -> None:
-    """From the first one that is noticed, also while there is work and the second comes in a segment of its own."""
+    """A second reply in its own segment is detected even on a busy connection, once there was an earlier one."""
     names = [f"n{number:03}" for number in range(200)]
 
     def with_a_second(number: int) -> Behaviour:
@@ -721,7 +724,7 @@ def test_a_server_that_sent_a_second_reply_is_listened_to(
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("pause", [0.0, 0.002, 0.02])
 def test_bytes_behind_a_body_fail_nobody(raw: Raw, canary: Canary, pause: float, limit: int) -> None:
-    """A body that is longer than its length, whose rest comes late: read as the next reply it is none."""
+    """The rest of a body that is longer than its length arrives late and is not taken for the next reply."""
     names = [f"n{number:03}" for number in range(150)]
 
     def longer(name: str) -> Behaviour:

@@ -1,6 +1,6 @@
-"""How connections that hold replies end or go on: what they hold is stored or asked for again, never another's bytes.
+"""Connections that hold replies end or continue: the replies are stored or requested again, and are never another's.
 
-The server knows the requests of a connection by their turn: at limit 1 they come one after the other.
+The server knows the requests of a connection by their order: at limit 1, they come one after the other.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ Serve = Callable[..., Server]
 Ending = Callable[[Exchange, bytes], None]
 
 NAMES = [f"name-{number}" for number in range(12)]
-# The reply to the third request of a connection ends it.
+# The reply to a connection's third request ends it.
 LAST_TURN = 3
 STRAY = reply(b"stray")
-# Larger than what a library reads at once: then its last bytes come alone.
+# Larger than a library's read, so that its last bytes come separately.
 LARGE = 100_000
 REST_SECONDS = 0.05
 
@@ -44,14 +44,17 @@ engines = pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 
 
 def fetched(server: RawServer, dest: Path, engine: str) -> dict[str, bytes]:
-    """What one connection at a time brings."""
+    """Fetches with one connection at a time."""
     report = fetchmill.get(server.url, dest, format="jsonl", limit=1, **engine_keywords(engine))
     assert (report.listed, report.fetched, report.doubtful) == (len(NAMES), len(NAMES), ())
     return dict(read_objects(dest, "jsonl"))
 
 
 def ending_with(end: Ending, size: int = 0) -> dict[str, Behaviour]:
-    """Routes whose objects are their names, filled up to a size: on each connection the third one is sent by `end`."""
+    """Returns routes of objects that are their names, padded to a size.
+
+    On each connection, `end` sends the third one.
+    """
 
     def behaviour(name: str) -> Behaviour:
         body = name.encode().ljust(size, b".")
@@ -68,19 +71,19 @@ def ending_with(end: Ending, size: int = 0) -> dict[str, Behaviour]:
 
 
 def close(exchange: Exchange, body: bytes) -> None:
-    """As servers do that end a connection after so many requests."""
+    """Works like servers that end a connection after a number of requests."""
     exchange.send(reply(body, "Connection: close"))
     exchange.close()
 
 
 def close_unsaid(exchange: Exchange, body: bytes) -> None:
-    """The next request may be on its way already."""
+    """The next request may already be on its way."""
     exchange.send(reply(body))
     exchange.close()
 
 
 def close_late(exchange: Exchange, body: bytes) -> None:
-    """The end comes a while after the reply."""
+    """The end comes some time after the reply."""
     exchange.send(reply(body, "Connection: close"), b"", pause=0.03)
     exchange.close()
 
@@ -90,7 +93,7 @@ def close_late(exchange: Exchange, body: bytes) -> None:
 def test_what_came_on_a_connection_that_the_server_ends_is_certain(
     raw: Raw, tmp_path: Path, engine: str, end: Ending
 ) -> None:
-    """As many replies as requests: nothing is asked for twice."""
+    """There are as many replies as requests, and nothing is requested twice."""
     server = raw(ending_with(end))
 
     assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
@@ -99,7 +102,7 @@ def test_what_came_on_a_connection_that_the_server_ends_is_certain(
 
 @engines
 def test_an_end_that_is_not_announced_loses_nothing(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """Whether the next request met it or not."""
+    """An unannounced end loses nothing, whether or not it meets the next request."""
     server = raw(ending_with(close_unsaid))
 
     assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
@@ -107,7 +110,7 @@ def test_an_end_that_is_not_announced_loses_nothing(raw: Raw, tmp_path: Path, en
 
 @engines
 def test_what_came_on_a_connection_that_breaks_is_asked_for_again(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """The second reply of each connection can't be known to be its own request's when the third one never comes."""
+    """If the third reply never comes, the second one cannot be matched to its own request."""
     broken: list[int] = []
 
     def reset(exchange: Exchange, body: bytes) -> None:
@@ -120,7 +123,7 @@ def test_what_came_on_a_connection_that_breaks_is_asked_for_again(raw: Raw, tmp_
     server = raw(ending_with(reset))
 
     assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
-    # The broken request and the one before it, twice.
+    # The broken request and the one before it come twice.
     assert len(server.asked()) >= len(NAMES) + 2
 
 
@@ -130,7 +133,7 @@ def test_what_came_on_a_connection_that_breaks_is_asked_for_again(raw: Raw, tmp_
 def test_a_reply_behind_another_drops_what_the_connection_holds(
     raw: Raw, tmp_path: Path, engine: str, size: int, pieces: str
 ) -> None:
-    """In one piece with the last one, a part of it, or behind the last one that a connection was to have."""
+    """A second reply may come in one piece with the last one, in part, or after the connection's last reply."""
     strays: list[int] = []
 
     def end(exchange: Exchange, body: bytes) -> None:
@@ -154,7 +157,7 @@ def test_a_reply_behind_another_drops_what_the_connection_holds(
 
 @engines
 def test_bytes_after_the_last_reply_put_it_in_doubt(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """Also when they are no reply: the connection carries what nobody asked for."""
+    """Bytes that are not a reply also make the held replies doubtful."""
     sent: list[int] = []
 
     def last(exchange: Exchange) -> None:
@@ -172,7 +175,7 @@ def test_bytes_after_the_last_reply_put_it_in_doubt(raw: Raw, tmp_path: Path, en
 
 @pytest.mark.timing
 def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, dest: Path) -> None:
-    """A thousand replies come at a time, and half of their connections rest beside the others: they are the next."""
+    """A thousand replies come at a time, and half of their connections rest meanwhile and are used next."""
     limit = 1000
     source = server(synthetic=10_000, delay=(0.2, 0.2))
     open_at_once: list[int] = []
@@ -192,7 +195,7 @@ def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, de
         watcher.join()
 
     assert job.code == 0, job.err
-    # Pages come on connections of their own, up to 17.
+    # Pages have their own connections, up to 17.
     assert limit < max(open_at_once) <= limit + limit // 2 + 17
     # A thread that waits for a processor closes some that rest for more than a second, and opens others later.
     assert source.stats()["connections"] <= 2 * limit
@@ -203,7 +206,7 @@ def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, de
 def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
     raw: Raw, tmp_path: Path, engine: str
 ) -> None:
-    """The third reply announces the end, and is the second request's: its own comes later than fast replies would."""
+    """The third reply announces the end but is the second request's; its own comes later than fast replies would."""
     own: list[bytes] = []
     strays: list[int] = []
 
@@ -229,7 +232,7 @@ def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
 
 @pytest.mark.parametrize("engine", ["asyncio", "combo"])
 def test_a_server_that_ignores_the_wish_to_close_is_asked_little_again(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """After one stray reply: what such a connection has brought is certain by its silence."""
+    """After an unsolicited response, the replies of such a connection become certain by its silence."""
     names = [f"o{number:05}" for number in range(400)]
     strays: list[str] = []
 
@@ -255,7 +258,7 @@ def test_a_server_that_ignores_the_wish_to_close_is_asked_little_again(raw: Raw,
 
 
 def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, tmp_path: Path) -> None:
-    """One slow reply makes each rest long; a task that waits for the listing parts from its connection."""
+    """One slow reply makes each rest long; a task that waits for the listing leaves its connection."""
     limit, pages, at_first = 2, 50, 100
     names = [["slow", *(f"first-{number}" for number in range(at_first))]]
     names += [[f"name-{number}-{part}" for part in range(4)] for number in range(1, pages)]
@@ -277,12 +280,12 @@ def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, t
 
     assert (report.listed, report.fetched, report.doubtful) == (len(every), len(every), ())
     assert dict(read_objects(tmp_path / "out", "jsonl")) == {name: name.encode() for name in every}
-    # Those of the tasks, half as many that rest, and those of the listing, whose pages come on rested ones as well.
+    # The tasks' connections, half as many resting ones, and those of the listing, whose pages also use rested ones.
     assert server.most_open <= limit + limit // 2 + 6
 
 
 def test_a_rest_during_which_its_thread_is_not_run_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take a second between one line and the next, and a stray reply comes meanwhile."""
+    """A busy machine may pause for a second between two lines, and an unsolicited response may arrive meanwhile."""
     ours, theirs = socket.socketpair()
     now = [0.0]
 
@@ -301,14 +304,14 @@ def test_a_rest_during_which_its_thread_is_not_run_is_no_silence(monkeypatch: py
 
 
 def test_no_rest_of_an_event_loop_ends_early() -> None:
-    """A timer of uvloop comes up to a millisecond too early: a stray reply of that millisecond would be missed."""
+    """A uvloop timer fires up to a millisecond early, and an unsolicited response in that time would be missed."""
 
     async def rests() -> list[float]:
         connections = HeldConnections(1, OriginReplies(), Mock(spec=["limit"], limit=1))
         took = []
         for number in range(20):
             connection = HoldingConnection(asyncio.get_running_loop(), connections)
-            # Somewhere between two whole milliseconds.
+            # This is between two whole milliseconds.
             time.sleep(number * 0.0002)  # noqa: ASYNC251 - the loop sleeps to whole ones
             began = time.monotonic()
             await connections.rest(connection, REST_SECONDS)
@@ -321,7 +324,10 @@ def test_no_rest_of_an_event_loop_ends_early() -> None:
 
 
 def test_no_rest_becomes_longer_than_the_longest_one() -> None:
-    """Replies that wait for room in memory are slow: if what is held rested twice as long, there would never be any."""
+    """Replies that wait for memory are slow.
+
+    If held replies rested for twice that time, memory would never be freed.
+    """
     held = HeldAnswers(OriginReplies())
     for _ in range(2):
         held.add(Mock(), ReplyAnswer(0, 200, b"", is_verified=True), time.monotonic() - 30)
@@ -332,13 +338,13 @@ def test_no_rest_becomes_longer_than_the_longest_one() -> None:
 
 
 def test_a_connection_without_work_rests_for_as_long_as_others_wait(raw: Raw, tmp_path: Path) -> None:
-    """The first replies of an origin were fast: that the missing one may be slow only the others tell, that are out."""
+    """The first replies of an origin were fast: only requests in flight show that the missing reply may be slow."""
     fast, *slow, shifted = NAMES[:5]
     strays: list[int] = []
 
     def stray_then_own(exchange: Exchange) -> None:
         pieces = [reply(shifted.encode())]
-        # On a busy machine the first reply may have been slow, and its connection rests.
+        # On a busy machine, the first reply may have been slow, so that its connection rests.
         if exchange.turn > 1:
             strays.append(exchange.turn)
             pieces.insert(0, STRAY)

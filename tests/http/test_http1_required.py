@@ -1,4 +1,4 @@
-"""HTTP_1_1_REQUIRED: what a server refuses over HTTP/2 for that is requested over HTTP/1.1."""
+"""HTTP_1_1_REQUIRED: requests that a server refuses over HTTP/2 are repeated over HTTP/1.1."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ COUNT = 20
 
 
 def by_get(urls: list[str], folder: Path, ca_file: str) -> dict[str, bytes]:
-    """With `fetchmill.get` of a list."""
+    """Uses `fetchmill.get` with a list."""
     source = folder / "urls.txt"
     source.write_text("".join(f"{url}\n" for url in urls))
     fetchmill.get(
@@ -24,7 +24,7 @@ def by_get(urls: list[str], folder: Path, ca_file: str) -> dict[str, bytes]:
 
 
 def by_check(urls: list[str], folder: Path, ca_file: str) -> dict[str, bytes]:
-    """With `fetchmill.check`: the version that the last reply had counts as the body."""
+    """Uses `fetchmill.check`: the version of the last reply counts as the body."""
     source, results = folder / "urls.txt", folder / "results.jsonl"
     source.write_text("".join(f"{url}\n" for url in urls))
     report = fetchmill.check(source, results, allow_private=True, ca_file=ca_file, attempts=1)
@@ -33,7 +33,7 @@ def by_check(urls: list[str], folder: Path, ca_file: str) -> dict[str, bytes]:
 
 
 def by_stream(urls: list[str], _: Path, ca_file: str) -> dict[str, bytes]:
-    """With `fetchmill.stream`."""
+    """Uses `fetchmill.stream`."""
     return {
         reply.url: bytes(reply.body) for reply in fetchmill.stream(urls, concurrency=8, ca_file=ca_file, attempts=1)
     }
@@ -47,7 +47,7 @@ def test_the_origin_is_asked_over_http1(
     certificates: Certificates,
     tmp_path: Path,
 ) -> None:
-    """Each object comes once; only requests that were out by then went over HTTP/2."""
+    """Each object comes once; only requests that were already in flight used HTTP/2."""
     with Http1OnlyServer(certificates.good, refusal) as server:
         urls = [f"{server.url}/{number}" for number in range(COUNT)]
         found = fetch(urls, tmp_path, str(certificates.ca_file))
@@ -57,7 +57,7 @@ def test_the_origin_is_asked_over_http1(
 
 
 def test_a_request_that_must_not_be_repeated_fails_with_the_reason(certificates: Certificates) -> None:
-    """The server may have acted on it. The next one goes over HTTP/1.1."""
+    """The server may have acted on it. The next one uses HTTP/1.1."""
     ca_file = str(certificates.ca_file)
     with Http1OnlyServer(certificates.good, "stream") as server, fetchmill.Client(ca_file=ca_file) as client:
         posted = client.get(fetchmill.Request(f"{server.url}/a", method="POST"))

@@ -1,6 +1,6 @@
-"""https against Debian's nginx: versions of TLS, HTTP/2, resumption, and certificates that are no good.
+"""https against Debian's nginx: TLS versions, HTTP/2, resumption, and bad certificates.
 
-What was spoken is what nginx says in its log.
+nginx's log shows the protocol.
 """
 
 import re
@@ -27,7 +27,7 @@ Tree = Callable[..., dict[str, bytes | None]]
 MIRROR = ("--listing", "autoindex")
 COUNT = 300
 SECONDS_AT_ONCE = 20.0
-# What is wrong with a certificate, as failure kinds; the names are attributes of Certificates.
+# Faults of a certificate as failure kinds; the names are attributes of Certificates.
 BAD = {
     "expired": "tls-expired",
     "too_early": "tls-expired",
@@ -49,7 +49,7 @@ OPENSSL_CODES = {
 
 @pytest.mark.parametrize("fault", BAD)
 def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start, certificates: Certificates) -> None:
-    """The certificates are what the tests below take them for, and with the good one there is nothing wrong."""
+    """The certificates have the faults that the tests below assume, and the good one has none."""
     server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=getattr(certificates, fault)))
 
     assert openssl_code(server.ports["good"], certificates.ca_file) == 0
@@ -68,10 +68,10 @@ ODD = {
 def test_a_certificate_that_breaks_a_rule_is_refused_with_the_reason(
     run: Run, certificates: Certificates, dest: Path, fault: str
 ) -> None:
-    """And taken for the host of which the user says that."""
+    """A bad certificate is accepted only for a host that the user names as insecure."""
     leaf = certificates.signed_with_sha1() if fault == "sha-1" else certificates.odd(fault)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Else OpenSSL does not serve a weak key.
+    # Otherwise, OpenSSL does not serve a weak key.
     context.set_ciphers("DEFAULT@SECLEVEL=0")
     context.load_cert_chain(leaf.chain, leaf.key)
     with RawServer(mirror(["a"]), tls=context) as server:
@@ -85,7 +85,7 @@ def test_a_certificate_that_breaks_a_rule_is_refused_with_the_reason(
 
 
 def openssl_code(port: int, ca_file: Path) -> int:
-    """What OpenSSL has against a server's certificate; 0 if nothing."""
+    """Returns OpenSSL's verification error for a server's certificate; 0 if there is none."""
     context = ssl.create_default_context(cafile=ca_file)
     try:
         with socket.create_connection(("127.0.0.1", port)) as plain:
@@ -96,7 +96,7 @@ def openssl_code(port: int, ca_file: Path) -> int:
 
 
 def fill(folder: Path, count: int = COUNT) -> None:
-    """Files of all sizes up to some kilobytes, in a few folders; one is larger than what TLS sends at a time."""
+    """Creates files of up to some kilobytes in a few folders; one is larger than a TLS record."""
     for number in range(count):
         path = folder / f"folder {number % 7}" / f"{number:04d}"
         path.parent.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def fill(folder: Path, count: int = COUNT) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Spoken:
-    """What a server offers, what the user wants, and what they must speak."""
+    """The server's offer, the user's choice, and the expected protocol."""
 
     protocols: str
     http2: bool
@@ -132,7 +132,7 @@ class Spoken:
 def test_a_folder_is_mirrored(
     spoken: Spoken, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """By the best that the server offers; each file is the same and was asked for once."""
+    """The best protocol of the server is used; each file is identical and was requested once."""
     fill(served)
     server = nginx(tls=Site(leaf=certificates.good, protocols=spoken.protocols, http2=spoken.http2))
 
@@ -152,7 +152,7 @@ def test_a_folder_is_mirrored(
 def test_an_api_is_listed_and_fetched(
     http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The listing goes by TLS as well; an address may stand in a certificate instead of a name."""
+    """The listing uses TLS as well; a certificate may have an address instead of a name."""
     offer(served, {"a": b"a", "b/c": b"b/c"})
     server = nginx(api=Site(leaf=certificates.good, http2=http2))
 
@@ -166,7 +166,7 @@ def test_an_api_is_listed_and_fetched(
 def test_sessions_are_resumed(
     protocols: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """A server that closes each connection after five requests sees few full handshakes: one a thread, at most."""
+    """A server that closes each connection after five requests sees at most one full handshake per thread."""
     fill(served, 100)
     site = Site(leaf=certificates.good, protocols=protocols, directives="keepalive_requests 5;")
     server = nginx(tls=site)
@@ -185,7 +185,7 @@ def test_sessions_are_resumed(
 def test_a_bad_certificate_of_the_only_server_stops_the_job_at_once(
     fault: str, kind: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """Exit code 6 and one line that says what is wrong with it; no request was sent."""
+    """The exit code is 6, and one line has the fault; no request was sent."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=getattr(certificates, fault)))
 
@@ -204,7 +204,7 @@ def test_a_bad_certificate_of_the_only_server_stops_the_job_at_once(
 def test_without_its_authority_a_good_certificate_is_refused(
     run: Run, nginx: Start, certificates: Certificates, dest: Path
 ) -> None:
-    """The authorities of the system do not know it."""
+    """A good certificate without its authority is refused by the system's authorities."""
     server = nginx(tls=Site(leaf=certificates.good))
 
     ended = run("get", server.url("tls"), dest, *MIRROR)
@@ -218,7 +218,7 @@ def test_without_its_authority_a_good_certificate_is_refused(
 def test_an_insecure_host_is_taken_as_it_is(
     fault: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The user has said so, for this host."""
+    """Any certificate of a host that the user names as insecure is accepted."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=getattr(certificates, fault)))
     insecure = ("--insecure-host", "localhost")
@@ -232,7 +232,7 @@ def test_an_insecure_host_is_taken_as_it_is(
 def test_an_insecure_host_makes_no_other_host_insecure(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """Not even its own address."""
+    """An insecure host makes no other host insecure, not even its own address."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=certificates.expired))
     insecure = ("--insecure-host", "127.0.0.1", "--insecure-host", "host")
@@ -255,7 +255,7 @@ def test_a_bad_certificate_fails_the_targets_of_its_host_alone(
     dest: Path,
     tmp_path: Path,
 ) -> None:
-    """In a list of URLs: the other host's are fetched, and all is stored under its URL."""
+    """In a list of URLs, the other host's targets are fetched and stored under their URLs."""
     fill(served, 20)
     server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=getattr(certificates, fault)))
     names = sorted(path.relative_to(served).as_posix() for path in served.rglob("*") if path.is_file())
@@ -276,7 +276,10 @@ def test_a_bad_certificate_fails_the_targets_of_its_host_alone(
 def test_a_self_signed_authority_that_was_given_is_taken(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The very certificate: curl takes it, too. Its name and its dates count all the same; another one is refused."""
+    """A self-signed authority in the file is accepted, as by curl.
+
+    Its name and its dates still count; another one is refused.
+    """
     fill(served, 5)
     own, expired = certificates.own_authority, certificates.expired_authority
     server = nginx(own=Site(leaf=own), expired=Site(leaf=expired))
@@ -295,7 +298,10 @@ def test_a_self_signed_authority_that_was_given_is_taken(
 def test_a_host_that_is_not_to_be_trusted_is_told_once(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Of many hosts; with one alone the job ends, whatever the number of its targets."""
+    """One notice names each untrusted host of many.
+
+    With only one host, the job ends, whatever the number of its targets.
+    """
     fill(served, 20)
     server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=certificates.self_signed))
     (tmp_path / "both.txt").write_text(
@@ -316,7 +322,7 @@ def test_a_host_that_is_not_to_be_trusted_is_told_once(
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])
 def test_a_file_without_certificates_is_refused(content: bytes | None, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Before anything is touched; whoever trusts nobody has made a mistake."""
+    """The error comes before anything is changed: a file that trusts nobody is a mistake."""
     if content is not None:
         (tmp_path / "ca.pem").write_bytes(content)
 
@@ -328,7 +334,7 @@ def test_a_file_without_certificates_is_refused(content: bytes | None, run: Run,
 
 
 def test_a_server_that_speaks_no_tls_is_told(run: Run, nginx: Start, dest: Path) -> None:
-    """Its listing fails, with the kind that says so."""
+    """The listing of a server without TLS fails with the kind for this."""
     server = nginx(plain=Site())
 
     ended = run("get", server.url("plain").replace("http:", "https:"), dest)

@@ -1,4 +1,4 @@
-"""A reply that nobody asked for, later than any rule can notice in time: what it puts in doubt is named."""
+"""An unsolicited response that comes too late to be detected in time: the doubtful objects are named."""
 
 import contextlib
 import json
@@ -14,16 +14,16 @@ from raw_server import Exchange, RawServer, mirror, reply, then_close
 Raw = Callable[..., RawServer]
 Run = Callable[..., Ended]
 
-# How fast an origin is must be known: of one that is not, replies rest one by one if any takes 50 ms on a busy machine.
+# The speed of an origin must be known: otherwise, replies rest one by one if any takes 50 ms on a busy machine.
 QUICK = [f"quick-{number:02}" for number in range(70)]
 NAMES = ["slow", *QUICK, "first", "second"]
 
 
 def scripted_server(raw: Raw) -> RawServer:
-    """`first` and `second` come on one connection of their own; a stray reply follows while `slow` is awaited."""
+    """`first` and `second` share a connection; an unsolicited response follows during the wait for `slow`."""
 
     def slow(exchange: Exchange) -> None:
-        # Never silent for long: a request that is would be made again.
+        # It is never silent for long, because a silent request would be repeated.
         whole = reply(b"slow" * 5)
         exchange.send(whole[:-20], *(whole[at : at + 1] for at in range(-20, -1)), whole[-1:], pause=0.1)
 
@@ -37,7 +37,7 @@ def scripted_server(raw: Raw) -> RawServer:
 
 
 def test_what_a_late_reply_puts_in_doubt_is_named(raw: Raw, run: Run, tmp_path: Path) -> None:
-    """Exit code 3, the name in the summary, in `status` and in Python; the first reply of a connection is certain."""
+    """The exit code is 3, and the summary, `status` and Python have the name. A connection's first reply is certain."""
     server = scripted_server(raw)
 
     done = run("get", server.url, "out", "--concurrency", "2", "--threads", "1", cwd=tmp_path)
@@ -52,7 +52,7 @@ def test_what_a_late_reply_puts_in_doubt_is_named(raw: Raw, run: Run, tmp_path: 
 
 
 def test_rows_of_a_check_are_named_too(raw: Raw, run: Run, tmp_path: Path) -> None:
-    """Exit code 3, and the name in the summary: the row may tell another target's answer."""
+    """The exit code is 3, and the summary has the name: the row may have another target's answer."""
     server = scripted_server(raw)
     (tmp_path / "urls.txt").write_text("".join(f"{server.url}/get/{name}\n" for name in NAMES))
 
@@ -65,7 +65,7 @@ def test_rows_of_a_check_are_named_too(raw: Raw, run: Run, tmp_path: Path) -> No
 
 
 def test_the_same_command_later_still_says_so(raw: Raw, tmp_path: Path) -> None:
-    """What is in doubt stands in the journal, not in the memory of one run."""
+    """The journal has the doubtful objects, not the memory of one run."""
     server = scripted_server(raw)
     first = fetchmill.get(server.url, tmp_path / "out", limit=2, threads=1)
 
@@ -76,7 +76,7 @@ def test_the_same_command_later_still_says_so(raw: Raw, tmp_path: Path) -> None:
 
 
 def test_an_export_tells_what_is_in_doubt_too(raw: Raw, run: Run, tmp_path: Path) -> None:
-    """Its bytes are those of the destination that it was made from."""
+    """An export is as doubtful as its source, whose bytes it has."""
     server = scripted_server(raw)
     fetchmill.get(server.url, tmp_path / "out", limit=2, threads=1)
 
@@ -93,7 +93,7 @@ def test_an_export_tells_what_is_in_doubt_too(raw: Raw, run: Run, tmp_path: Path
 
 
 def test_of_many_in_doubt_the_number_is_told_and_the_first_names(raw: Raw, run: Run, tmp_path: Path) -> None:
-    """The names that a report has are bounded, the number of objects is not."""
+    """The number of names in a report is bounded, the count is not."""
     server = raw(mirror(NAMES))
     fetchmill.get(server.url, tmp_path / "out")
     with contextlib.closing(sqlite3.connect(tmp_path / "out" / ".fetchmill" / "job.sqlite")) as journal, journal:
@@ -109,7 +109,7 @@ def test_of_many_in_doubt_the_number_is_told_and_the_first_names(raw: Raw, run: 
 
 
 def test_nothing_is_in_doubt_when_nothing_came(raw: Raw, tmp_path: Path) -> None:
-    """The usual case."""
+    """Usually nothing is doubtful."""
     server = raw(mirror(NAMES))
 
     report = fetchmill.get(server.url, tmp_path / "out")

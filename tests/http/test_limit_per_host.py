@@ -1,4 +1,4 @@
-"""`--limit-per-host` for a list that leads to one host only, which has no other limit."""
+"""`--limit-per-host` for a list that leads to only one host, without another limit."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def host() -> Iterator[Observed]:
-    """One host."""
+    """Serves one host."""
     server = Observed("127.0.0.1")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
@@ -27,7 +27,7 @@ def host() -> Iterator[Observed]:
 def test_the_only_host_of_a_list_has_its_limit(
     limit: int, options: tuple[str, ...], host: Observed, run: Run, tmp_path: Path
 ) -> None:
-    """No more requests are in flight than it says, and no fewer: whatever finds or gives their number."""
+    """The number of requests in flight reaches the limit and never exceeds it, however it is set."""
     (tmp_path / "urls.txt").write_text("".join(f"{host.url}/{number}\n" for number in range(60)))
 
     ended = run("get", "urls.txt", "out", "--allow-private", "--limit-per-host", str(limit), *options)

@@ -1,4 +1,4 @@
-"""Jobs over many hosts, in a world of sites whose answers are known: every host gets its due, and no more."""
+"""Jobs over many hosts, in a world of sites with known answers: every host gets its share, and no more."""
 
 import random
 import threading
@@ -22,9 +22,9 @@ Serve = Callable[..., Server]
 Row = dict[str, Any]
 
 TIMEOUT = 3
-# Hosts that are asked so rarely that none of the limits of a host matters.
+# Hosts with so few requests that no limit per host matters.
 COUNT = 1500
-# Failure kinds that no site can give to a check, each with what gives it.
+# Failure kinds that no site of a check can cause, and their causes.
 ELSEWHERE = {
     "checksum": "tests/s3/test_s3_checksums.py: of a store of S3",
     "dns": "look-ups that are malformed: crates/fetchmill-net/src/dns/tests",
@@ -49,7 +49,7 @@ ELSEWHERE = {
     "bad-range": "tests/lists/test_ranges.py",
     "bad-encoding": "tests/http/test_compressed.py: a check asks for bodies as they are",
     "unexpected-type": "tests/http/test_accept.py",
-    # What a complete reply says is its status.
+    # The result of a complete reply is its status.
     "server-error": "status",
     "throttled": "status",
     "redirect": "status",
@@ -58,34 +58,34 @@ ELSEWHERE = {
 
 
 def trust(folder: Path, whole: World) -> tuple[str, ...]:
-    """The options of a command that may go into this world."""
+    """Returns the options that a command needs for this world."""
     (folder / "ca.pem").write_text(whole.ca_pem)
     options = ("--resolver", whole.dns, "--allow-private", "--ca-file", "ca.pem", "--timeout", str(TIMEOUT))
     return (*options, "--redirects", "20")
 
 
 def check(run: Run, folder: Path, whole: World, urls: list[str], *options: str) -> list[Row]:
-    """The rows of a check of these."""
+    """Returns the rows of a check of these sites."""
     ended = run("check", write_urls(folder, urls), "rows.jsonl", *trust(folder, whole), "--quiet", *options)
     assert (ended.code, ended.err) == (0, "")
     return read_rows(folder / "rows.jsonl")
 
 
 def is_right(site: Site, row: Row) -> bool:
-    """Whether a row says what the site does."""
+    """Returns whether a row agrees with its site."""
     if site.expected.status is not None:
         return row.get("kind") is None and row.get("status") == site.expected.status
     return row.get("kind") in site.expected.kinds
 
 
 def begun(rows: list[Row]) -> list[float]:
-    """When the attempts of rows began, in seconds, in order."""
+    """Returns when the attempts of rows began, in seconds, in order."""
     return sorted(datetime.fromisoformat(row["started_at"]).timestamp() for row in rows)
 
 
 @pytest.mark.one_in(3)
 def test_a_check_tells_what_each_site_does(run: Run, tmp_path: Path) -> None:
-    """Of every behaviour there is, over both schemes."""
+    """A check reports every behaviour correctly over both schemes."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - shown when it fails
     with world(timeout=TIMEOUT) as whole:
@@ -106,7 +106,7 @@ def test_a_check_tells_what_each_site_does(run: Run, tmp_path: Path) -> None:
 
 
 def test_every_failure_kind_is_met_somewhere() -> None:
-    """A kind that nothing gives is none; one that is new needs a test."""
+    """A kind that never occurs would be useless, and a new one needs a test."""
     met = {kind for expected in BEHAVIOURS.values() for kind in expected.kinds}
 
     assert met | set(ELSEWHERE) >= set(FAILURE_KINDS)
@@ -115,7 +115,7 @@ def test_every_failure_kind_is_met_somewhere() -> None:
 
 
 def test_a_host_that_asks_for_patience_is_left_alone_and_no_other(run: Run, tmp_path: Path) -> None:
-    """429 with Retry-After: nothing for that long, and then all of it; other hosts go on meanwhile."""
+    """After a 429 with Retry-After, the host gets no request for that time, and then all; other hosts continue."""
     names = ("busy-000001.test", "good-000001.test")
     with world(timeout=TIMEOUT, retry_after=2, watched=names) as whole:
         busy, good = ([f"http://{name}:{whole.http_port}/?{n}" for n in range(30)] for name in names)
@@ -134,7 +134,7 @@ def test_a_host_that_asks_for_patience_is_left_alone_and_no_other(run: Run, tmp_
 
 
 def test_a_dead_host_costs_a_few_attempts(run: Run, tmp_path: Path) -> None:
-    """The rest of its targets is closed with the kind that told that it is dead, and no attempt."""
+    """Other targets of a dead host fail without an attempt, with the kind that showed that it is dead."""
     with world(timeout=TIMEOUT) as whole:
         dead, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("dead", "good"))
         started = time.monotonic()
@@ -150,7 +150,7 @@ def test_a_dead_host_costs_a_few_attempts(run: Run, tmp_path: Path) -> None:
 
 
 def test_targets_of_a_dead_host_wait_and_are_closed_in_a_job(tmp_path: Path) -> None:
-    """With more attempts the host is asked whether it is back; each target has its outcome in the end."""
+    """With more attempts, the host is probed again; each target has its outcome in the end."""
     with world() as whole:
         refusing, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("refusing", "good"))
         urls = [f"{url}?{n}" for n in range(50) for url in (refusing, good)]
@@ -164,7 +164,7 @@ def test_targets_of_a_dead_host_wait_and_are_closed_in_a_job(tmp_path: Path) -> 
 
 
 def test_a_host_gets_no_more_at_a_time_than_it_may(run: Run, tmp_path: Path) -> None:
-    """Connections and requests a second, by host."""
+    """Connections, and requests per second, stay within the limits of each host."""
     name = "slow-000003.test"
     with world(timeout=TIMEOUT, watched=(name,)) as whole:
         urls = [f"http://{name}:{whole.http_port}/?{n}" for n in range(40)]
@@ -180,7 +180,7 @@ def test_a_host_gets_no_more_at_a_time_than_it_may(run: Run, tmp_path: Path) -> 
 
 
 def test_one_host_with_nearly_all_targets_does_not_hold_up_the_others(run: Run, tmp_path: Path) -> None:
-    """Its own go at its pace, also those that found no place in memory."""
+    """Targets of the large host continue at their rate, including those that did not fit into memory."""
     with world(timeout=TIMEOUT) as whole:
         hot = f"http://good-999999.test:{whole.http_port}/"
         others = [site.url for site in whole.sites(30, mix={"good": 1}, https=0.5)]
@@ -197,7 +197,7 @@ def test_one_host_with_nearly_all_targets_does_not_hold_up_the_others(run: Run, 
 
 
 def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path: Path) -> None:
-    """More of them than there are fast slots, before all others."""
+    """Silent names do not delay others, even if they come first and outnumber the fast slots."""
     with world(timeout=TIMEOUT) as whole:
         silent = [site.url for site in whole.sites(1000, mix={"nodns": 1})]
         good = [site.url for site in whole.sites(300, mix={"good": 1}, https=0)]
@@ -211,7 +211,7 @@ def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path:
 
 
 def test_a_second_look_finds_what_is_back(run: Run, server: Serve, tmp_path: Path) -> None:
-    """What seemed dead is asked again later, before it is called dead; also what a breaker had closed."""
+    """Sites that seem dead are checked again later, including those that a circuit breaker had closed."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}/get/file-000000000000"
     back: list[Server] = []
@@ -229,13 +229,13 @@ def test_a_second_look_finds_what_is_back(run: Run, server: Serve, tmp_path: Pat
     dead = rows.pop("http://127.0.0.1:9/")
     assert (dead["kind"], dead["second_look"], dead["attempts"]) == ("refused", True, 2)
     assert {(row.get("status"), row["second_look"]) for row in rows.values()} == {(200, True)}
-    # The breaker had closed the last ones without an attempt.
+    # The circuit breaker closed the last ones without an attempt.
     assert {row["attempts"] for row in rows.values()} == {1, 2}
 
 
 @pytest.mark.parametrize("options", [{}, {"resolver": ["system"]}])
 def test_a_program_may_ask_for_public_addresses_only(server: Serve, options: dict[str, Any]) -> None:
-    """Its own URLs may be private otherwise; names are looked up in either way."""
+    """A program may restrict its URLs to public addresses; names are looked up in both cases."""
     source = server(synthetic=1)
     url = source.url.replace("127.0.0.1", "localhost") + "/get/file-000000000000"
 

@@ -1,4 +1,4 @@
-"""Replies that are not as RFC 9112 says: which of them fetchmill takes, compared with other clients.
+"""Replies that violate RFC 9112: which ones fetchmill accepts, compared with other clients.
 
 `--update-help` writes the table of the documentation.
 """
@@ -23,11 +23,11 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 
 def as_chunks(body: bytes, padding: bytes = b"") -> bytes:
-    """The body in one chunk, whose size may be padded."""
+    """Returns the body in one chunk, whose size may be padded."""
     return b"%x%s\r\n%s\r\n0\r\n\r\n" % (len(body), padding, body)
 
 
-# What is odd, whether fetchmill takes it, and how a body is sent so.
+# The oddity, whether fetchmill accepts it, and a function that sends a body in this way.
 ODD: dict[str, tuple[bool, Callable[[bytes], bytes]]] = {
     "a folded value": (True, lambda body: reply(body, "X-Policy: a;\r\n   b")),
     "a line that is not a field": (True, lambda body: reply(body, "not a field")),
@@ -62,7 +62,7 @@ SUSPECT = ("blanks after a chunk's size", "`Content-Length` with chunks")
 
 
 def by_get(url: str, folder: Path) -> bytes | None:
-    """With `fetchmill get` of a list."""
+    """Uses `fetchmill get` with a list."""
     (folder / "urls.txt").write_text(f"{url}\n")
     dest = folder / "out"
     report = fetchmill.get(folder / "urls.txt", dest, format="jsonl", attempts=1, allow_private=True)
@@ -72,13 +72,13 @@ def by_get(url: str, folder: Path) -> bytes | None:
 
 
 def by_stream(url: str, _: Path) -> bytes | None:
-    """With `fetchmill.stream`."""
+    """Uses `fetchmill.stream`."""
     (answer,) = fetchmill.stream([url], attempts=1)
     return bytes(answer.body) if answer.status else None
 
 
 def by_command(command: str) -> Callable[[str, Path], bytes | None]:
-    """With a program, which writes the body to its standard output."""
+    """Uses a program that writes the body to standard output."""
 
     def fetch(url: str, folder: Path) -> bytes | None:
         ended = subprocess.run(
@@ -90,7 +90,7 @@ def by_command(command: str) -> Callable[[str, Path], bytes | None]:
 
 
 def by_requests(url: str, _: Path) -> bytes | None:
-    """With requests."""
+    """Uses requests."""
     try:
         return requests.get(url, timeout=PATIENCE).content
     except (requests.RequestException, UnicodeError):
@@ -98,7 +98,7 @@ def by_requests(url: str, _: Path) -> bytes | None:
 
 
 def by_aiohttp(url: str, _: Path) -> bytes | None:
-    """With aiohttp."""
+    """Uses aiohttp."""
 
     async def fetch() -> bytes | None:
         timeout = aiohttp.ClientTimeout(total=PATIENCE)
@@ -122,7 +122,7 @@ CLIENTS: dict[str, Callable[[str, Path], bytes | None]] = {
 
 @pytest.fixture
 def odd() -> Iterator[RawServer]:
-    """Serves each odd reply once a connection, and the place where one redirects to."""
+    """Serves each odd reply once per connection, and the destination of a redirect."""
     routes: dict[str, Behaviour] = {f"/{at}": then_close(make(BODY)) for at, (_, make) in enumerate(ODD.values())}
     with RawServer({**routes, "/caf%E9": reply(BODY), "/caf%e9": reply(BODY)}) as server:
         yield server
@@ -131,7 +131,7 @@ def odd() -> Iterator[RawServer]:
 def test_the_table_says_what_each_client_takes(
     odd: RawServer, root: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """As measured now."""
+    """The committed table equals the current measurement."""
     lines = [f"| odd | {' | '.join(CLIENTS)} |", f"|---|{'---|' * len(CLIENTS)}"]
     for at, name in enumerate(ODD):
         cells = []
@@ -152,7 +152,7 @@ def test_the_table_says_what_each_client_takes(
 
 @pytest.mark.parametrize("name", ODD)
 def test_get_and_stream_agree(odd: RawServer, tmp_path: Path, name: str) -> None:
-    """Both take a reply, or neither does."""
+    """`get` and streams accept the same replies."""
     is_taken, _ = ODD[name]
     url = f"{odd.url}/{list(ODD).index(name)}"
 
@@ -161,7 +161,7 @@ def test_get_and_stream_agree(odd: RawServer, tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", [name for name in ODD if name != "status 999"])
 def test_a_page_of_a_listing_is_taken_likewise(tmp_path: Path, name: str) -> None:
-    """One that is refused ends the listing."""
+    """A listing accepts the same pages, and a refused one ends it."""
     is_taken, make = ODD[name]
     text = page(["a"]).partition(b"\r\n\r\n")[2]
     routes = mirror(["a"]) | {"/list": then_close(make(text)), "/caf%E9": page(["a"])}
@@ -176,7 +176,7 @@ def test_a_page_of_a_listing_is_taken_likewise(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.parametrize("name", SUSPECT)
 def test_a_suspect_reply_counts_only_as_the_first_of_its_connection(tmp_path: Path, name: str) -> None:
-    """On a connection that was used it is asked for again, at once and without counting; each has its own bytes."""
+    """On a used connection, it is requested again immediately, without counting; each object has its own bytes."""
     _, make = ODD[name]
     names = [f"n{number}" for number in range(20)]
     turns: dict[str, list[int]] = {}
@@ -196,7 +196,7 @@ def test_a_suspect_reply_counts_only_as_the_first_of_its_connection(tmp_path: Pa
 
 @pytest.mark.parametrize("name", SUSPECT)
 def test_a_request_that_is_made_once_fails_with_a_suspect_reply(tmp_path: Path, name: str) -> None:
-    """If it was not the first of its connection: whether the server acted on the request is unknown."""
+    """If it was not the first one of its connection, nobody knows whether the server acted on the request."""
     routes: dict[str, Behaviour] = {"/plain": reply(BODY), "/suspect": ODD[name][1](BODY)}
     with RawServer(routes) as server:
         urls = [f"{server.url}/{path}" for path in ("plain", "suspect")]
@@ -217,7 +217,7 @@ def test_a_request_that_is_made_once_fails_with_a_suspect_reply(tmp_path: Path, 
 
 
 def test_fields_of_an_odd_head_are_read(tmp_path: Path) -> None:
-    """Folds are blanks, lines that are not fields are left out; a WARC record has the head as it was sent."""
+    """Folds are read as blanks, and lines that are not fields are dropped; a WARC record has the head as sent."""
     head = bare_reply("Content-Length: 2", "X-A: b;\r\n\tc: d", "not a field", 'ETag : "e"', "X-E: f\x01")
     with RawServer({"/a": head + BODY}) as server:
         (answer,) = fetchmill.stream([f"{server.url}/a"])

@@ -1,6 +1,6 @@
-"""How many connections a job holds open at its server: what its requests need, and few more that rest.
+"""A job's open connections: those that its requests need, and a few more that rest.
 
-A server may be slow because of how many there are, whether anybody asks on them or not.
+A server may become slow because of their number, even if they are idle.
 """
 
 import json
@@ -21,22 +21,22 @@ from own_bench.processes import FETCHMILL
 LOG = logging.getLogger(__name__)
 # As in /proc/net/tcp.
 ESTABLISHED = "01"
-# So many that their listing goes on as long as the job does.
+# Enough objects that their listing takes as long as the job.
 OBJECTS = 400_000
 
 
 def open_connections(url: str) -> int:
-    """To the port of a URL on this machine."""
+    """Returns the number of connections to the port of a URL on this machine."""
     end = f":{urlsplit(url).port:04X}"
     rows = (line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:])
     return sum(row[2].endswith(end) and row[3] == ESTABLISHED for row in rows)
 
 
 class WatchedJob:
-    """A job that runs for so long.
+    """A job that runs for a given time.
 
-    `open` has its connections ten times a second, `limits` has its requests in flight at most once a second, and
-    `slowest` is its slowest reply in seconds.
+    `open` has its connections ten times per second, `limits` its limit once per second, and `slowest` its slowest reply
+    in seconds.
     """
 
     def __init__(self, url: str, dest: Path, *options: object, seconds: float) -> None:
@@ -56,23 +56,27 @@ class WatchedJob:
 
 @pytest.mark.timing
 def test_connections_that_began_together_rest_one_after_the_other(server: Callable[..., Server], dest: Path) -> None:
-    """Replies take 50 ms, so each rests for 0.1 s in a second. All at once they would be half as many again."""
+    """With 50 ms replies, each connection rests for 0.1 s per second.
+
+    If all rested together, 1.5 times as many would be open.
+    """
     served = server(synthetic=OBJECTS, delay=(0.05, 0.05))
 
     job = WatchedJob(served.url, dest, "--concurrency", 64, seconds=5)
 
-    # A rest is twice the slowest reply. By chance some more rest at the same time, and two are the listing's.
+    # A rest is twice the slowest reply. By chance, some more connections rest at the same time, and two are the
+    # listing's.
     resting = 64 * 2 * job.slowest
     assert 64 <= statistics.median(job.open[10:-2]) <= 64 + 2.5 * resting + 2 + 5
 
 
 @pytest.mark.timing
 def test_connections_that_a_lower_number_does_not_need_are_closed(dest: Path) -> None:
-    """The search tries more than this server bears, and goes back. Which number it goes back to is not of interest."""
+    """The search tries more than this server can handle, and goes back; the final number does not matter here."""
     with crowded() as url:
         job = WatchedJob(url, dest, "--concurrency", "auto", seconds=16)
 
     limit = max(job.limits[-5:])
     assert max(job.open) > 1.2 * limit, "it has tried more"
-    # Half as many more rest at most, and two are the listing's.
+    # At most half as many in addition rest, and two are the listing's.
     assert limit / 2 <= statistics.median(job.open[-40:-2]) <= 1.5 * limit + 2

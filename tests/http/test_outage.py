@@ -1,4 +1,4 @@
-"""Outages and broken objects are told apart: an outage costs no object, a broken object fails, and every wait ends.
+"""Outages and broken objects: an outage costs no object, a broken object fails, and every wait ends.
 
 `FETCHMILL_OUTAGE_SECONDS` and `FETCHMILL_OUTAGE_OBJECTS` make the outage longer and the job larger (`make outages`).
 """
@@ -24,13 +24,13 @@ OBJECTS = int(os.environ.get("FETCHMILL_OUTAGE_OBJECTS") or 2000)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 BROKEN = reply(status="500 Internal Server Error")
 ENGINES = ("native", "threads", "processes")
-# Of the rate without others, that good objects keep beside them.
+# Minimum share of their rate that good objects keep next to others.
 SHARE = 0.8
 LOG = logging.getLogger(__name__)
 
 
 class Origin:
-    """Objects of which some are broken, by name, and which may be down as a whole: it resets every connection."""
+    """Objects, some broken by name, at a server that may be down as a whole: it then resets every connection."""
 
     def __init__(self, *, delay: float = 0.0, slow: float = 0.0) -> None:
         self._down_until = 0.0
@@ -40,15 +40,15 @@ class Origin:
 
     @property
     def is_down(self) -> bool:
-        """Now."""
+        """Returns whether it is down now."""
         return time.monotonic() < self._down_until
 
     def fail_for(self, seconds: float) -> None:
-        """From now on."""
+        """Starts an outage of the given time."""
         self._down_until = time.monotonic() + seconds
 
     def list_names(self, names: list[str]) -> Callable[[Exchange], bytes | None]:
-        """The listing, which is down with the rest."""
+        """Returns the listing, which is down with everything else."""
         listed = page(names)
 
         def list_them(exchange: Exchange) -> bytes | None:
@@ -60,7 +60,7 @@ class Origin:
         return list_them
 
     def get(self, exchange: Exchange) -> bytes | None:
-        """An object."""
+        """Returns an object."""
         name = exchange.target.rpartition("/")[2]
         if self.is_down or name.startswith("reset"):
             exchange.reset()
@@ -72,7 +72,7 @@ class Origin:
 
 
 def names_of(good: int, others: dict[str, int], order: str = "drawn") -> list[str]:
-    """Names of good objects, and of others by what is wrong with them."""
+    """Returns names of good objects, and of others by their fault."""
     names = [f"good{number}" for number in range(good)]
     others_named = [f"{kind}{number}" for kind, count in others.items() for number in range(count)]
     if order == "first":
@@ -85,7 +85,7 @@ def names_of(good: int, others: dict[str, int], order: str = "drawn") -> list[st
 
 @pytest.fixture
 def serve_names(raw: Callable[..., RawServer]) -> Callable[[Origin, list[str]], RawServer]:
-    """Serves names of an origin."""
+    """Serves the names of an origin."""
 
     def serve(origin: Origin, names: list[str]) -> RawServer:
         routes = mirror(names, dict.fromkeys(names, origin.get))
@@ -100,7 +100,7 @@ def serve_names(raw: Callable[..., RawServer]) -> Callable[[Origin, list[str]], 
 def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path, engine: str, outage: bool
 ) -> None:
-    """Exit code 3; every good object is there, every broken one has failed, and the ledger balances."""
+    """The exit code is 3; every good object is there, every broken one has failed, and the ledger balances."""
     count = OBJECTS if engine == "native" else OBJECTS // 4
     broken = max(count // 100, 5)
     origin = Origin(delay=0.01)
@@ -115,8 +115,8 @@ def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
         asked = len(served.asked())
         while origin.is_down:
             time.sleep(0.02)
-        # What was in flight and a few that ask, not five attempts of every object. A process hears of it at its next
-        # turn, and resets come at once.
+        # Requests in flight and a few probes, not five attempts at every object. A process learns of the outage at its
+        # next turn, and resets come immediately.
         assert len(served.asked()) - asked < 400
     _, err = command.communicate(timeout=PATIENCE + 3 * OUTAGE_SECONDS)
 
@@ -138,7 +138,7 @@ def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
 def test_neighbours_may_be_broken_together(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], dest: Path, order: str
 ) -> None:
-    """More of them than would show an outage, one after the other: they fail, and hold nothing up for long."""
+    """Enough consecutive ones to look like an outage fail, without a long delay."""
     served = serve_names(Origin(), names_of(600, {"status": 120}, order))
 
     ended = run("get", served.url, dest, "--format", "jsonl", "--concurrency", "16", timeout=PATIENCE)
@@ -152,7 +152,7 @@ def test_neighbours_may_be_broken_together(
 def test_an_outage_costs_none_of_the_last_objects(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path, engine: str
 ) -> None:
-    """Too few to show an outage, and soon none is asked for the first time: something else is, which was there."""
+    """The last objects are too few to reveal an outage, so a fetched object is requested as a health check."""
     origin, names = Origin(), names_of(12, {})
     served = serve_names(origin, names)
     list_them = origin.list_names(names)
@@ -175,7 +175,7 @@ def test_an_outage_costs_none_of_the_last_objects(
 def test_a_page_that_always_fails_is_given_up_and_said(
     raw: Callable[..., RawServer], start: Callable[..., Any], run: Callable[..., Any], dest: Path, how: str
 ) -> None:
-    """Exit code 5 in time; progress and `status` say what is waited for, since when and until when."""
+    """The exit code is 5 in time; progress and `status` say what the job waits for, since when and until when."""
 
     def list_pages(exchange: Exchange) -> bytes | None:
         if "next-marker" not in exchange.target:
@@ -216,7 +216,7 @@ def test_a_page_that_always_fails_is_given_up_and_said(
 def test_an_outage_is_said_and_given_up(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path
 ) -> None:
-    """Exit code 5; the attempts of what waits are kept for the run that resumes."""
+    """The exit code is 5; waiting targets keep their attempts for the next run."""
     origin = Origin()
     served = serve_names(origin, names_of(300, {}))
     command = start(
@@ -247,7 +247,7 @@ def test_an_outage_is_said_and_given_up(
 def test_good_objects_keep_their_rate_beside_others(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], tmp_path: Path, others: dict[str, int]
 ) -> None:
-    """1 % that always answer 500 and 1 % that always reset, or 1 % that take ten times as long: 80 % of the rate."""
+    """1 % always answer 500 and 1 % always reset, or 1 % take ten times as long: the rate is at least 80 %."""
     count = OBJECTS // 2
     each = dict.fromkeys(others, count // 100)
 
@@ -256,10 +256,11 @@ def test_good_objects_keep_their_rate_beside_others(
         served = serve_names(origin, names)
         ended = run("get", served.url, dest, "--format", "null", "--concurrency", "32", timeout=300)
         assert ended.code == (3 if "status" in "".join(names) else 0), ended.err
-        # To the last good one: the last attempts at broken ones are some seconds, however many objects there are.
+        # The time until the last good one: the last attempts at broken ones take some seconds, however many objects
+        # there are.
         return len(origin.good_at) / (max(origin.good_at) - min(origin.good_at))
 
-    # Something else on the machine may slow one of the two: one good measurement is enough.
+    # Other work on the machine may slow down one of the two: one good measurement is enough.
     ratios: list[float] = []
     while len(ratios) < 3 and max(ratios, default=0.0) < SHARE:
         clean = rate(names_of(count, {}), tmp_path / f"clean-{len(ratios)}")

@@ -1,7 +1,7 @@
-"""Requests that are sent at once on a connection: `--pipeline`. Each object is its own, whatever the server does.
+"""Requests that are sent together on a connection: `--pipeline`. Each object is its own, whatever the server does.
 
-Batches are drawn from a seed, which is told when one fails; FETCHMILL_SEED repeats it. FETCHMILL_BATCHES says how many
-there are in all (`make hostile-batches`: 100,000), FETCHMILL_PIPELINE_KILLS how often a job of each format is killed
+A seed determines the batches and is printed if one fails; FETCHMILL_SEED repeats it. FETCHMILL_BATCHES is the total
+number of batches (`make hostile-batches`: 100,000), and FETCHMILL_PIPELINE_KILLS the number of kills for each format
 (`make contract-pipelined`: 50).
 """
 
@@ -30,9 +30,9 @@ Serve = Callable[..., Server]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 BATCHES = int(os.environ.get("FETCHMILL_BATCHES") or 2000)
-# Jobs wait for servers that stall, nearly all of their time: many batches are divided among tests side by side.
+# Jobs wait for servers that stall nearly all of the time: many batches are divided among parallel tests.
 PARTS = -(-BATCHES // 12_500)
-# The second of them ends the pipeline.
+# The second of them ends pipelining.
 BROKEN_MAX = 2
 ENDED = "--pipeline ended"
 KILLS = int(os.environ.get("FETCHMILL_PIPELINE_KILLS") or 6)
@@ -41,13 +41,13 @@ KILLED_FORMATS = ("files", "null", *SUFFIXES) if "FETCHMILL_PIPELINE_KILLS" in o
 
 
 def get(server: PipelinedServer, dest: Path, **options: Any) -> Report:  # noqa: ANN401 - those of `get`
-    """A job of one thread: what is in its batches follows from few connections."""
+    """Runs a job of one thread: with few connections, its batches are predictable."""
     defaults: dict[str, Any] = {"format": "jsonl", "pipeline": 16, "limit": 4, "threads": 1, "head_timeout": 1}
     return fetchmill.get(server.url, dest, **(defaults | options))
 
 
 def assert_right(server: PipelinedServer, dest: Path, report: Report) -> None:
-    """All objects are there once, each its own."""
+    """Checks that all objects are stored once, each with its own bytes."""
     count = len(server.names)
     assert (report.listed, report.fetched, report.doubtful) == (count, count, ())
     objects = list(read_objects(dest, "jsonl"))
@@ -56,7 +56,7 @@ def assert_right(server: PipelinedServer, dest: Path, report: Report) -> None:
 
 
 def names_of(drawn: random.Random, count: int) -> list[str]:
-    """Names of different lengths, so that objects are, too."""
+    """Returns names of different lengths, so that objects differ in length, too."""
     return [f"{number}-{'n' * drawn.randrange(12)}" for number in range(count)]
 
 
@@ -64,7 +64,10 @@ def names_of(drawn: random.Random, count: int) -> list[str]:
 @pytest.mark.timeout(120 + BATCHES // PARTS // 20)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> None:
-    """A reply too many, too few, twice, malformed; a close, a reset, a stall; with lengths, in chunks, behind a 100."""
+    """Replies are missing, additional, doubled or malformed.
+
+    There are closes, resets, stalls, chunks and preceding 100s.
+    """
     drawn = random.Random(f"{SEED}-{part}")
     batches = 0
     number = 0
@@ -80,7 +83,8 @@ def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> Non
                 assert_right(server, dest, report)
             except AssertionError as error:
                 raise AssertionError(told) from error
-            # A reset may overtake the batch before it, and what a stray reply is found out behind may be one more.
+            # A reset may overtake the batch before it, and the batch that reveals an unsolicited response may be one
+            # more.
             assert any(ENDED in notice for notice in report.notices) or sum(server.happened.values()) < BROKEN_MAX, told
         batches += server.batches
 
@@ -88,22 +92,22 @@ def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> Non
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_second_batch_that_goes_wrong_ends_the_pipeline(tmp_path: Path, wrong: str) -> None:
-    """From then on requests go out one by one, and the job says so."""
+    """Requests are then sent one by one, and the job says so."""
     names = names_of(random.Random(1), 2000)
     with PipelinedServer(names, "1", wrong=1000, kinds=(wrong,), share=0.2) as server:
-        # A batch that times out on a busy machine would be one more that goes wrong.
+        # A batch that times out on a busy machine would also be broken.
         report = get(server, tmp_path / "out", limit=1, head_timeout=10)
 
         assert_right(server, tmp_path / "out", report)
         assert [notice for notice in report.notices if notice.startswith(ENDED)]
-        # A reset may overtake the batch before it: then one of the server breaks two.
+        # A reset may overtake the batch before it: one reset then breaks two batches.
         least = 1 if wrong == "reset" else BROKEN_MAX
         assert least <= sum(server.happened.values()) <= BROKEN_MAX
         assert server.singles > len(names) // 3
 
 
 def test_a_server_that_does_it_well_gets_batches_to_the_end(tmp_path: Path) -> None:
-    """After one plain reply on each connection; never more at once than was asked for."""
+    """Batches follow one plain reply on each connection, and are never larger than requested."""
     with PipelinedServer(names_of(random.Random(2), 3000), "2") as server:
         report = get(server, tmp_path / "out")
 
@@ -115,7 +119,7 @@ def test_a_server_that_does_it_well_gets_batches_to_the_end(tmp_path: Path) -> N
 
 
 def test_a_plan_asks_as_the_job_would(tmp_path: Path) -> None:
-    """Its sample is asked for one by one: it has a rate."""
+    """The sample of a plan is requested one by one, because it has a rate."""
     with PipelinedServer(names_of(random.Random(SEED), 20_000), str(SEED)) as server:
         plan = fetchmill.plan(server.url, tmp_path / "out", pipeline=16, concurrency=2, probe_seconds=2)
 
@@ -124,18 +128,18 @@ def test_a_plan_asks_as_the_job_would(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_connections_after_so_many_replies_is_asked_for_no_more(tmp_path: Path) -> None:
-    """As nginx does after 1,000: its first end breaks a batch, and is no fault."""
+    """Connections of nginx end after 1,000 requests: the first end breaks a batch, and is not an error."""
     with PipelinedServer(names_of(random.Random(3), 3000), "3", replies_max=100) as server:
         report = get(server, tmp_path / "out", limit=1)
 
         assert_right(server, tmp_path / "out", report)
         assert not report.notices
-        # Only what the connection held that ended within a batch, and that batch, were asked for twice.
+        # Only the replies held by the connection that ended within a batch, and that batch, were requested twice.
         assert sum(server.asked.values()) <= 3000 + 100 + 16
 
 
 def test_a_large_reply_ends_the_pipeline(tmp_path: Path) -> None:
-    """And is fetched alone."""
+    """A reply that is too large for a batch ends pipelining, and is fetched alone."""
     names = names_of(random.Random(4), 1000)
     with PipelinedServer(names, "4", large=names[500]) as server:
         report = get(server, tmp_path / "out", limit=1)
@@ -147,7 +151,7 @@ def test_a_large_reply_ends_the_pipeline(tmp_path: Path) -> None:
 
 
 def test_failures_of_a_batch_are_those_of_their_targets(server: Serve, dest: Path) -> None:
-    """What is absent or fails is asked for alone before that is said of it, and is tried again as ever."""
+    """An absent or failed target is first requested alone, and retried as usual."""
     faults = [
         Fault("status", status=404, match="file-00000000012*"),
         Fault("status", status=403, match="file-00000000034*"),
@@ -169,7 +173,7 @@ def test_failures_of_a_batch_are_those_of_their_targets(server: Serve, dest: Pat
 def test_nginx_is_asked_in_batches(
     nginx: Callable[..., Nginx], served: Path, certificates: Certificates, tmp_path: Path, *, is_tls: bool
 ) -> None:
-    """A real server, with files of different sizes: each is itself, and times are kept."""
+    """Files of different sizes come from a real nginx: each is stored with its own bytes and time."""
     objects = {f"f{number:05}": f"{number};".encode() * (number % 40) for number in range(5000)}
     offer(served, objects)
     leaf = certificates.good if is_tls else None
@@ -189,7 +193,7 @@ def test_nginx_is_asked_in_batches(
 def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(
     server: Serve, environment: dict[str, str], tmp_path: Path, format: str
 ) -> None:
-    """Nothing is lost, doubled or left."""
+    """A killed job with pipelining loses, doubles and leaves nothing."""
     numbers = iter(range(100))
 
     def make_case() -> Case:
@@ -217,7 +221,7 @@ def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(
 def test_what_contradicts_batches_is_refused(
     run: Run, server: Serve, dest: Path, options: tuple[str, ...], why: str
 ) -> None:
-    """Before the first request."""
+    """The error comes before the first request."""
     source = server(synthetic=10)
 
     done = run("get", source.url, dest, "--pipeline", "32", *options)
@@ -229,7 +233,7 @@ def test_what_contradicts_batches_is_refused(
 
 
 def test_a_list_is_not_asked_in_batches(run: Run, tmp_path: Path, dest: Path) -> None:
-    """Its URLs may have any origin."""
+    """URLs of a list may have any origin, so they are not pipelined."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:1/a\n")
 
     done = run("get", tmp_path / "list.txt", dest, "--pipeline", "32")

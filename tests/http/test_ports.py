@@ -1,4 +1,4 @@
-"""A machine whose local ports to a server are all used: a job waits for one."""
+"""All local ports to a server are in use: a job waits for one."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from wide_area import SITE, WideArea, wide_area
 
 PORTS = range(40_000, 40_020)
 HELD_SECONDS = 8
-# Takes every port to the server, and gives them back so that none of them rests.
+# Takes every port to the server, and releases them so that none of them rests.
 HOLDER = """
 import socket, struct, sys, time
 held = []
@@ -22,7 +22,7 @@ time.sleep(float(sys.argv[3]))
 
 
 def hold_all_ports(area: WideArea) -> "subprocess.Popen[str]":
-    """Whoever has them, until it ends."""
+    """Uses up all ports until it ends."""
     few = f"echo {PORTS.start} {PORTS.stop - 1} > /proc/sys/net/ipv4/ip_local_port_range"
     subprocess.run(area.near.command("sh", "-ec", few), check=True, timeout=10)
     command = area.near.command(sys.executable, "-c", HOLDER, area.hosts[SITE], len(PORTS), HELD_SECONDS)
@@ -30,7 +30,10 @@ def hold_all_ports(area: WideArea) -> "subprocess.Popen[str]":
 
 
 def test_a_listing_waits_for_a_port(tmp_path: Path) -> None:
-    """It used to fail within seconds, and to ask whether the server was running."""
+    """A listing without a free port waits.
+
+    It used to fail within seconds, and to ask whether the server was running.
+    """
     content = {"synthetic": {"count": 50, "size": 100}}
     with wide_area(tmp_path) as area, area.serving(tls=False, content=content) as site, hold_all_ports(area) as holder:
         assert holder.stdout is not None

@@ -1,4 +1,4 @@
-"""`--proxy`: what a proxy is asked, what it is not told, and that nothing goes round it."""
+"""`--proxy`: what a proxy gets, what it does not get, and that no request bypasses it."""
 
 import base64
 from collections.abc import Callable
@@ -30,7 +30,7 @@ VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROX
 def test_https_goes_through_a_tunnel(
     http2: bool, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """The proxy learns host and port, who uses it, and nothing of what is said inside; the origin not of the proxy."""
+    """The proxy learns host, port and user, but nothing of the contents; the origin does not learn of the proxy."""
     offer(served, OBJECTS)
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
     tunnels = proxy(USER)
@@ -54,7 +54,7 @@ def test_https_goes_through_a_tunnel(
 def test_http_is_asked_for_in_absolute_form(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path
 ) -> None:
-    """RFC 9112, 3.2.2: with the whole URL, and the Host of the origin."""
+    """According to RFC 9112, 3.2.2, the request has the whole URL, and the Host of the origin."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
     forwards = proxy(USER)
@@ -76,7 +76,7 @@ def test_http_is_asked_for_in_absolute_form(
 def test_a_redirect_goes_through_the_proxy_as_well(
     run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """From absolute form to a tunnel; nothing of either's credentials goes to the other origin."""
+    """A redirect leads from absolute form to a tunnel; the other origin gets no credentials of either."""
     offer(served, {"a": b"found"})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
     both = proxy(USER)
@@ -94,7 +94,10 @@ def test_a_redirect_goes_through_the_proxy_as_well(
 def test_a_redirect_from_a_name_behind_a_proxy_leads_to_no_private_address(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """A proxy does not say where it has been, so that counts as public; an address it is not even asked for."""
+    """The proxy does not reveal addresses, so the name counts as public.
+
+    A private address is not even requested from it.
+    """
     offer(served, {"a": b"", "b": b"", "stays": b"here"})
     moves = moved("/get/a", "http://127.0.0.1:1/x") + moved("/get/b", "@plain@/get/stays")
     server = nginx(plain=Site(directives=moves))
@@ -117,7 +120,7 @@ def test_a_redirect_from_a_name_behind_a_proxy_leads_to_no_private_address(
 def test_a_certificate_is_checked_behind_a_proxy(
     run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """By the name of the origin; a proxy is trusted with nothing."""
+    """The certificate must have the origin's name, because the proxy is not trusted."""
     offer(served, OBJECTS)
     server = nginx(tls=Site(leaf=certificates.wrong_name))
 
@@ -132,7 +135,7 @@ def test_a_certificate_is_checked_behind_a_proxy(
 def test_a_proxy_that_refuses_is_not_gone_round(
     scheme: str, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """407 says that it does not know us: nothing is asked for directly, and the password is not shown."""
+    """After a 407, nothing is requested directly, and the password is not shown."""
     offer(served, OBJECTS)
     server = nginx(http=Site(), https=Site(leaf=certificates.good))
     refuses = proxy("somebody:else")
@@ -149,7 +152,7 @@ def test_a_proxy_that_refuses_is_not_gone_round(
 def test_the_environments_proxy_is_for_those_who_ask_for_it(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """`--proxy env` takes it; without, a variable that somebody has set changes nothing."""
+    """Only `--proxy env` uses it; otherwise, the variables have no effect."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
     forwards = proxy(USER)
@@ -175,7 +178,7 @@ def test_each_scheme_goes_through_its_own_proxy_of_the_environment(
     environment: dict[str, str],
     engine: str,
 ) -> None:
-    """As with curl, a token for an http origin never comes to the proxy of https; no_proxy is read as curl reads it."""
+    """As with curl, a token for an http origin never reaches the https proxy, and no_proxy is read in the same way."""
     offer(served, OBJECTS)
     server = nginx(plain=Site(), tls=Site(leaf=certificates.good))
     plain, tls = proxy(), proxy()
@@ -200,7 +203,7 @@ def test_each_scheme_goes_through_its_own_proxy_of_the_environment(
 
 
 def test_who_uses_a_proxy_is_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
-    """The journal does without: the next run is told again."""
+    """The journal does not have the proxy's user: the next run needs the option again."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
 

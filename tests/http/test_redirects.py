@@ -1,4 +1,4 @@
-"""Redirects of Debian's nginx: which are followed, how far, and where none leads."""
+"""Redirects of Debian's nginx: which are followed, how many, and which are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +16,14 @@ Start = Callable[..., Nginx]
 Tree = Callable[..., dict[str, bytes | None]]
 
 BODY = b"found"
-# A server that lists its objects has them, so its redirects are followed on request only.
+# A server that lists its objects has them itself, so its redirects are followed only on request.
 FOLLOW = ("--redirects", "5")
 
 
 def test_a_server_that_lists_its_objects_is_not_left_unasked(
     run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """What it redirects is failed, and nothing else."""
+    """Redirected objects of a server that lists them fail, and nothing else does."""
     offer(served, {"a": BODY, "stays": b"here"})
     server = nginx(plain=Site(directives=moved("/get/a", "/get/stays")))
 
@@ -36,7 +36,7 @@ def test_a_server_that_lists_its_objects_is_not_left_unasked(
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_followed(status: int, run: Run, nginx: Start, served: Path, dest: Path, tree: Tree) -> None:
-    """The object is stored under the name that was listed; nobody is told where it was found."""
+    """The object is stored under its listed name, without the place where it was found."""
     offer(served, {"a": b"", "stays": b"here"})
     (served / "elsewhere").write_bytes(BODY)
     server = nginx(plain=Site(directives=moved("/get/a", "/elsewhere", status)))
@@ -52,7 +52,7 @@ def test_a_redirect_is_followed(status: int, run: Run, nginx: Start, served: Pat
 def test_a_redirect_from_http_to_https_is_followed(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """As half the web does; the certificate is checked as ever."""
+    """Many sites do this; the certificate is checked as usual."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
 
@@ -66,7 +66,7 @@ def test_a_redirect_from_http_to_https_is_followed(
 def test_a_redirect_to_a_bad_certificate_fails_that_target(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """It is not the job's only server, so the job goes on."""
+    """The job continues, because the bad certificate does not belong to its only server."""
     offer(served, {"a": BODY, "stays": b"here"})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.expired))
 
@@ -80,7 +80,7 @@ def test_a_redirect_to_a_bad_certificate_fails_that_target(
 def test_a_redirect_from_https_to_http_is_refused(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """TLS is never taken away; the other server is not even asked."""
+    """The other server gets no request, because TLS must not be dropped."""
     offer(served, {"a": BODY})
     server = nginx(tls=Site(leaf=certificates.good, directives=moved("/get/a", "@plain@/get/a")), plain=Site())
 
@@ -97,7 +97,7 @@ def test_a_redirect_from_https_to_http_is_refused(
 def test_a_redirect_to_what_is_no_web_server_is_refused(
     location: str, run: Run, nginx: Start, served: Path, dest: Path
 ) -> None:
-    """A server does not choose a scheme or a user."""
+    """A server cannot choose a scheme or a user."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", location)))
 
@@ -108,7 +108,7 @@ def test_a_redirect_to_what_is_no_web_server_is_refused(
 
 
 def test_a_loop_is_noticed(run: Run, nginx: Start, served: Path, dest: Path) -> None:
-    """As soon as it closes, whether it has one step or two."""
+    """A loop of one or two steps is detected as soon as it closes."""
     offer(served, {"itself": b"", "there": b"", "back": b""})
     steps = moved("/get/itself", "/get/itself") + moved("/get/there", "/get/back") + moved("/get/back", "/get/there")
     server = nginx(plain=Site(directives=steps))
@@ -124,7 +124,7 @@ def test_a_loop_is_noticed(run: Run, nginx: Start, served: Path, dest: Path) -> 
 def test_as_many_redirects_are_followed_as_the_option_says(
     run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """One more is one too many, and is not asked for."""
+    """The number of redirects is limited: one more fails and is not requested."""
     offer(served, {"three": b"", "four": b""})
     (served / "end").write_bytes(BODY)
     chain = "".join(moved(f"/{step}", f"/{step - 1}" if step > 1 else "/end") for step in (1, 2, 3))
@@ -139,7 +139,7 @@ def test_as_many_redirects_are_followed_as_the_option_says(
 
 
 def test_a_redirect_that_grows_ends(run: Run, nginx: Start, served: Path, dest: Path) -> None:
-    """Each leads to a new URL, so it is no loop."""
+    """Each one leads to a new URL, so it is not a loop."""
     offer(served, {"a": b""})
     server = nginx(plain=Site(directives="location = /get/a { return 302 /get/a?x$args; }"))
 
@@ -153,7 +153,7 @@ def test_a_redirect_that_grows_ends(run: Run, nginx: Start, served: Path, dest: 
 def test_a_redirected_url_of_a_list_keeps_its_name(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """It is stored as what was asked for; two URLs that lead to one place are two objects."""
+    """A redirected object is stored under its own URL; two URLs that lead to one place are two objects."""
     (served / "end").write_bytes(BODY)
     plain = Site(directives=moved("/a", "@tls@/end", 301) + moved("/b", "@tls@/end", 308))
     server = nginx(plain=plain, tls=Site(leaf=certificates.good))

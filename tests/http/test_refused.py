@@ -1,4 +1,4 @@
-"""A server that refuses everything: the job stops early, and goes on with other credentials."""
+"""A server that refuses everything: the job stops early, and continues with other credentials."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ REFUSED = 12
 
 
 def token_server(raw: Raw, status: str, valid: Callable[[Exchange], bool]) -> RawServer:
-    """A server of the list/get API that lists for anybody, and gives objects to those whose token is valid."""
+    """A list/get server that lists for anybody, but returns objects only with a valid token."""
 
     def answer(exchange: Exchange) -> bytes:
         return reply(b"x") if valid(exchange) else reply(b"no", status=status)
@@ -32,7 +32,7 @@ def token_server(raw: Raw, status: str, valid: Callable[[Exchange], bool]) -> Ra
 def test_a_job_stops_when_all_are_refused_and_goes_on_with_a_token(
     run: Run, raw: Raw, dest: Path, status: str, engine: str
 ) -> None:
-    """Some 200 targets are used up, not all; the others are fetched by the same command with a valid token."""
+    """About 200 targets are used up; the same command with a valid token fetches all others."""
     server = token_server(raw, status, lambda exchange: b"bearer right" in exchange.head.lower())
     words = ("get", server.url, dest, "--format", "jsonl", "--engine", engine, "-j", "16")
     ended = run(*words, "--bearer", "wrong")
@@ -47,7 +47,7 @@ def test_a_job_stops_when_all_are_refused_and_goes_on_with_a_token(
 
 
 def test_a_token_that_expires_stops_the_job(run: Run, raw: Raw, dest: Path) -> None:
-    """What was fetched is asked for again, and is refused as well."""
+    """A fetched object is requested again, and is refused as well."""
     given: list[str] = []
     lock = threading.Lock()
 
@@ -69,7 +69,7 @@ def test_a_token_that_expires_stops_the_job(run: Run, raw: Raw, dest: Path) -> N
 def test_targets_that_are_forbidden_for_themselves_do_not_stop_a_job(
     run: Run, raw: Raw, dest: Path, options: tuple[str, ...]
 ) -> None:
-    """What was fetched is still given; or the user says how many may fail."""
+    """A fetched object is still returned; or the user sets a limit on failures."""
     limit = "/get/f00100"
     server = token_server(raw, "403 Forbidden", lambda exchange: not options and exchange.target < limit)
     ended = run("get", server.url, dest, "--format", "jsonl", "-j", "16", *options)
@@ -80,7 +80,7 @@ def test_targets_that_are_forbidden_for_themselves_do_not_stop_a_job(
 
 
 def test_404_is_an_answer(run: Run, raw: Raw, dest: Path) -> None:
-    """It never stops a job, and neither does a refusal of a site that is checked."""
+    """A 404 never stops a job, and neither does a refusal in a check."""
     server = token_server(raw, "404 Not Found", lambda _: False)
     assert run("get", server.url, dest, "--format", "jsonl").code == 3
     assert fetchmill.status(dest).absent == len(NAMES)
@@ -93,7 +93,7 @@ def test_404_is_an_answer(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_python_raises_what_the_command_line_exits_with(raw: Raw, dest: Path) -> None:
-    """`AccessError`."""
+    """Python raises `AccessError` for exit code 12."""
     server = token_server(raw, "403 Forbidden", lambda _: False)
     with pytest.raises(fetchmill.errors.AccessError, match="answered 403 to 200 targets"):
         fetchmill.get(server.url, dest, format="jsonl")

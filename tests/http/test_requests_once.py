@@ -1,4 +1,4 @@
-"""What must not be made twice: over kills, stops, redirects, broken connections and stray replies."""
+"""Requests that must not be made twice: with kills, stops, redirects, broken connections and unsolicited responses."""
 
 import json
 import os
@@ -33,35 +33,35 @@ SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that keeps what it received."""
+    """A server that keeps its requests."""
     with MethodsServer() as server:
         yield server
 
 
 def post_ids(listed: Path, dest: Path, url: str, *options: object, format: str = "jsonl") -> Command:
-    """A job that posts each row's id."""
+    """Returns a job that posts the id of each row."""
     start = ("get", listed, dest, "--format", format, "--key-column", "id", "--allow-private")
     return (*start, "--template", url, "--data", "{id}", *options)
 
 
 def ids(folder: Path, count: int) -> Path:
-    """A list of numbers."""
+    """Writes a list of numbers."""
     return write_list(folder, [{"id": str(index)} for index in range(count)], "csv")
 
 
 def counts(server: MethodsServer) -> Counter[bytes]:
-    """How often each body was posted."""
+    """Counts how often each body was posted."""
     return Counter(request.body for request in server.received if request.method == "POST")
 
 
 def begun(dest: Path) -> set[int]:
-    """The targets that the journal says are begun, or settled."""
+    """Returns the targets that the journal has as begun or settled."""
     with closing(open_journal(dest)) as db:
         return begun_in(db)
 
 
 def begun_in(db: Any) -> set[int]:  # noqa: ANN401 - a connection
-    """The same of an open journal."""
+    """Returns the same from an open journal."""
     found: set[int] = set()
     for (blob,) in db.execute("SELECT sequences FROM begun"):
         for first, length in struct.iter_unpack("<QQ", blob):
@@ -77,21 +77,21 @@ def begun_in(db: Any) -> set[int]:  # noqa: ANN401 - a connection
 def test_no_run_behind_kills_and_stops_posts_again(
     start: Start, run: Run, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """At moments drawn from a seed. What is not known has failed, and only `--retry-failed=worker` makes it again."""
+    """A seed determines the moments. Unknown outcomes are failures, and only `--retry-failed=worker` repeats them."""
     drawn = random.Random(f"{SEED} {format}")
     count = 400
     listed = ids(tmp_path, count)
     with MethodsServer(delay=0.004) as server:
         options = ("--concurrency", 4, "--commit-window", "100ms")
         command = post_ids(listed, dest, server.url + "/echo", *options, format=format)
-        # A stop soon behind a kill: that run has not come to what the killed one has left.
+        # A stop comes soon after a kill: that run has not yet reached the killed one's leftovers.
         for ending in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
             process = start(*command)
             until = time.monotonic() + 10
             wanted = len(server.received) + drawn.randrange(1, 60) * (ending == signal.SIGKILL)
             while len(server.received) < wanted and process.poll() is None and time.monotonic() < until:
                 time.sleep(0.002)
-            # A stop comes when the run has just begun.
+            # A stop comes just after the run has begun.
             time.sleep(drawn.random() * 0.2 + 0.3 * (ending == signal.SIGINT))
             process.send_signal(ending)
             process.wait()
@@ -111,7 +111,7 @@ def test_no_run_behind_kills_and_stops_posts_again(
 
 
 def test_the_journal_knows_of_a_request_before_the_server_does(run: Run, dest: Path, tmp_path: Path) -> None:
-    """The server looks into it for each request that it gets, and finds its target begun."""
+    """For each request, the server reads the journal and finds the target begun."""
     unknown: list[bytes] = []
 
     def look(request: Received) -> None:
@@ -128,7 +128,7 @@ def test_the_journal_knows_of_a_request_before_the_server_does(run: Run, dest: P
 def test_the_journal_is_durable_before_a_request_leaves(
     traced: Callable[..., Traced], methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """Read from the system calls: what the journal said when it was last synced has the target of each request."""
+    """The system calls show it: the journal of the last sync has the target of each request."""
     ended = traced(*post_ids(ids(tmp_path, 40), dest, methods.url + "/echo", "--concurrency", 4))
     assert ended.code == 0
     journal = JournalCopy(tmp_path / "copy")
@@ -170,7 +170,7 @@ def test_a_redirect_makes_of_a_post_what_browsers_make_of_it(
 def test_what_fails_behind_a_redirect_is_not_posted_again(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
 ) -> None:
-    """Not even when it is a `GET` that failed: another attempt would begin with the `POST`."""
+    """A failed `GET` after a redirect is final, because another attempt would begin with the `POST`."""
     closed = f"http://127.0.0.1:{free_ports(1)[0]}/x"
     ends = ["/error", "/503", "/429?after=1", "/broken", closed]
     rows = [{"id": str(index), "url": f"{methods.url}/to-{status}/{end}"} for index, end in enumerate(ends)]
@@ -184,7 +184,7 @@ def test_what_fails_behind_a_redirect_is_not_posted_again(
 
 
 def test_a_stop_behind_a_redirect_posts_nothing_again(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Targets that wait for the host that a redirect leads to have failed when the run ends: their request was made."""
+    """Targets that wait for a redirect's host have failed at the end of the run, because their request was made."""
     with MethodsServer() as first, MethodsServer(delay=0.5) as second:
         rows = [{"id": str(index), "url": f"{first.url}/to-307/{second.url}/echo"} for index in range(30)]
         rows.append({"id": "30", "url": second.url + "/echo"})
@@ -206,7 +206,7 @@ def test_a_stop_behind_a_redirect_posts_nothing_again(start: Start, run: Run, de
 
 
 def test_what_was_not_sent_is_tried_again(start: Start, dest: Path, tmp_path: Path) -> None:
-    """A connection that nobody takes: no server has seen the request."""
+    """If no connection is accepted, no server has seen the request."""
     port = free_ports(1)[0]
     process = start(*post_ids(ids(tmp_path, 20), dest, f"http://127.0.0.1:{port}/echo", "--attempts", 50))
     time.sleep(1.5)
@@ -222,7 +222,7 @@ def test_what_was_not_sent_is_tried_again(start: Start, dest: Path, tmp_path: Pa
 def test_a_bad_connection_makes_no_post_twice(
     run: Run, dest: Path, tmp_path: Path, stray_every: int, close_after: int, options: tuple[str, ...]
 ) -> None:
-    """Stray replies, or connections that end without a word: nothing is stored under another's name, or made again."""
+    """With unsolicited responses or silent ends, nothing is stored under another name or repeated."""
     with MethodsServer(stray_every=stray_every, close_after=close_after) as server:
         done = run(*post_ids(ids(tmp_path, 200), dest, server.url + "/echo", "--concurrency", 4, *options))
         posted = counts(server)
@@ -244,7 +244,7 @@ def test_a_bad_connection_makes_no_post_twice(
 def test_a_post_that_is_refused_has_failed(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
 ) -> None:
-    """At once and once, whatever pause the server asks for; others of its origin keep that pause and are made."""
+    """A refused POST fails immediately and is sent once, despite `Retry-After`. Other requests to its origin wait."""
     paths = [f"/{status}?after=1", "/echo", "/echo"]
     rows = [{"id": str(index), "url": methods.url + path} for index, path in enumerate(paths)]
     start = ("get", write_list(tmp_path, rows, "csv"), dest, "--format", "jsonl", "--key-column", "id")
@@ -258,7 +258,7 @@ def test_a_post_that_is_refused_has_failed(
 def test_what_a_transform_fails_on_is_asked_for_again_as_it_was(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """Its row has the request, and the URL of the list: not the one that a redirect led to."""
+    """The row of a failed transform has the request, and the URL of the list instead of the redirect's."""
     listed = ids(tmp_path, 3)
     (tmp_path / "failing.py").write_text("def f(replies):\n    return [ValueError('no') for _ in replies]\n")
     options = ("--header", "X-Id: {id}", "--transform", "failing:f")
@@ -273,7 +273,7 @@ def test_what_a_transform_fails_on_is_asked_for_again_as_it_was(
 
 
 def test_what_finds_its_name_taken_is_asked_for_again_as_it_was(methods: MethodsServer, tmp_path: Path) -> None:
-    """With `files`; the name is another's file, or that of an earlier target."""
+    """With `files`, the name belongs to somebody else's file, or to that of an earlier target."""
     dest = tmp_path / "out"
     items = [
         (fetchmill.Request(methods.url + path, "POST", {"X-Id": "1"}, b"b%d" % index), "same")
@@ -294,7 +294,7 @@ def test_what_finds_its_name_taken_is_asked_for_again_as_it_was(methods: Methods
 
 
 def test_failed_requests_of_a_program_are_made_again_as_they_were(methods: MethodsServer, tmp_path: Path) -> None:
-    """Method, body and fields of a `fetchmill.Request`; a plain one stays one, whatever the job's method is."""
+    """Failed requests keep the method, body and fields of a `fetchmill.Request`. A plain URL stays one."""
     items: list[GetItem] = [
         fetchmill.Request(methods.url + "/error", "PUT", {"X-Id": "1"}, b"\0\xff"),
         fetchmill.Request(methods.url + "/error?plain"),
@@ -311,7 +311,7 @@ def test_failed_requests_of_a_program_are_made_again_as_they_were(methods: Metho
 
 
 def test_repair_says_that_it_cannot_ask_again(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """A name does not tell what was asked: nothing is sent, and the damage is told."""
+    """A name does not show its request: nothing is sent, and the damage is reported."""
     command = post_ids(ids(tmp_path, 3), dest, methods.url + "/echo", format="files")
     assert run(*command).code == 0
     (dest / "1").write_bytes(b"damaged")

@@ -1,6 +1,6 @@
-"""A large object that breaks off goes on from where it was, or is asked for as a whole: its bytes are never wrong.
+"""A large object that breaks off is continued or requested as a whole: its bytes are never wrong.
 
-What is drawn is drawn from a seed, which is told when a case fails; FETCHMILL_SEED repeats it.
+A seed determines the random values and is printed if a case fails; FETCHMILL_SEED repeats it.
 """
 
 import gzip
@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 FINISHED_WITH_FAILURES = 3
-# limits/replies.rs: attempts one after the other that may bring less, and one more.
+# limits/replies.rs: consecutive attempts that may bring less, and one more.
 IN_VAIN = 3
 BODY = bytes_of(1, 3 * MIB)
 OTHER = bytes_of(2, 3 * MIB)
@@ -39,18 +39,18 @@ BROKEN_AT = 2 * MIB
 
 
 def only(dest: Path, format: str = "files") -> bytes:
-    """The one object that is stored."""
+    """Returns the only stored object."""
     [(_, body)] = read_objects(dest, format)
     return body
 
 
 def get(run: Run, server: RawServer, dest: Path, *options: object) -> Any:  # noqa: ANN401 - as `run`
-    """A job of what a server lists."""
+    """Runs a job over a server's listing."""
     return run("get", server.url, dest, *options)
 
 
 def reset(exchange: Exchange) -> None:
-    """Resets the connection when what was sent has come: a reset takes back what has not."""
+    """Resets the connection after the sent data has arrived, because a reset drops data on its way."""
     time.sleep(0.2)
     exchange.reset()
 
@@ -61,7 +61,7 @@ def reset(exchange: Exchange) -> None:
 def test_an_object_that_breaks_off_again_and_again_is_whole(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, format: str, end: Callable[[Exchange], None]
 ) -> None:
-    """More often than there are attempts, at random places, and its hash is that of its list."""
+    """The object breaks off more often than there are attempts, at random places, and its hash is that of its list."""
     seed = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
     draw = random.Random(seed)
     body = bytes_of(seed, 16 * MIB + draw.randrange(1000))
@@ -76,13 +76,13 @@ def test_an_object_that_breaks_off_again_and_again_is_whole(
     assert large.firsts[0] == 0
     assert all(first >= RESUMED_BYTES_MIN for first in large.firsts[1:]), seed
     if end is Exchange.close:
-        # What was sent has come, so nothing was sent twice.
+        # All sent bytes had arrived, so nothing was sent twice.
         assert large.sent == len(body), seed
     assert fetchmill.status(dest).fetched == 1
 
 
 def test_a_sync_goes_on_too(run: Run, raw: Raw, dest: Path) -> None:
-    """A pass fetches as any job does."""
+    """A pass of a sync continues broken-off objects, too."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = run("sync", raw(mirror(["large"], {"large": large})).url, dest)
 
@@ -91,7 +91,7 @@ def test_a_sync_goes_on_too(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_a_body_that_stands_still_goes_on(run: Run, raw: Raw, dest: Path) -> None:
-    """What a deadline has given up is gone on with, too."""
+    """An attempt that a deadline has abandoned is continued, too."""
     large = BrokenObject(BODY, [BROKEN_AT], end=Exchange.stall)
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--idle-timeout", 1)
 
@@ -100,7 +100,7 @@ def test_a_body_that_stands_still_goes_on(run: Run, raw: Raw, dest: Path) -> Non
 
 
 def test_the_first_reply_says_what_the_object_is(run: Run, raw: Raw, dest: Path) -> None:
-    """It is stored with the status and the fields of the reply that began it."""
+    """A resumed object has the status and the fields of its first reply."""
     large = BrokenObject(BODY, [BROKEN_AT], fields=["Content-Type: a/b", "X-Own: first"])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--format", "warc")
 
@@ -117,12 +117,12 @@ def test_the_first_reply_says_what_the_object_is(run: Run, raw: Raw, dest: Path)
 
 
 def replaced(large: BrokenObject) -> None:
-    """Another object of the same size stands in its place."""
+    """Serves another object of the same size instead."""
     large.body, large.etag = OTHER, '"v2"'
 
 
 def test_an_object_that_was_replaced_meanwhile_begins_anew(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """With the reply to the request for the rest, whose hash counts from its first byte."""
+    """A replaced object starts with the reply to the request for the rest; its hash starts at its first byte."""
 
     def end(exchange: Exchange) -> None:
         replaced(large)
@@ -138,7 +138,7 @@ def test_an_object_that_was_replaced_meanwhile_begins_anew(run: Run, raw: Raw, d
 
 
 def test_a_server_that_ignores_ranges_sends_all_of_it(run: Run, raw: Raw, dest: Path) -> None:
-    """What began anew and breaks off is an attempt."""
+    """If that body breaks off as well, it counts as an attempt."""
     breaking = then_close(head_of(0, len(BODY), 'ETag: "v1"') + BODY[:BROKEN_AT])
     whole = head_of(0, len(BODY), 'ETag: "v1"') + BODY
     server = raw(mirror(["large"], {"large": in_turn(breaking, breaking, breaking, whole)}))
@@ -147,7 +147,7 @@ def test_a_server_that_ignores_ranges_sends_all_of_it(run: Run, raw: Raw, dest: 
     assert done.code == 0, done.err
     assert only(dest) == BODY
     assert server.count("/get/large") == 4
-    # A start and what began anew in place of its rest, an attempt each.
+    # A start, and the body that replaced its rest, are one attempt each.
     endless = raw(mirror(["large"], {"large": breaking}))
     failed = get(run, endless, dest.with_name("failed"), "--attempts", 2)
     assert failed.code == FINISHED_WITH_FAILURES, failed.err
@@ -161,7 +161,7 @@ LAST = len(BODY) - 1
 
 
 def partial(content_range: str, *fields: str, length: int = REST) -> bytes:
-    """A 206 with wrong bytes."""
+    """Returns a 206 with wrong bytes."""
     return reply(OTHER[:length], f"Content-Range: {content_range}", *fields, status="206 Partial Content")
 
 
@@ -192,7 +192,7 @@ def partial(content_range: str, *fields: str, length: int = REST) -> bytes:
     ],
 )
 def test_what_is_not_the_rest_is_never_appended(run: Run, raw: Raw, dest: Path, rests: bytes) -> None:
-    """All of the object is asked for then, and what that says counts."""
+    """The whole object is requested instead, and that reply counts."""
     large = BrokenObject(BODY, [BROKEN_AT], rests=rests)
     done = get(run, raw(mirror(["large"], {"large": large})), dest)
 
@@ -201,7 +201,7 @@ def test_what_is_not_the_rest_is_never_appended(run: Run, raw: Raw, dest: Path, 
 
 
 def test_a_rest_that_lies_in_its_bytes_is_found_by_their_hash(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Its head is right in everything: only who knows the object's hash can tell."""
+    """The head of a wrong rest is correct, so only the object's hash reveals it."""
     large = BrokenObject(BODY, [BROKEN_AT], rests=partial(f"bytes {BROKEN_AT}-{LAST}/{len(BODY)}", SAME))
     url = f"{raw({'/large': large}).url}/large"
     listed = write_list(tmp_path, [{"url": url, "sha256": hashlib.sha256(BODY).hexdigest()}], "csv")
@@ -226,7 +226,7 @@ def test_a_rest_that_lies_in_its_bytes_is_found_by_their_hash(run: Run, raw: Raw
 def test_what_cannot_be_proved_to_be_the_same_is_asked_for_as_a_whole(
     run: Run, raw: Raw, dest: Path, etag: str, fields: list[str], options: tuple[str, ...]
 ) -> None:
-    """Without a strong ETag, say, and by engines in Python."""
+    """For example, there is no strong ETag, or a Python engine is used."""
     large = BrokenObject(BODY, [BROKEN_AT], etag=etag, fields=fields)
     done = get(run, raw(mirror(["large"], {"large": large})), dest, *options)
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_proved_to_be_the_same_is_asked_for_as_a_whole(
 
 
 def test_little_is_not_worth_a_range(run: Run, raw: Raw, dest: Path) -> None:
-    """Below a MiB all of it is asked for."""
+    """Below 1 MiB, the whole object is requested."""
     large = BrokenObject(BODY, [RESUMED_BYTES_MIN - 1, RESUMED_BYTES_MIN])
     done = get(run, raw(mirror(["large"], {"large": large})), dest)
 
@@ -244,7 +244,7 @@ def test_little_is_not_worth_a_range(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_a_server_that_sends_a_byte_each_time_is_given_up(run: Run, raw: Raw, dest: Path) -> None:
-    """Attempts are bounded, and so is the time for which they wait."""
+    """Both the attempts and their waiting time are bounded."""
     large = BrokenObject(BODY, [RESUMED_BYTES_MIN, 1, 1, 1, 1] * 2)
     began = time.monotonic()
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 2)
@@ -253,12 +253,12 @@ def test_a_server_that_sends_a_byte_each_time_is_given_up(run: Run, raw: Raw, de
     assert [each.kind for each in fetchmill.failures(dest)] == ["truncated"]
     once = [0, *(RESUMED_BYTES_MIN + number for number in range(IN_VAIN + 1))]
     assert large.firsts == once * 2
-    # Twice 0.5 s, 1 s and 2 s.
+    # This is twice 0.5 s, 1 s and 2 s.
     assert 7 <= time.monotonic() - began < 60
 
 
 def test_attempts_that_bring_something_do_not_count_and_little_is_forgiven(run: Run, raw: Raw, dest: Path) -> None:
-    """A link that brings a byte now and then, and a MiB in between, brings all of it with two attempts."""
+    """A link that sends single bytes, and sometimes 1 MiB, transfers the whole object with two attempts."""
     large = BrokenObject(bytes_of(3, 6 * MIB), [MIB, 1, 1, MIB, 1, 1, 1, MIB, 1, MIB])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 2)
 
@@ -267,7 +267,7 @@ def test_attempts_that_bring_something_do_not_count_and_little_is_forgiven(run: 
 
 
 def test_one_attempt_is_one_request(run: Run, raw: Raw, dest: Path) -> None:
-    """Who wants no other attempt gets no request for a rest."""
+    """With one attempt, the rest is not requested."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 1)
 
@@ -275,7 +275,7 @@ def test_one_attempt_is_one_request(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_what_came_on_a_used_connection_is_not_kept(run: Run, raw: Raw, dest: Path) -> None:
-    """It may be the reply to another request: all of it is asked for on a fresh one, which does not count."""
+    """A reply on a used connection may be another's: the object is requested on a fresh one, without counting."""
     large = BrokenObject(BODY, [BROKEN_AT, BROKEN_AT])
     # Objects before it, so that its first request is not the first on its connection.
     server = raw(mirror(["1", "2", "large"], {"large": large}))
@@ -287,7 +287,7 @@ def test_what_came_on_a_used_connection_is_not_kept(run: Run, raw: Raw, dest: Pa
 
 
 def test_a_part_of_a_list_is_asked_for_as_it_is(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A byte range that breaks off is asked for again, without a condition."""
+    """A byte range that breaks off is requested again, without a condition."""
     asked: list[bytes] = []
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -311,13 +311,13 @@ def test_a_part_of_a_list_is_asked_for_as_it_is(run: Run, raw: Raw, dest: Path, 
 
 
 def partial_of_body(first: int, length: int) -> bytes:
-    """A part of the object."""
+    """Returns a part of the object."""
     content_range = f"Content-Range: bytes {first}-{first + length - 1}/{len(BODY)}"
     return reply(BODY[first : first + length], content_range, SAME, status="206 Partial Content")
 
 
 def test_a_post_is_not_gone_on_with(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Its reply is no object whose rest can be asked for."""
+    """A POST is not continued, because the rest of its reply cannot be requested."""
     heads: list[dict[str, str]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -349,9 +349,9 @@ def test_a_post_is_not_gone_on_with(run: Run, dest: Path, tmp_path: Path) -> Non
 
 
 def test_the_rest_is_asked_for_where_a_redirect_led(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Once that place refuses it, all of it is asked for from where the list says."""
+    """If that place refuses it, the whole object is requested at the listed URL."""
     expired = reply(b"expired", status="403 Forbidden")
-    # The redirect was on the same connection, so what comes first is not certain.
+    # The redirect used the same connection, so the first reply is not certain.
     first = BrokenObject(BODY, [BROKEN_AT, BROKEN_AT], rests=expired)
     second = BrokenObject(BODY)
     hop = in_turn(*(reply(b"", f"Location: /signed/{number}", status="302 Found") for number in (1, 2)))
@@ -366,7 +366,7 @@ def test_the_rest_is_asked_for_where_a_redirect_led(run: Run, raw: Raw, dest: Pa
 
 
 def test_fields_go_with_the_request_for_the_rest(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """They may be what lets one in; a condition that the first request had holds for the second one, too."""
+    """Fields of a request, which may grant access, and its condition also apply to the request for the rest."""
     heads: list[bytes] = []
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -390,7 +390,7 @@ def test_fields_go_with_the_request_for_the_rest(run: Run, raw: Raw, dest: Path,
 def test_nginx_behind_a_link_that_is_cut(
     run: Run, nginx: Callable[..., Nginx], certificates: Certificates, served: Path, dest: Path, over: str
 ) -> None:
-    """Over a slow link that is reset every 1.5 to 3 MiB, little more passes than the object has."""
+    """Over a slow link that is reset every 1.5 to 3 MiB, little more is transferred than the object has."""
     body = bytes_of(4, 8 * MIB)
     (served / "large").write_bytes(body)
     leaf = None if over == "http" else certificates.good
@@ -409,14 +409,14 @@ def test_nginx_behind_a_link_that_is_cut(
     assert only(dest) == body
     statuses = [seen.status for seen in server.seen("site") if seen.path == "/large"]
     assert "206" in statuses
-    # One whole again where the connection had brought the listing before.
+    # One whole object again, whose connection had brought the listing before.
     assert passed < len(body) + 3 * MIB + MIB
 
 
 def test_an_object_of_a_bucket_goes_on(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """With a signature, and the checksum that the store gives of all of it."""
+    """The request is signed, and the store's checksum covers the whole object."""
     body = bytes_of(5, 8 * MIB)
     versitygw.put("a/large", body)
     port = urlsplit(versitygw.endpoint).port
@@ -433,7 +433,7 @@ def test_an_object_of_a_bucket_goes_on(
 
 
 def test_a_kill_forgets_what_was_kept(run: Run, start: Callable[..., Any], raw: Raw, dest: Path) -> None:
-    """The object begins anew, and nothing is left in the stage."""
+    """The object starts again, and nothing is left in the stage."""
 
     def end(exchange: Exchange) -> None:
         if len(large.firsts) < 2:
@@ -459,7 +459,7 @@ def test_a_kill_forgets_what_was_kept(run: Run, start: Callable[..., Any], raw: 
 
 
 class AnyServer:
-    """A behaviour that draws what it does: it breaks off, replaces its object, ignores ranges, lies in heads."""
+    """A server with random behaviour: it breaks off, replaces its object, ignores ranges, and sends wrong heads."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -480,14 +480,14 @@ class AnyServer:
         if draw.random() < 0.2:
             first = 0
         exchange.send(head_of(first, len(body), etag))
-        # Nothing breaks off for ever.
+        # No reply breaks off for ever.
         breaks = draw.randrange(MIB, len(body)) if exchange.number < 5 else len(body)
         exchange.send(body[first : first + breaks])
         if first + breaks < len(body):
             exchange.close()
 
     def lie(self, first: int, body: bytes, etag: str) -> bytes:
-        """A reply with wrong bytes whose head shows it."""
+        """Returns a reply with wrong bytes and a head that shows it."""
         wrong, length = bytes(len(body) - first), len(body)
         right = f"bytes {first}-{length - 1}/{length}"
         return self._draw.choice(
@@ -505,7 +505,7 @@ class AnyServer:
 
 
 def test_whatever_a_server_does_a_stored_object_is_one_version_of_it(run: Run, raw: Raw, dest: Path) -> None:
-    """Byte by byte, with forty objects of servers that draw what they do."""
+    """Forty objects of servers with random behaviour are compared byte by byte."""
     seed = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
     servers = {f"{number:02}": AnyServer(random.Random(seed + number)) for number in range(40)}
     done = get(run, raw(mirror(servers, servers)), dest, "-j", 8, "--attempts", 9)

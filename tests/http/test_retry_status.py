@@ -1,4 +1,4 @@
-"""Statuses that are retried: those of `--retry-status`, and a 403 with `Retry-After`."""
+"""Retried statuses: those of `--retry-status`, and a 403 with `Retry-After`."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FORBIDDEN = "403 Forbidden"
 
 
 def once(status: str, *fields: str) -> Behaviour:
-    """The status first, and then what was asked for."""
+    """Returns the status first, and then the requested object."""
     return in_turn(reply(b"no", *fields, status=status), reply(b"yes"))
 
 
@@ -28,7 +28,7 @@ def once(status: str, *fields: str) -> Behaviour:
 def test_named_statuses_and_a_403_with_a_time_are_retried(
     engine: str, run: Run, raw: Raw, dest: Path, tree: Tree
 ) -> None:
-    """Another 403 is final: the server does not say that it gives the object later."""
+    """Another 403 is final, because the server does not say that it will send the object later."""
     scripted = {"a": once(DENIED), "b": once(FORBIDDEN), "c": once(FORBIDDEN, "Retry-After: 1")}
     server = raw(mirror("abc", scripted))
 
@@ -42,7 +42,7 @@ def test_named_statuses_and_a_403_with_a_time_are_retried(
 
 @pytest.mark.parametrize("command", ["get", "sync", "list"])
 def test_pages_and_objects_are_retried_by_each_command(command: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Without an attempt left a status means what it always does: a 404 is absent, and a 403 is failed."""
+    """After the last attempt, a status has its usual meaning: a 404 is absent, and a 403 is failed."""
     routes = mirror("abc", {"a": once(DENIED), "b": reply(status="404 Not Found"), "c": reply(status=FORBIDDEN)})
     routes["/list"] = in_turn(reply(status=DENIED), page("abc"))
     server = raw(routes)
@@ -65,7 +65,7 @@ def test_pages_and_objects_are_retried_by_each_command(command: str, run: Run, r
 
 
 def test_checks_and_streams_retry_named_statuses(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A check has the row, and a stream the reply, of the last attempt."""
+    """The check's row and the stream's reply are those of the last attempt."""
     routes = {"/a": once(DENIED), "/b": reply(status=FORBIDDEN)}
     server = raw(routes)
     urls = [f"{server.url}{path}" for path in routes]
@@ -98,7 +98,7 @@ def test_checks_and_streams_retry_named_statuses(run: Run, raw: Raw, tmp_path: P
 
 @pytest.mark.parametrize("value", ["200", "302", "1000", "5xx", "-1", "403,404"])
 def test_what_is_not_the_status_of_an_error_is_refused(value: str, run: Run, raw: Raw, dest: Path) -> None:
-    """Before anything is asked for."""
+    """The error comes before any request."""
     server = raw(mirror("a"))
     ended = run("get", server.url, dest, f"--retry-status={value}")
     assert ended.code == 2

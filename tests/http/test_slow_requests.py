@@ -1,4 +1,4 @@
-"""A request that is far slower than others is made again on a fresh connection, and its bytes are right."""
+"""A request that is far slower than others is repeated on a fresh connection, and its bytes are right."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,26 +13,27 @@ from raw_server import RawServer, reply, then_stall
 from stored import find_wrong
 
 Serve = Callable[..., Server]
-# The options wait for as long as no test does: without the rule no job here would end in time.
+# The options wait longer than any test: without the rule, no job here would end in time.
 PATIENT: dict[str, Any] = {"head_timeout": 600, "idle_timeout": 600, "total_timeout": 600}
 OBJECTS = 3000
-# Sent before the reply stalls: nothing, a part of the head, all but the last byte. The body is 100 bytes.
+# Bytes before the reply stalls: none, a part of the head, or all but the last byte. The body has 100 bytes.
 STALLS = {"no-reply": 0, "half-a-head": 20, "last-byte": -1}
-# If a request asks the server to end its connection, a short reply is cut off instead of hung. That costs an attempt.
+# If a request asks the server to end its connection, a short reply is truncated instead of hung, which costs an
+# attempt.
 ATTEMPTS = {"no-reply": 1, "half-a-head": 1, "last-byte": 2}
 
 
 def stalling(server: Serve, after: int) -> Server:
-    """Of 3,000 objects about 15 stall the first time that they are asked for."""
+    """About 15 of 3,000 objects stall on their first request."""
     if after < 0:
-        # One byte more is announced than comes: the server waits for another request.
+        # One byte less than announced is sent: the server waits for another request.
         return server(synthetic=OBJECTS, faults=[Fault("wrong-length", rate=0.005, times=1, delta=1)])
     return server(synthetic=OBJECTS, faults=[Fault("stall", rate=0.005, times=1, after_bytes=after, seconds=600)])
 
 
 @pytest.mark.parametrize("stall", STALLS)
 def test_a_job_does_not_wait_for_requests_that_hang(server: Serve, dest: Path, stall: str) -> None:
-    """Each object is there once, and hung requests cost no attempt."""
+    """Each object is stored once, and hung requests do not count as attempts."""
     served = stalling(server, STALLS[stall])
 
     report = fetchmill.get(served.url, dest, format="parquet", concurrency=16, attempts=ATTEMPTS[stall], **PATIENT)
@@ -45,7 +46,7 @@ def test_a_job_does_not_wait_for_requests_that_hang(server: Serve, dest: Path, s
 
 @pytest.mark.parametrize("stall", STALLS)
 def test_a_stream_does_not_wait_for_requests_that_hang(server: Serve, stall: str) -> None:
-    """The same of a stream."""
+    """A stream stays fast although some of its requests hang."""
     served = stalling(server, STALLS[stall])
     bodies = {f"{served.url}/get/{name}": body for name, body in synthetic(OBJECTS).bodies.items()}
 
@@ -56,7 +57,7 @@ def test_a_stream_does_not_wait_for_requests_that_hang(server: Serve, stall: str
 
 
 def test_a_request_that_writes_is_not_made_again() -> None:
-    """It has the time that the options give it."""
+    """A request that writes has the full time of the options."""
     plain = {f"/{number}": reply(b"ok") for number in range(300)}
     with RawServer({**plain, "/hangs": then_stall(b"")}) as server:
         urls = [f"{server.url}{path}" for path in [*plain, "/hangs"]]

@@ -1,4 +1,4 @@
-"""`--proxy socks5://` and `socks5h://`: who looks names up, who uses the proxy, and that nothing goes round it."""
+"""`--proxy socks5://` and `socks5h://`: who resolves names, who uses the proxy, and that no request bypasses it."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ USER = "me:canary-50c5"
 
 
 def port_of(url: str) -> int:
-    """The port of a server's URL."""
+    """Returns the port of a server's URL."""
     port = urlsplit(url).port
     assert port is not None
     return port
@@ -33,7 +33,7 @@ def port_of(url: str) -> int:
 def test_names_are_looked_up_by_the_proxy_and_its_password_goes_nowhere_else(
     run: Run, raw: Raw, dest: Path, tree: Tree, tmp_path: Path
 ) -> None:
-    """With socks5h the name of the origin goes to the proxy as it is; requests are those of a direct connection."""
+    """With socks5h, the proxy gets the origin's name unchanged; requests are those of a direct connection."""
     heads: list[bytes] = []
 
     def look(exchange: Exchange) -> bytes:
@@ -59,7 +59,7 @@ def test_names_are_looked_up_by_the_proxy_and_its_password_goes_nowhere_else(
 
 
 def test_an_address_that_was_looked_up_here_goes_to_the_proxy(run: Run, raw: Raw, dest: Path, tree: Tree) -> None:
-    """With socks5; so the rule for private addresses holds, and the proxy may be on one."""
+    """With socks5, the rule for private addresses applies; the proxy itself may have a private address."""
     server = raw(mirror("a"))
     with SocksProxy(port_of(server.url)) as proxy:
         ended = run("get", "http://localhost:81", dest, "--proxy", proxy.url("socks5"), "--resolver", "system")
@@ -90,7 +90,7 @@ def test_tls_goes_through(
 def test_each_command_and_the_environment_take_it(
     run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Sync, list, check and streams; ALL_PROXY with `--proxy env`."""
+    """Sync, list, check and streams use it, and so does ALL_PROXY with `--proxy env`."""
     server = raw({**mirror("a"), "/b": in_turn(reply(b"b")), "/list": page("a")})
     with SocksProxy(port_of(server.url)) as proxy:
         through = ("--proxy", proxy.url("socks5h"))
@@ -123,7 +123,7 @@ def test_each_command_and_the_environment_take_it(
     ],
 )
 def test_another_proxy_is_refused_in_one_line(proxy: str, words: str, run: Run, dest: Path) -> None:
-    """Without what may be a password."""
+    """An unknown proxy is refused in one line, without the possible password."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", proxy)
     assert ended.code == 2
     assert words in ended.err
@@ -131,7 +131,7 @@ def test_another_proxy_is_refused_in_one_line(proxy: str, words: str, run: Run, 
 
 
 def test_engines_in_python_refuse_it_by_name(run: Run, dest: Path) -> None:
-    """Their libraries need others for it."""
+    """Python engines refuse SOCKS, for which their libraries would need additional ones."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", "socks5://127.0.0.1:1", "--engine", "threads")
     assert ended.code == 2
     assert "--proxy socks5:// needs --engine native" in ended.err

@@ -1,4 +1,4 @@
-"""An origin that refuses what is above its rate: SlowDown is congestion, not failure."""
+"""An origin that refuses requests above its rate: SlowDown is congestion, not failure."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ import pytest
 from engines import engine_options
 from fetchmill.testing import Fault, Server
 
-# Objects a second that the server gives, by engine: a tenth or less of what it could fetch.
+# The server's objects per second, by engine: at most a tenth of what the engine could fetch.
 RATES = {"native": 1000, "threads": 200, "processes": 100}
 SETTLED_AFTER = 3.0  # seconds
 MEASURED_FOR = 3.0
@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 def replies(server: Server) -> tuple[float, int, int]:
-    """When, how many requests for objects there were, and how many of them were refused."""
+    """Returns for each moment the number of requests for objects, and how many were refused."""
     stats = server.stats()
     return time.monotonic(), stats["get"], stats["faults"].get("status", 0)
 
@@ -31,7 +31,7 @@ def replies(server: Server) -> tuple[float, int, int]:
 def test_goodput_is_near_the_rate_and_little_is_refused(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, engine: str, status: int
 ) -> None:
-    """Half of the rate and at most a tenth refused, in one of the first seconds: four windows of three."""
+    """In one of the first seconds, the rate is at least half, and at most a tenth is refused: four windows of three."""
     rate = RATES[engine]
     served = server(synthetic=100_000, faults=[Fault("status", status=status, above=rate)])
     limit = ("--concurrency", "4" if engine == "processes" else "32")
@@ -41,7 +41,7 @@ def test_goodput_is_near_the_rate_and_little_is_refused(
         time.sleep(0.01)
 
     time.sleep(SETTLED_AFTER)
-    # A first pace that was measured while the machine was busy takes some seconds more to grow.
+    # A first pace that was measured while the machine was busy takes some more seconds to grow.
     for _ in range(4):
         before = replies(served)
         time.sleep(MEASURED_FOR)
@@ -58,7 +58,7 @@ def test_goodput_is_near_the_rate_and_little_is_refused(
 def test_a_job_that_was_throttled_ends_soon_and_complete(
     server: Callable[..., Server], run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Refusals use up no attempts, and the last refused targets do not make the job wait."""
+    """Refusals do not count as attempts, and the last refused targets do not delay the job."""
     served = server(synthetic=2000, faults=[Fault("status", status=503, above=1000)])
 
     began = time.monotonic()
@@ -79,7 +79,7 @@ def test_a_job_that_was_throttled_ends_soon_and_complete(
 def test_an_origin_that_asks_for_patience_is_used_as_much(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, seconds: int
 ) -> None:
-    """`Retry-After` is for the target that was refused. In one of three windows, from the tenth second on."""
+    """`Retry-After` applies to the refused target. One of three windows counts, from the tenth second on."""
     rate = 200
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=rate, retry_after=seconds)])
     command = start("get", served.url, tmp_path / "out", "--format", "null")
@@ -105,7 +105,7 @@ def test_an_origin_that_asks_for_patience_is_used_as_much(
 def test_a_job_that_is_resumed_begins_with_the_pace_that_was_found(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Killed and resumed, it is refused no more than it was at the end."""
+    """After a kill, it gets no more refusals than at its end."""
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=300, retry_after=(1, 1))])
     arguments = ("get", served.url, tmp_path / "out", "--format", "null")
     command = start(*arguments)
@@ -123,5 +123,5 @@ def test_a_job_that_is_resumed_begins_with_the_pace_that_was_found(
 
     LOG.info("%d of %d refused in the first two seconds", refused, asked)
     assert asked > 200
-    # A first pace that must be found costs hundreds.
+    # Finding a first pace costs hundreds of refusals.
     assert refused <= 0.1 * asked

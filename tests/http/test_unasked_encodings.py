@@ -1,4 +1,4 @@
-"""Content-Encoding that nobody asked for: objects are stored as they came, with its name, and listings are decoded."""
+"""Unrequested Content-Encoding: objects are stored as received, with its name, and listings are decoded."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ Run = Callable[..., Any]
 
 PACKED = gzip.compress(b"packed", mtime=0)
 LARGE = gzip.compress(b"large", mtime=0) + bytes(2 << 20)
-# What is sent, and what of its encoding is stored.
+# The sent body, and the stored encoding.
 REPLIES: dict[str, tuple[bytes, list[str], str | None]] = {
     "gzip": (PACKED, ["Content-Encoding: gzip", 'ETag: "e"'], "gzip"),
     "several": (PACKED, ["content-encoding: br, GZIP"], "br, GZIP"),
@@ -30,7 +30,7 @@ REPLIES: dict[str, tuple[bytes, list[str], str | None]] = {
 
 @pytest.fixture
 def encoded() -> Iterator[RawServer]:
-    """A server that encodes some objects, whoever asks."""
+    """A server that always encodes some objects."""
     with RawServer(
         mirror(REPLIES, {name: reply(body, *fields) for name, (body, fields, _) in REPLIES.items()})
     ) as server:
@@ -38,7 +38,7 @@ def encoded() -> Iterator[RawServer]:
 
 
 def encodings(dest: Path) -> dict[str, str | None]:
-    """What a destination says of its objects."""
+    """Returns the encodings that a destination records."""
     with fetchmill.open(dest) as objects:
         return {name: objects.record(name).content_encoding for name in objects}
 
@@ -47,7 +47,7 @@ def encodings(dest: Path) -> dict[str, str | None]:
 def test_the_body_is_stored_as_sent_and_says_how(
     run: Run, encoded: RawServer, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """It is a column, a field or part of the manifest, and an export has it too."""
+    """The encoding is a column, a field or part of the manifest, and an export has it, too."""
     known = {name: encoding for name, (_, _, encoding) in REPLIES.items()}
 
     ended = run("get", encoded.url, dest, "--format", format)
@@ -72,7 +72,7 @@ def test_the_body_is_stored_as_sent_and_says_how(
 
 
 def test_parquet_has_the_column_after_the_body(run: Run, encoded: RawServer, dest: Path) -> None:
-    """Also where every target has a row."""
+    """The column follows the body even if every target has a row."""
     assert run("get", encoded.url, dest, "--format", "parquet", "--keep-failed").code == 0
 
     for shard in dest.glob("*.parquet"):
@@ -91,7 +91,7 @@ ENCODED: dict[str, Callable[[bytes], bytes] | None] = {
 
 
 def listing(way: str) -> tuple[bytes, list[str]]:
-    """A listing of NAMES, and what says how it lists."""
+    """Returns a listing of NAMES, and the options for it."""
     links = "".join(f'<a href="{name}">{name}</a>' for name in NAMES)
     nodes = [{"name": name, "type": "file", "size": len(name)} for name in NAMES]
     urls = "".join(f"<url><loc>{{url}}/{name}</loc></url>" for name in NAMES)
@@ -106,7 +106,7 @@ def listing(way: str) -> tuple[bytes, list[str]]:
 @pytest.mark.parametrize("encoding", ENCODED)
 @pytest.mark.parametrize("way", ["api", "index", "nginx-json", "sitemap"])
 def test_pages_of_listings_are_decoded(run: Run, dest: Path, way: str, encoding: str) -> None:
-    """One encoding is decoded, and what is none means nothing. Two, one upon the other, are an error in one line."""
+    """One encoding is decoded, and an unknown one is ignored. Two encodings are an error in one line."""
     encode = ENCODED[encoding]
     text, options = listing(way)
     with RawServer({}) as server:
@@ -128,7 +128,7 @@ def test_pages_of_listings_are_decoded(run: Run, dest: Path, way: str, encoding:
 
 
 def test_a_listing_that_is_cut_or_damaged_within_its_encoding_has_failed(run: Run, dest: Path) -> None:
-    """What was decoded before does not count as a listing."""
+    """The part that was decoded before does not count as a listing."""
     whole = gzip.compress(page(NAMES).split(b"\r\n\r\n", 1)[1], mtime=0)
     for damaged in (whole[:-9], whole[:-3] + b"xyz", b""):
         behaviours: dict[str, Behaviour] = {"/list": reply(damaged, "Content-Encoding: gzip")}

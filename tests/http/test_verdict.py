@@ -1,4 +1,4 @@
-"""What follows from a reply, on every engine: clocks that contradict each other, sizes that a source tells."""
+"""Conclusions from a reply on every engine: contradicting clocks, and sizes from a source."""
 
 import json
 import re
@@ -21,7 +21,7 @@ Run = Callable[..., Ended]
 ENGINES = ("native", "threads", "asyncio", "processes")
 KEYS = [f"key-{number:02}" for number in range(8)]
 HOUR = 3600
-# One request, and the corrections that one may have.
+# One request, and the corrections that it may have.
 REQUESTS_MAX = 5
 FINISHED_WITH_FAILURES = 3
 LISTING_FAILED = 4
@@ -31,27 +31,27 @@ BODY = b"b" * 68
 
 
 def bucket_page(keys: list[str]) -> bytes:
-    """A page of a bucket's listing."""
+    """Returns a page of a bucket's listing."""
     entries = "".join(f"<Contents><Key>{key}</Key><Size>{len(BODY)}</Size></Contents>" for key in keys)
     return reply(f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode())
 
 
 def list_keys(exchange: Exchange) -> bytes:
-    """The page that is asked for."""
+    """Returns the requested page."""
     after = re.search("start-after=([^&]*)", exchange.target)
     keys = [key for key in KEYS if not after or key > after[1]]
     return bucket_page(keys[:1] if "max-keys=1&" in exchange.target + "&" else keys)
 
 
 def skewed(server_time: float | None, date: float) -> bytes:
-    """The refusal of a signature for its time."""
+    """Returns the refusal of a signature because of its time."""
     told = "" if server_time is None else f"<ServerTime>{datetime.fromtimestamp(server_time, UTC):%FT%TZ}</ServerTime>"
     document = f"<Error><Code>RequestTimeTooSkewed</Code><Message>too far</Message>{told}</Error>"
     return reply(document.encode(), f"Date: {formatdate(date, usegmt=True)}", status="403 Forbidden")
 
 
 def by_the_hour_ahead(exchange: Exchange) -> bytes:
-    """An object of a store whose clock is an hour ahead, and told by `Date` alone."""
+    """An object of a store whose clock is one hour ahead and appears only in `Date`."""
     now = time.time() + HOUR
     signed = re.search(rb"x-amz-date: (\w+)", exchange.head, re.IGNORECASE)
     assert signed, exchange.head
@@ -60,7 +60,7 @@ def by_the_hour_ahead(exchange: Exchange) -> bytes:
 
 
 def never_right(exchange: Exchange) -> bytes:
-    """A store whose gateways have clocks of their own: each request meets another one."""
+    """A store whose gateways have different clocks: each request reaches another one."""
     now = time.time() + exchange.number * HOUR
     return skewed(now, now)
 
@@ -80,7 +80,7 @@ def get(run: Run, environment: dict[str, str], dest: Path) -> Callable[..., Ende
 def test_a_store_without_server_time_is_believed_by_its_date(
     get: Callable[..., Ended], dest: Path, engine: str
 ) -> None:
-    """Its clock goes wrong behind the listing: each engine learns the time from the reply's own head."""
+    """The store's clock becomes wrong after the listing. Each engine takes the time from the reply's head."""
     with RawServer({"/bkt": list_keys} | {f"/bkt/{key}": by_the_hour_ahead for key in KEYS}) as store:
         ended = get(store, *engine_options(engine), *limit_options(engine, 2))
 
@@ -91,7 +91,7 @@ def test_a_store_without_server_time_is_believed_by_its_date(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_clocks_that_contradict_each_other_end_in_a_failure(get: Callable[..., Ended], dest: Path, engine: str) -> None:
-    """Each object is asked for a bounded number of times, and the report says what the store said."""
+    """Each object is requested a bounded number of times, and the report has the store's message."""
     with RawServer({"/bkt": list_keys} | {f"/bkt/{key}": never_right for key in KEYS}) as store:
         ended = get(store, *engine_options(engine), *limit_options(engine, 2))
         asked = [store.count(f"/bkt/{key}") for key in KEYS]
@@ -104,7 +104,7 @@ def test_clocks_that_contradict_each_other_end_in_a_failure(get: Callable[..., E
 
 
 def test_a_stream_gives_what_such_a_store_says(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After as many requests as anybody makes."""
+    """A stream gives up after the usual number of requests."""
     for name, value in (environment | FOREVER).items():
         monkeypatch.setenv(name, value)
     with RawServer({"/bkt/key": never_right}) as store:
@@ -117,7 +117,7 @@ def test_a_stream_gives_what_such_a_store_says(environment: dict[str, str], monk
 
 @pytest.mark.parametrize("first_wrong", [1, 2])
 def test_a_listing_whose_clocks_contradict_each_other_ends(get: Callable[..., Ended], first_wrong: int) -> None:
-    """At the first contact, and later, with one line that names the cause."""
+    """A listing ends with one line that names the cause, at the first contact and later."""
     pages = []
 
     def answer(exchange: Exchange) -> bytes:
@@ -129,19 +129,19 @@ def test_a_listing_whose_clocks_contradict_each_other_ends(get: Callable[..., En
 
     assert ended.code == LISTING_FAILED, ended.err
     assert "RequestTimeTooSkewed" in ended.err
-    # Pages of a listing are asked for side by side.
+    # Listing pages are requested in parallel.
     assert len(pages) <= first_wrong - 1 + 8 * REQUESTS_MAX
 
 
 def folder(names: list[str], size: object = LISTED) -> bytes:
-    """A folder's listing as nginx writes it."""
+    """Returns a folder's listing as nginx writes it."""
     entries = [{"name": name, "type": "file", "mtime": "Fri, 20 Nov 2026 21:08:00 GMT", "size": size} for name in names]
     return reply(json.dumps(entries).encode(), "Content-Type: application/json")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_file_is_as_long_as_its_folder_says(run: Run, dest: Path, engine: str) -> None:
-    """One that grew is failed as changed; one that comes encoded has another length by right."""
+    """A file that has grown is failed(changed); an encoded reply may have another length."""
     whole = b"w" * LISTED
     encoded = reply(BODY, "Content-Encoding: gzip")
     routes = {"/": folder(KEYS), "/key-00": reply(BODY), "/key-01": reply(whole + b"more"), "/key-02": encoded}
@@ -156,7 +156,7 @@ def test_a_file_is_as_long_as_its_folder_says(run: Run, dest: Path, engine: str)
 
 
 def test_what_has_changed_is_taken_as_it_is_then(run: Run, dest: Path) -> None:
-    """By `--retry-failed`; and a second run of the job does nothing more."""
+    """`--retry-failed` accepts it; a second run of the job does nothing more."""
     with RawServer({"/": folder(["a"]), "/a": reply(BODY)}) as server:
         words = ("get", server.url, str(dest), "--listing", "autoindex")
         assert run(*words).code == FINISHED_WITH_FAILURES
@@ -167,7 +167,7 @@ def test_what_has_changed_is_taken_as_it_is_then(run: Run, dest: Path) -> None:
 
 
 def test_a_folder_that_tells_no_size_is_believed(run: Run, dest: Path) -> None:
-    """What is no number says nothing."""
+    """A size that is not a number is ignored."""
     with RawServer({"/": folder(["a"], "68 bytes"), "/a": reply(BODY)}) as server:
         assert run("get", server.url, str(dest), "--listing", "autoindex").code == 0
 
@@ -175,7 +175,7 @@ def test_a_folder_that_tells_no_size_is_believed(run: Run, dest: Path) -> None:
 
 
 def test_a_manifest_of_folders_has_their_sizes(run: Run, tmp_path: Path) -> None:
-    """What was listed is compared when it is fetched, by an engine in Python too."""
+    """Sizes of folders are in manifests, and are compared when the objects are fetched, also by a Python engine."""
     manifest = tmp_path / "m.csv"
     with RawServer({"/": folder(["a", "b"]), "/a": reply(BODY), "/b": reply(b"w" * LISTED)}) as server:
         assert run("list", server.url, str(manifest), "--listing", "autoindex").code == 0
@@ -188,7 +188,7 @@ def test_a_manifest_of_folders_has_their_sizes(run: Run, tmp_path: Path) -> None
 
 
 def test_an_end_that_nothing_tells_is_compared_all_the_same(run: Run, dest: Path) -> None:
-    """A body that ends with its connection may be cut: the listing knows how long it is."""
+    """A body that ends with its connection may be truncated, but the listing has its length."""
     cut = bare_reply("Connection: close") + BODY
 
     def send_cut(exchange: Exchange) -> None:

@@ -1,7 +1,7 @@
-"""Jobs over a wide-area network: distance, loss, names and TLS at once. All is there, right, and exactly once.
+"""Jobs over a wide-area network, with distance, loss, names and TLS: everything is there, correct, exactly once.
 
-FETCHMILL_SEED repeats the moments of kills, and what gets lost as far as the packets are the same.
-FETCHMILL_WIDE_AREA_ROUNDS says how often each part runs, each time with another seed (`make wide-area`: 10).
+FETCHMILL_SEED repeats the moments of kills, and the lost packets as far as the packets are the same.
+FETCHMILL_WIDE_AREA_ROUNDS is the number of runs of each part, each with another seed (`make wide-area`: 10).
 """
 
 import csv
@@ -37,13 +37,13 @@ from wide_area import CLEAN, WideArea, wide_area
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 ROUNDS = int(os.environ.get("FETCHMILL_WIDE_AREA_ROUNDS") or 1)
-# As between two continents' coasts, and a bad line.
+# A distance as between two continents' coasts, and a bad line.
 ROUND_TRIP, LOSS = 0.05, 0.005
 COUNT = 3000
 KILLS = 3
-# The link and the server may each be so late and a stray reply still comes within what is noticed.
+# Maximum delay of the link and of the server with which an unsolicited response is still detected.
 LATE = 0.01
-# Of some targets the first reply is none.
+# For some targets, the first reply is missing.
 FOR_A_MOMENT = [
     Fault("status", status=503, times=1, rate=0.01),
     Fault("reset", times=1, rate=0.01),
@@ -62,12 +62,12 @@ def far_away(folder: Path, number: int, **settings: Any) -> Any:  # noqa: ANN401
 
 
 def content(count: int = COUNT, size: int = 100) -> dict[str, Any]:
-    """What a server has."""
+    """Returns a server's contents."""
     return {"synthetic": {"count": count, "size": size}}
 
 
 def start(area: WideArea, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-    """The command, in the near namespace."""
+    """Starts the command in the near namespace."""
     command = area.near.command(*COMMAND, *arguments, "--ca-file", area.ca_file)
     return subprocess.Popen(
         command, env={**CLEAN, **environment}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -75,7 +75,7 @@ def start(area: WideArea, *arguments: object, **environment: str) -> subprocess.
 
 
 def await_settled(dest: Path, count: int, process: subprocess.Popen[str]) -> None:
-    """Until so many targets are settled, or the run has ended."""
+    """Waits until the given number of targets are settled, or until the run has ended."""
     while process.poll() is None and not (has_journal(dest) and read_ledger(dest).settled >= count):
         time.sleep(0.01)
 
@@ -83,7 +83,7 @@ def await_settled(dest: Path, count: int, process: subprocess.Popen[str]) -> Non
 def killed_and_finished(
     area: WideArea, arguments: tuple[object, ...], dest: Path, expected: Expected, format: str, **environment: str
 ) -> list[str]:
-    """What is wrong with a job that is killed in its middle several times, and then goes on to its end."""
+    """Returns the faults of a job that is killed several times and then finishes."""
     drawn = random.Random(f"{area.seed} {format}")
     moments = sorted(drawn.sample(range(1, expected.listed * 4 // 5), KILLS))
     problems, killed = [], 0
@@ -93,7 +93,7 @@ def killed_and_finished(
         process.kill()
         _, err = process.communicate(timeout=120)
         if process.returncode != -signal.SIGKILL:
-            # It was quicker than the one who looks.
+            # The job was faster than the check.
             assert process.returncode == 0, err
             break
         killed += 1
@@ -110,7 +110,7 @@ def killed_and_finished(
 @in_rounds
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path, format: str, number: int) -> None:
-    """Kill -9 in the middle of it, and resets and short replies besides."""
+    """The job is killed with SIGKILL, and there are resets and short replies as well."""
     dest = memory_path / "out"
     serving: dict[str, Any] = {"content": content(), "page_size": 250, "faults": FOR_A_MOMENT}
     with far_away(tmp_path, number) as area, area.serving(**serving) as site:
@@ -125,7 +125,7 @@ def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path
 @in_rounds
 @pytest.mark.parametrize("engine", [name for name in IN_PYTHON if name in ("threads", "asyncio") or ROUNDS > 1])
 def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number: int) -> None:
-    """Each object once, with its bytes."""
+    """Every engine stores each distant object once, with its bytes."""
     count = 60 * limit_of(engine, 16)
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(count), page_size=100) as site:
@@ -138,10 +138,10 @@ def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number:
 @pytest.mark.thorough
 @in_rounds
 def test_a_line_that_is_cut_and_gets_longer_costs_no_object(tmp_path: Path, number: int) -> None:
-    """For three seconds nothing arrives; then each round trip takes 0.3 s, and then what it did before."""
+    """Nothing arrives for three seconds; each round trip then takes 0.3 s, and later the same as before."""
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=250) as site:
-        # Slow enough to be far from its end when it is seen to be on its way.
+        # It is slow enough to be far from its end when its start is seen.
         pace = ("-j", "32", "--commit-window", "200ms")
         process = start(area, "get", site.url, dest, "--format", "parquet", "--quiet", *pace)
         await_settled(dest, COUNT // 10, process)
@@ -161,11 +161,10 @@ def test_a_line_that_is_cut_and_gets_longer_costs_no_object(tmp_path: Path, numb
 def test_stray_replies_from_far_away_give_no_object_the_bytes_of_another(
     tmp_path: Path, limit: int, number: int
 ) -> None:
-    """They come up to 20 ms after a real one, on a line that loses nothing.
+    """Unsolicited responses come up to 20 ms after a real reply, on a line without loss.
 
-    docs/reference/http-support.md has the limit, 50 ms.
-
-    What loss delays is beyond it. A machine that had to let the line, or the server, wait for a processor is excused.
+    docs/reference/http-support.md has the limit, 50 ms, which a lost packet would exceed. A run does not count if the
+    line or the server had to wait for a processor.
     """
     count = limit * 25
     dest = tmp_path / "out"
@@ -188,7 +187,7 @@ def test_stray_replies_from_far_away_give_no_object_the_bytes_of_another(
 
 @in_rounds
 def test_a_listing_of_many_pages_is_taken_from_far_away(tmp_path: Path, number: int) -> None:
-    """Every name has one row."""
+    """A distant listing of many pages has one row per name."""
     manifest = tmp_path / "manifest.csv"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=100) as site:
         ended = area.fetchmill("list", site.url, manifest, "--quiet")
@@ -209,7 +208,7 @@ with fetchmill.stream(urls, ca_file={ca_file!r}, limit=64, certain=True) as repl
 
 @in_rounds
 def test_a_stream_takes_each_reply_once_from_far_away(tmp_path: Path, number: int) -> None:
-    """With the bytes of its URL."""
+    """Each reply has the bytes of its URL."""
     with far_away(tmp_path, number) as area, area.serving(content=content(2000)) as site:
         program = STREAM.format(url=site.url, count=2000, ca_file=str(area.ca_file))
         ended = area.near.python(program, environment=CLEAN, timeout=240)
@@ -221,7 +220,7 @@ def test_a_stream_takes_each_reply_once_from_far_away(tmp_path: Path, number: in
 
 @pytest.fixture
 def store_folder(memory_path: Path) -> Path:
-    """The folder of a store's buckets, with one in it."""
+    """Returns the folder of a store's buckets, with one bucket in it."""
     folder = memory_path / "store"
     for name, body in S3_OBJECTS.items():
         path = folder / BUCKET / name
@@ -234,7 +233,7 @@ def store_folder(memory_path: Path) -> Path:
 @in_rounds
 @pytest.mark.needs_versitygw
 def test_a_bucket_is_fetched_far_away_at_its_own_name(tmp_path: Path, store_folder: Path, number: int) -> None:
-    """A store that others wrote, where AWS has it; killed in the middle, too."""
+    """A third-party store has AWS's name; the job is also killed."""
     dest = tmp_path / "out"
     keys = {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}
     with far_away(tmp_path, number, hosts=S3_HOSTS) as area:

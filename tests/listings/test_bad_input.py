@@ -1,6 +1,6 @@
-"""Sources that cannot be listed, listings that never end, arguments that cannot be used.
+"""Sources that cannot be listed, endless listings, and unusable arguments.
 
-Each says in one line what failed, where and what to do, has its exit code, and changes nothing outside of DEST.
+Each error is one line with what failed, where, and what to do. It has its exit code, and nothing outside DEST changes.
 """
 
 import json
@@ -43,7 +43,7 @@ PAGE_BYTES_MAX = 16 << 20
 
 
 def error_of(ended: Any) -> str:  # noqa: ANN401
-    """The one line that a command ended with, without its start; nothing in it moves a terminal's cursor."""
+    """Returns the one line with which a command ended, without its start; it cannot move a terminal's cursor."""
     *_, last = ended.err.splitlines()
     assert last.startswith("fetchmill: error: ")
     assert ended.err.count("fetchmill: error: ") == 1
@@ -54,7 +54,7 @@ def error_of(ended: Any) -> str:  # noqa: ANN401
 
 
 def tree_names(dest: Path) -> list[str]:
-    """The objects that are in a destination."""
+    """Returns the objects in a destination."""
     paths = (path.relative_to(dest) for path in dest.rglob("*") if path.is_file())
     return sorted(path.as_posix() for path in paths if path.parts[0] != ".fetchmill")
 
@@ -63,7 +63,7 @@ def tree_names(dest: Path) -> list[str]:
 
 
 def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
-    """Refused connections: exit 4 after a few attempts, with the place and what to look at."""
+    """The connection is refused: exit code 4 after a few attempts, with the address and the next step."""
     with closed_port() as port:
         ended = run("get", f"http://127.0.0.1:{port}", canary.dest)
 
@@ -75,7 +75,7 @@ def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
 
 
 def test_a_host_that_is_not_found_is_told(run: Run, canary: Canary) -> None:
-    """The look-up failed: the name stands in the message."""
+    """The look-up failed, and the message has the name."""
     ended = run("get", "http://no-such-host.invalid", canary.dest)
 
     assert ended.code == 4
@@ -129,7 +129,7 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
 
 @pytest.mark.parametrize(("behaviour", "message"), NO_LISTINGS.values(), ids=NO_LISTINGS)
 def test_what_gives_no_listing_is_told(run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, message: str) -> None:
-    """Exit 4, with the URL of the page and the reason; no object is asked for."""
+    """The exit code is 4, with the URL of the page and the reason; no object is requested."""
     server = raw({"/list": behaviour})
 
     ended = run("get", server.url, canary.dest, "--head-timeout", "5s")
@@ -154,7 +154,7 @@ SLOW_LISTINGS: dict[str, tuple[Behaviour, str]] = {
 def test_a_listing_that_is_too_slow_is_told(
     run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, kind: str
 ) -> None:
-    """A server that stalls or trickles holds nobody for longer than the timeouts say."""
+    """A server that stalls or sends single bytes delays a job only for the time of the timeouts."""
     server = raw({"/list": behaviour})
 
     ended = run("get", server.url, canary.dest, "--head-timeout", "150ms", "--idle-timeout", "150ms", timeout=20)
@@ -165,7 +165,7 @@ def test_a_listing_that_is_too_slow_is_told(
 
 
 def test_a_page_that_failed_is_asked_for_again(run: Run, raw: Raw, canary: Canary) -> None:
-    """Truncated, reset, closed, 500: nothing of such a page counts, the next attempt does, and nothing is lost."""
+    """A truncated, reset, closed or 500 page does not count; the next attempt does, and nothing is lost."""
     first, second = page(["a", "b"], "m"), page(["c"])
     server = raw(
         mirror(["a", "b", "c"])
@@ -180,14 +180,14 @@ def test_a_page_that_failed_is_asked_for_again(run: Run, raw: Raw, canary: Canar
     assert ended.code == 0, ended.err
     assert tree_names(canary.dest) == ["a", "b", "c"]
     assert "3 listed = 3 fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
-    # Whether the server is down is asked behind each failure of the second page but its first, of this page until an
-    # object was fetched.
+    # fetchmill checks whether the server is down after each failure of the second page except the first one, and of
+    # this page until an object was fetched.
     assert server.count("/list") in {3, 4, 5}
     assert server.count("/list?next-marker=m") == 4
 
 
 def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Canary) -> None:
-    """Retry-After holds for the listing as well."""
+    """A page is requested again after the server's Retry-After."""
     asked: list[float] = []
 
     def busy_once(exchange: Exchange) -> bytes:
@@ -201,7 +201,7 @@ def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Ca
 
 
 def test_dates_are_read_in_each_form_that_servers_send(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """RFC 9110, 5.6.7: a recipient must accept three forms. A sync asks on the condition of each."""
+    """RFC 9110, 5.6.7, requires three formats. A sync uses each of them in a condition."""
     forms = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
     forms += ["Sun, 6 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37 +0000", "Thu, 31 Feb 2027 08:49:37 GMT"]
 
@@ -238,7 +238,7 @@ def test_dates_are_read_in_each_form_that_servers_send(run: Run, raw: Raw, tmp_p
     ids=["chunks", "to-the-end", "http-1.0", "last-field", "trickle"],
 )
 def test_a_page_may_come_in_many_ways(raw: Raw, canary: Canary, behaviour: Behaviour) -> None:
-    """In chunks, up to the end of the connection (JSON knows its own end), byte by byte."""
+    """A page may come in chunks, end with the connection (JSON shows its own end), or come byte by byte."""
     report = fetchmill.get(raw(mirror(["a", "b"]) | {"/list": behaviour}).url, canary.dest)
 
     assert (report.listed, report.fetched) == (2, 2)
@@ -247,7 +247,7 @@ def test_a_page_may_come_in_many_ways(raw: Raw, canary: Canary, behaviour: Behav
 
 @pytest.mark.parametrize("framing", ["length", "chunks", "end"])
 def test_a_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, framing: str) -> None:
-    """However it is framed; memory is bounded."""
+    """A page above 16 MiB is refused with any framing, so that memory is bounded."""
     body = json.dumps({"FileNames": ["a"], "more": "x" * PAGE_BYTES_MAX}).encode()
     behaviours: dict[str, Behaviour] = {
         "length": reply(body),
@@ -270,7 +270,7 @@ def test_a_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, fram
 
 @pytest.mark.parametrize("circle", [["A"], ["A", "B"], ["A", "B", "C", "D", "E"]], ids="".join)
 def test_a_marker_that_repeats_ends_the_listing(run: Run, raw: Raw, canary: Canary, circle: list[str]) -> None:
-    """A,A and A,B,A,B: exit 4, with the marker; what was listed is fetched, once, and again nothing is."""
+    """With A,A and A,B,A,B, the exit code is 4, with the marker; listed targets are fetched once, and not again."""
     routes: dict[str, Behaviour] = {"/list": page(["first"], circle[0])}
     for index, marker in enumerate(circle):
         names = [f"{marker}-{number}" for number in range(3)]
@@ -293,7 +293,7 @@ def test_a_marker_that_repeats_ends_the_listing(run: Run, raw: Raw, canary: Cana
 
 
 def test_empty_pages_with_ever_new_markers_end_the_listing(run: Run, raw: Raw, canary: Canary) -> None:
-    """After a thousand of them, exit 4; what came before is fetched."""
+    """After a thousand of them, the exit code is 4; earlier targets are fetched."""
 
     def next_page(exchange: Exchange) -> bytes:
         if exchange.target == "/list":
@@ -324,7 +324,7 @@ AWAY = {
 
 @pytest.mark.parametrize("marker", AWAY.values(), ids=AWAY)
 def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary: Canary, marker: str) -> None:
-    """Another origin: exit 6, not followed; what was listed before is fetched."""
+    """A marker to another origin is not followed: exit code 6. Earlier targets are fetched."""
     server = raw(mirror(["a"]))
     authority = server.url.removeprefix("http://")
     marker = marker.format(authority=authority, port=authority.partition(":")[2])
@@ -340,7 +340,7 @@ def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary:
 
 
 def test_a_marker_that_is_a_url_may_stay(run: Run, raw: Raw, canary: Canary) -> None:
-    """The same origin, whatever the path: it is the whole address of the next page."""
+    """A marker may be the whole URL of the next page, with any path of the same origin."""
     server = raw(mirror(["a", "b", "c"]) | {"/elsewhere/page?n=2&x=%2F": page(["c"])})
     server.routes["/list"] = page(["a", "b"], f"{server.url}/elsewhere/page?n=2&x=%2F#fragment")
 
@@ -354,7 +354,7 @@ ODD_MARKERS = ["a b&c=d", "\x1b[2J", "../..", "x\r\nHost: y", "größe", "//192.
 
 
 def test_a_marker_is_opaque(run: Run, raw: Raw, canary: Canary) -> None:
-    """Any text is carried as a query parameter, and gets nowhere else."""
+    """A marker is sent as a query parameter, whatever its text, and used nowhere else."""
     seen: list[str] = []
 
     def next_page(exchange: Exchange) -> bytes:
@@ -370,7 +370,7 @@ def test_a_marker_is_opaque(run: Run, raw: Raw, canary: Canary) -> None:
 
 
 def test_a_marker_may_not_be_endless(run: Run, raw: Raw, canary: Canary) -> None:
-    """More than 64 KiB is none."""
+    """A marker above 64 KiB is invalid."""
     ended = run("get", raw({"/list": page(["a"], "m" * 70_000)}).url, canary.dest)
 
     assert ended.code == 4
@@ -382,7 +382,10 @@ def test_a_marker_may_not_be_endless(run: Run, raw: Raw, canary: Canary) -> None
 
 
 def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary) -> None:
-    """Exit 5 after --give-up-after; nothing is failed for it, and the same command finishes once it is back."""
+    """The exit code is 5 after --give-up-after.
+
+    Nothing fails, and the same command finishes once the server is back.
+    """
     names = [f"n{number:03}" for number in range(100)]
     server = raw(mirror(names))
     routes = dict(server.routes)
@@ -396,7 +399,8 @@ def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary)
     assert ended.code == 5
     assert error_of(ended).endswith("(--give-up-after); run the same command again to resume")
     assert (between.listed, between.failed, between.pending) == (100, 0, 100)
-    # Of 900, had every attempt been made; 370 to 430 are, since all fail at once and a second is given.
+    # There would be 900 if every attempt had been made; 370 to 430 are made, because all fail immediately and there is
+    # one per second.
     assert len(server.asked()) < 600
     assert again.code == 0, again.err
     assert tree_names(canary.dest) == names
@@ -406,7 +410,7 @@ def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary)
 
 
 def test_only_what_failed_is_fetched_again(run: Run, raw: Raw, canary: Canary) -> None:
-    """Again and again, until all is healed: each pass asks for what still fails and for nothing else."""
+    """Each run requests only targets that still fail, until none is left."""
     names = [f"n{number:02}" for number in range(40)]
     broken: dict[str, Behaviour] = {
         "n03": reply(status="403 Forbidden"),
@@ -488,7 +492,7 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize(("arguments", "message"), UNUSABLE.values(), ids=UNUSABLE)
 def test_unusable_arguments_are_told(run: Run, canary: Canary, arguments: list[str], message: str) -> None:
-    """Exit 2, in one line, before anything is touched."""
+    """The exit code is 2, and the error is one line, before anything is changed."""
     ended = run("get", arguments[0], canary.dest, *arguments[1:])
 
     assert ended.code == 2
@@ -500,7 +504,7 @@ def test_unusable_arguments_are_told(run: Run, canary: Canary, arguments: list[s
 
 
 def test_a_destination_must_be_a_folder(run: Run, canary: Canary) -> None:
-    """A file is none, and nothing can be made below one: exit 2, nothing is replaced."""
+    """A file cannot be one, and nothing can be created below it: exit code 2, and nothing is replaced."""
     taken = canary.dest.parent / "taken"
     taken.write_text("mine")
     canary.look_again()
@@ -514,7 +518,7 @@ def test_a_destination_must_be_a_folder(run: Run, canary: Canary) -> None:
 
 @pytest.mark.parametrize("name", ["file", ".hidden", "folder/", ".git/"])
 def test_a_destination_that_is_not_empty_is_refused(run: Run, canary: Canary, name: str) -> None:
-    """A file that was there before: exit 2, and not a byte of it changes."""
+    """A destination with other files is refused with exit code 2, and none of their bytes change."""
     found = canary.dest / name
     if name.endswith("/"):
         found.mkdir()
@@ -532,7 +536,7 @@ def test_a_destination_that_is_not_empty_is_refused(run: Run, canary: Canary, na
 
 
 def test_a_state_must_be_a_folder(run: Run, canary: Canary) -> None:
-    """Below a file there can be none: an error of the storage, with the path."""
+    """Below a file there can be none: a storage error with the path."""
     taken = canary.dest.parent / "taken"
     taken.write_text("mine")
     canary.look_again()
@@ -558,7 +562,7 @@ OTHER_JOBS: dict[str, tuple[list[str], str]] = {
 def test_the_destination_of_another_job_is_refused(
     run: Run, raw: Raw, canary: Canary, arguments: list[str], differs: str
 ) -> None:
-    """Exit 2 with what differs; the job that is there stays as it is and can go on."""
+    """The exit code is 2, with the difference; the existing job is unchanged and can continue."""
     server = raw(mirror(["a"]))
     assert run("get", server.url, canary.dest).code == 0
 
@@ -573,7 +577,7 @@ def test_the_destination_of_another_job_is_refused(
 
 
 def test_the_destination_of_another_source_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
-    """The message has both sources."""
+    """The destination of another source is refused, and the message has both sources."""
     mine, other = raw(mirror(["a"])), raw(mirror(["a"]))
     assert run("get", mine.url, canary.dest).code == 0
 
@@ -585,7 +589,7 @@ def test_the_destination_of_another_source_is_refused(run: Run, raw: Raw, canary
 
 
 def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary) -> None:
-    """Exit 9 while one runs, which goes on."""
+    """The exit code is 9 while another run is active, which continues."""
     names = [f"n{number}" for number in range(10)]
     server = raw(mirror(names, {"n5": in_turn(then_stall(b""), reply(b"n5"))}))
     first = start("get", server.url, canary.dest, "--head-timeout", "1500ms")
@@ -605,7 +609,7 @@ def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary)
 
 
 def test_a_stop_while_the_source_stalls_is_quick(start: Run, raw: Raw, canary: Canary) -> None:
-    """A listing that never comes does not hold a SIGINT."""
+    """A listing that never arrives does not delay SIGINT."""
     server = raw({"/list": then_stall(b"")})
     process = start("get", server.url, canary.dest)
     while not server.requests:
@@ -627,7 +631,7 @@ RETRY_AFTER = 2
 
 
 def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, float]:
-    """Runs a job; the seconds until so many targets were fetched, and until its end."""
+    """Runs a job. Returns the seconds until the given number of targets were fetched, and until its end."""
     job = Job(GetOptions(source=url, dest=dest, format="null", durability="process").to_json())
     started = time.monotonic()
     reached = None
@@ -642,15 +646,15 @@ def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, floa
 
 @pytest.mark.timing
 def test_a_slow_target_stops_nothing(server: Serve, tmp_path: Path) -> None:
-    """With 1 target in 1,000 that answers Retry-After, the others keep at least 90 % of their rate."""
+    """If 1 of 1,000 targets answers Retry-After, the others keep at least 90 % of their rate."""
     slow_names = [
         Fault("status", status=503, retry_after=RETRY_AFTER, times=1, match=f"file-{index:012}")
         for index in range(7, TARGETS, TARGETS // SLOW)
     ]
     ratios = []
-    # Somebody else may use the machine in one of them; a job that waits for such a target is slower in each.
+    # Somebody else may use the machine during one of them; a job that waits for such a target is slower in each.
     for attempt in range(3):
-        # A delay makes the rate depend on the requests in flight.
+        # With a delay, the rate depends on the requests in flight.
         plain = server(synthetic=TARGETS, delay=(0.002, 0.004))
         undisturbed, _ = seconds_until_fetched(plain.url, tmp_path / f"plain-{attempt}", TARGETS - SLOW)
         faulty = server(synthetic=TARGETS, delay=(0.002, 0.004), faults=slow_names)

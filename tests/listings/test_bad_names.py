@@ -1,6 +1,6 @@
-"""Names from outside: what is refused, what is escaped, and that nothing is replaced or written outside of DEST.
+"""Names from outside: refused, or escaped, and nothing is replaced or written outside DEST.
 
-Every name has an outcome in the ledger, and `fetchmill status DEST --failures` says which.
+Every name has an outcome in the ledger, which `fetchmill status DEST --failures` shows.
 """
 
 import os
@@ -34,7 +34,7 @@ Raw = Callable[..., RawServer]
 
 @dataclass(frozen=True)
 class Finished:
-    """A job of every name above."""
+    """A job with every name above."""
 
     report: fetchmill.Report
     dest: Path
@@ -44,7 +44,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    """One job; around its destination nothing changes."""
+    """Runs one job; around its destination, nothing changes."""
     canary = Canary(tmp_path_factory.mktemp("names"))
     names = [*REFUSED.values(), *(name for name, _ in STORED.values())]
     with RawServer(mirror(names)) as server:
@@ -55,7 +55,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
 
 
 def stored(dest: Path) -> dict[str, bytes]:
-    """The objects in a destination; a link is none."""
+    """Returns the objects in a destination, without links."""
     found = {}
     for path in dest.rglob("*"):
         relative = path.relative_to(dest)
@@ -65,12 +65,12 @@ def stored(dest: Path) -> dict[str, bytes]:
 
 
 def kinds(dest: Path) -> dict[str, str]:
-    """Failure kinds by name."""
+    """Returns failure kinds by name."""
     return {failure.name: failure.kind for failure in fetchmill.failures(dest)}
 
 
 def assert_balanced(dest: Path) -> None:
-    """Each listed target is counted once, and those that failed are listed, each once."""
+    """Checks that each listed target is counted once, and that each failed one is listed once."""
     status = fetchmill.status(dest)
     assert status.balanced
     assert status.finished
@@ -82,7 +82,7 @@ def assert_balanced(dest: Path) -> None:
 
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
 def test_a_name_that_cannot_be_a_file_is_refused(finished: Finished, name: str) -> None:
-    """failed(name), without a request."""
+    """A name that cannot be a file fails (`name`), without a request."""
     shown = [failure for failure in finished.failures.values() if failure.name == name]
 
     assert [(failure.outcome, failure.kind, failure.status) for failure in shown] == [("failed", "name", None)]
@@ -91,7 +91,7 @@ def test_a_name_that_cannot_be_a_file_is_refused(finished: Finished, name: str) 
 
 @pytest.mark.parametrize(("name", "path"), STORED.values(), ids=STORED)
 def test_a_name_becomes_a_path(finished: Finished, name: str, path: str) -> None:
-    """Asked for once, percent-encoded once; stored beneath DEST with what is no plain text escaped."""
+    """A name is requested once, percent-encoded once, and stored below DEST with unusual characters escaped."""
     assert finished.asked.count(get_target(name)) == 1
     assert os.lstat(finished.dest / path).st_mode & 0o170000 == 0o100000
     assert (finished.dest / path).read_bytes() == name.encode()
@@ -99,7 +99,7 @@ def test_a_name_becomes_a_path(finished: Finished, name: str, path: str) -> None
 
 
 def test_every_name_has_an_outcome(finished: Finished) -> None:
-    """The ledger balances, and there is no file that nobody listed."""
+    """The ledger balances, and each file belongs to a listed name."""
     report = finished.report
 
     assert (report.fetched, report.failed) == (len(STORED), len(REFUSED))
@@ -111,14 +111,14 @@ def test_every_name_has_an_outcome(finished: Finished) -> None:
 
 
 def test_requests_are_one_line_of_unreserved_characters(finished: Finished) -> None:
-    """No name reaches a header field, a query or a parent."""
+    """A name never reaches a header field, a query or a parent folder."""
     for target in finished.asked:
         assert re.fullmatch(r"/get/(?:[A-Za-z0-9._~/-]|%[0-9A-F]{2})+", target), target
         assert not {".", ".."} & set(target.split("/"))
 
 
 def test_names_do_not_reach_the_terminal_as_they_are(run: Run, raw: Raw, canary: Canary) -> None:
-    """No control byte, and nothing that turns the writing, on either stream of any command: exit 3 and the kinds."""
+    """No stream of any command has control bytes or characters that change the text direction. The exit code is 3."""
     names = ["\x1b]0;owned\x07", "\x1b[2Ja\r\nb", "\x9b31m", "a\u202eb", "c\x08\x7f\t", "../\x1b[1m", "d\0\x1b[0m"]
     forbidden = reply(b"\x1b[31m", "X-Y: \x80", status="403 Forbidden\x80")
     server = raw(mirror(names, dict.fromkeys(names, forbidden)))
@@ -143,7 +143,7 @@ def test_names_do_not_reach_the_terminal_as_they_are(run: Run, raw: Raw, canary:
 
 
 def test_refused_names_show_in_the_exit_code(run: Run, raw: Raw, canary: Canary) -> None:
-    """A job of nothing but such names ends with 3, says of which kind, and tells how to list them."""
+    """A job with only such names ends with 3, names the kind, and says how to list them."""
     server = raw(mirror(REFUSED.values()))
 
     ended = run("get", server.url, canary.dest)
@@ -174,7 +174,7 @@ MEETINGS = {
 @pytest.mark.parametrize("apart", [False, True], ids=["at-once", "apart"])
 @pytest.mark.parametrize("names", MEETINGS.values(), ids=MEETINGS)
 def test_of_two_names_that_meet_one_stays(raw: Raw, canary: Canary, names: list[str], apart: bool) -> None:
-    """The others are failed(name-taken): in one window or in windows apart, with one request or many in flight."""
+    """The others are failed(name-taken): in one window or separate ones, with one or many requests in flight."""
     others = [f"other-{number}" for number in range(20)]
     routes = mirror([*names, *others]) | {"/list": page([names[0], *others], "m")}
     routes["/list?next-marker=m"] = page(names[1:])
@@ -199,7 +199,7 @@ def _after(seconds: float, exchange: Exchange, text: bytes) -> bytes:
 
 
 def test_names_that_are_alike_do_not_meet(raw: Raw, canary: Canary) -> None:
-    """Letters of either case, composed or not; escaping keeps different names apart."""
+    """Upper and lower case, and composed and decomposed letters, differ; escaping keeps different names apart."""
     names = ["A", "a", "é", "e\u0301", "%41", "A%", "\x01", "%01", "%2501", "x ", "x", "x.", ".x"]
 
     report = fetchmill.get(raw(mirror(names)).url, canary.dest)
@@ -212,14 +212,14 @@ def test_names_that_are_alike_do_not_meet(raw: Raw, canary: Canary) -> None:
 
 
 def plant_file(dest: Path, canary: Canary) -> str:
-    """A file of somebody else's at the place of `taken`."""
+    """Creates somebody else's file in place of `taken`."""
     (dest / "taken").write_text("planted")
     canary.look_again()
     return "taken"
 
 
 def plant_folder(dest: Path, canary: Canary) -> str:
-    """A folder there."""
+    """Creates a folder there."""
     (dest / "taken").mkdir()
     (dest / "taken" / "inside").write_text("planted")
     canary.look_again()
@@ -227,32 +227,32 @@ def plant_folder(dest: Path, canary: Canary) -> str:
 
 
 def plant_file_for_a_folder(dest: Path, canary: Canary) -> str:
-    """A file where a folder would have to be."""
+    """Creates a file in place of a necessary folder."""
     (dest / "folder").write_text("planted")
     canary.look_again()
     return "folder/taken"
 
 
 def plant_link_to_a_file(dest: Path, canary: Canary) -> str:
-    """A link to a file outside."""
+    """Creates a link to a file outside."""
     (dest / "taken").symlink_to(canary.folder / "passwd")
     return "taken"
 
 
 def plant_link_to_nothing(dest: Path, canary: Canary) -> str:
-    """A link to a file outside that is not there: following it would make one."""
+    """Creates a link to a missing file outside: following it would create the file."""
     (dest / "taken").symlink_to(canary.folder / "nothing")
     return "taken"
 
 
 def plant_link_to_a_folder(dest: Path, canary: Canary) -> str:
-    """A link to a folder outside."""
+    """Creates a link to a folder outside."""
     (dest / "folder").symlink_to(canary.folder / "etc")
     return "folder/taken"
 
 
 def plant_relative_link(dest: Path, canary: Canary) -> str:
-    """The same, by a relative path, further down."""
+    """Creates the same link further down, with a relative path."""
     del canary
     (dest / "far").mkdir()
     (dest / "far" / "folder").symlink_to("../../../etc")
@@ -273,7 +273,7 @@ IDS = [plant.__name__.removeprefix("plant_") for plant in PLANTS]
 
 
 def picture(dest: Path) -> dict[str, object]:
-    """What is planted, links unfollowed, with times."""
+    """Returns the planted files with times, without following links."""
     found: dict[str, object] = {}
     for path in sorted(dest.rglob("*")):
         relative = path.relative_to(dest)
@@ -287,7 +287,7 @@ def picture(dest: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
 def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
-    """failed(name-taken); neither replaced, nor followed, nor written to; the others are fetched."""
+    """The target is failed(name-taken): the file is not replaced, followed or written to, and others are fetched."""
     (canary.dest / "trial").mkdir()
     name = plant(canary.dest / "trial", canary)
     for path in sorted((canary.dest / "trial").rglob("*"), reverse=True):
@@ -321,7 +321,7 @@ def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
 def test_what_is_planted_between_two_runs_stays(run: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
-    """The same in a job that is resumed: here for a second pass over what failed."""
+    """Planted files also stay in a resumed job: here a retry run."""
     server = raw(mirror(["first", "taken", "folder/taken", "far/folder/deep/taken", "last"]))
     good = dict(server.routes)
     for target in list(good):
@@ -343,11 +343,11 @@ def test_what_is_planted_between_two_runs_stays(run: Run, raw: Raw, canary: Cana
 
 
 def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw: Raw, canary: Canary) -> None:
-    """Killed, a file planted, resumed: failed(name-taken), and what the first run has fetched is counted once."""
+    """After a kill, a planted file and a resume, the target is failed(name-taken), and earlier objects count once."""
     names = [f"n{number:02}" for number in range(30)]
     scripted: dict[str, Behaviour] = {name: in_turn(then_stall(b""), reply(name.encode())) for name in names[20:]}
     server = raw(mirror(names, scripted))
-    # One connection each: what one has brought is not stored while it waits for the next reply.
+    # Each has one connection: its replies are not stored while it waits for the next one.
     process = start("get", server.url, canary.dest, "--commit-window", "50ms", "-j", "64")
     while len(stored(canary.dest)) < 20:
         assert process.poll() is None
@@ -365,7 +365,7 @@ def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw:
 
 
 def test_a_place_that_has_become_free_is_taken(run: Run, raw: Raw, canary: Canary) -> None:
-    """After failed(name-taken): the file is moved away, --retry-failed fetches its target and nothing else."""
+    """After failed(name-taken), the file is moved away; --retry-failed fetches its target and nothing else."""
     server = raw(mirror(["a", "b"], {"b": in_turn(reply(status="403 Forbidden"), reply(b"b"))}))
     run("get", server.url, canary.dest)
     (canary.dest / "b").write_text("planted")
@@ -381,7 +381,7 @@ def test_a_place_that_has_become_free_is_taken(run: Run, raw: Raw, canary: Canar
 
 
 def test_files_are_not_more_open_than_the_umask_says(run: Run, raw: Raw, canary: Canary) -> None:
-    """Objects as the umask says; what the job knows is for its owner alone."""
+    """Objects follow the umask; the job's state is readable only by its owner."""
     ended = run("get", raw(mirror(["a", "b/c"])).url, canary.dest, umask=0o027)
 
     modes = {name: (canary.dest / name).stat().st_mode & 0o777 for name in ("a", "b", "b/c", ".fetchmill")}

@@ -1,6 +1,7 @@
-"""A listing that fails has failed: what comes after the failure does not count, and nothing good is removed.
+"""A failed listing: later pages do not count, and no good object is removed.
 
-Each way to list meets each way to fail. Then the same command runs again: the server is as it was, then it is healthy.
+Each way to list meets each way to fail. The same command runs again while the server still fails, and again when it is
+healthy.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from synced import bodies
 Run = Callable[..., Ended]
 Raw = Callable[..., RawServer]
 
-# A folder or a sitemap may hold what another one holds, so nobody sees that its page is the other's.
+# Two folders or sitemaps may have the same contents, so a page of another one cannot be detected.
 CELLS = [(way, fault) for way in WAYS for fault in FAULTS if not (fault == "stale" and way in FOLDER_WAYS)]
 
 
@@ -24,8 +25,8 @@ class Site:
     """A server with one of the listings.
 
     Args:
-        raw: makes the server.
-        way: how it lists.
+        raw: creates the server.
+        way: type of the listing.
     """
 
     def __init__(self, raw: Raw, way: str) -> None:
@@ -38,26 +39,26 @@ class Site:
         self.source = source if source.startswith("s3:") else self.server.url + source
 
     def breaks(self, fault: str) -> None:
-        """The third page has a fault from now on."""
+        """Adds a fault to the third page."""
         behaviour = self.listing.third(fault)
         if behaviour is None:
             pytest.skip("pages of this kind lead nowhere")
         self.server.routes[self.listing.pages[BROKEN][0]] = behaviour
 
     def heals(self) -> None:
-        """It is healthy again."""
+        """Makes it healthy again."""
         target, page = self.listing.pages[BROKEN]
         self.server.routes[target] = page
 
     def command(self, name: str, dest: Path, *more: str) -> tuple[object, ...]:
-        """Of a job or a sync from it."""
+        """Returns the command of a job or a sync from it."""
         return (name, self.source, dest, *self.listing.options, "--give-up-after", "1s", "--quiet", *more)
 
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("way", "fault"), CELLS)
 def test_job_loses_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
-    """It does not exit 0 before each object is there, and it can always be finished."""
+    """A job exits with 0 only if each object is there, and can always be finished."""
     site = Site(raw, way)
     site.breaks(fault)
     command = site.command("get", dest)
@@ -79,7 +80,7 @@ def test_job_loses_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("way", "fault"), CELLS)
 def test_sync_removes_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
-    """What the source has stays, and the next pass over a healthy server finds all as it is."""
+    """Objects of the source stay, and the next pass over a healthy server finds everything unchanged."""
     site = Site(raw, way)
     command = site.command("sync", dest, "--delete", "--max-delete", "100%")
     assert run(*command).code == 0

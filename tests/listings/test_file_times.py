@@ -1,4 +1,4 @@
-"""Files have the time that the server says, unless `--no-server-times`."""
+"""Files have the server's time, unless `--no-server-times` is given."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LARGE = 3 << 20
 
 
 def dated(body: bytes, modified: str | None) -> bytes:
-    """A reply with that body, last modified then."""
+    """Returns a reply with that body and modification time."""
     field = "" if modified is None else f"Last-Modified: {modified}\r\n"
     return f"HTTP/1.1 200 OK\r\n{field}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -35,7 +35,7 @@ ROUTES = {
 
 @pytest.mark.parametrize("engine", ["native", "sync"])
 def test_a_file_has_the_server_s_time(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """A time that is missing, in the future or none leaves that of the fetching; sub-second digits are none."""
+    """If it is missing, invalid or in the future, the time of fetching stays; sub-second digits make it invalid."""
     began = time.time()
 
     ended = run("get", raw(ROUTES).url, dest, "--engine", engine)
@@ -48,7 +48,10 @@ def test_a_file_has_the_server_s_time(run: Run, raw: Raw, dest: Path, engine: st
 
 
 def test_a_file_has_the_time_of_its_fetching_where_that_is_asked_for(run: Run, raw: Raw, dest: Path) -> None:
-    """`--no-server-times`; and an export into files gives them the server's, which a pack has kept."""
+    """`--no-server-times` keeps the time of fetching.
+
+    An export into files uses the server's times, which a pack has kept.
+    """
     server = raw(ROUTES)
 
     ended = run("get", server.url, dest, "--no-server-times")

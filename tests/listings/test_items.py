@@ -1,4 +1,4 @@
-"""Items of an API as rows: typed columns, lines as they came, kills, tokens, and what hostile pages do."""
+"""Items of an API as rows: typed columns, verbatim lines, kills, tokens, and hostile pages."""
 
 import json
 import os
@@ -30,7 +30,7 @@ SECRET = "canary-item"  # noqa: S105 - a token of the test
 
 
 def item(number: int) -> dict[str, object]:
-    """An item of the golden table."""
+    """Returns an item of the golden table."""
     return {
         "id": number,
         "name": f"item \u00e9 {number}",
@@ -42,7 +42,7 @@ def item(number: int) -> dict[str, object]:
 
 
 class PagedApi(ThreadingHTTPServer):
-    """Gives items page after page. A token is good for some pages, and the command prints the next one."""
+    """A server that returns items page by page. A token is good for some pages, and the command prints the next one."""
 
     daemon_threads = True
 
@@ -58,11 +58,11 @@ class PagedApi(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The first page."""
+        """Returns the URL of the first page."""
         return f"http://127.0.0.1:{self.server_port}/v1"
 
     def answer(self, path: str, token: str | None) -> tuple[int, bytes]:
-        """Status and body."""
+        """Returns status and body."""
         latest = f"Bearer {SECRET}-{len(self.runs.read_text().splitlines())}"
         if self.token != latest:
             self.token, self.shown = latest, 0
@@ -79,7 +79,7 @@ class PagedApi(ThreadingHTTPServer):
         return 200, json.dumps(body).encode()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A killed client is no error."""
+        """Ignores a killed client."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -95,18 +95,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 def listed_items(dest: Path) -> int:
-    """Items of the pages that the journal has; 0 before it exists."""
+    """Returns the number of items on the journal's pages; 0 before it exists."""
     return read_ledger(dest).listed if has_journal(dest) else 0
 
 
 def killed_job(api: PagedApi, dest: Path, format: str, kills: int) -> subprocess.CompletedProcess[str]:
-    """Runs a job that is killed after more and more pages, and then to its end.
+    """Runs a job that is killed several times, each time after more pages, and then finishes.
 
-    No page that the journal has is asked for again.
+    A page that the journal has is not requested again.
     """
     tokens = ("--bearer-command", api.command)
     command = [*COMMAND, "get", api.url, str(dest), *MARKED, "--format", format, *tokens, "--commit-window", "20ms"]
@@ -126,7 +126,7 @@ def killed_job(api: PagedApi, dest: Path, format: str, kills: int) -> subprocess
 
 
 def check_job(tmp_path: Path, items: int, page: int, format: str, kills: int) -> None:
-    """All items are there once."""
+    """Checks that each item is stored once."""
     api = PagedApi(tmp_path, items, page, lasts=items // page // 2 + kills)
     dest = tmp_path / "out"
     try:
@@ -147,7 +147,7 @@ def check_job(tmp_path: Path, items: int, page: int, format: str, kills: int) ->
 
 
 def check_table(dest: Path, items: int) -> None:
-    """The table is the golden one, with its types."""
+    """Checks that the table equals the golden one, with its types."""
     db = duckdb.connect()
     db.execute(
         "CREATE TABLE golden AS SELECT n AS id, 'item \u00e9 ' || n AS name, n / 8 AS price, n % 3 = 0 AS is_new,"
@@ -164,18 +164,18 @@ def check_table(dest: Path, items: int) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_items_are_stored_once_when_the_job_is_killed(tmp_path: Path, format: str) -> None:
-    """20,000 items, with kills and an expired token on the way."""
+    """There are 20,000 items, several kills and an expired token."""
     check_job(tmp_path, 20_000, 100, format, kills=2)
 
 
 @pytest.mark.thorough
 def test_a_million_items_are_stored_once_when_the_job_is_killed(tmp_path: Path) -> None:
-    """The same with 1,000,000 items."""
+    """1,000,000 items are stored once."""
     check_job(tmp_path, 1_000_000, 1000, "parquet", kills=10)
 
 
 def test_hostile_items_lose_nothing(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Items of any shape are rows, as they came; what does not fit is named; large ones fail."""
+    """Items of any shape become rows, verbatim; values that do not fit are named; large items fail."""
     texts = [
         '{"id":1,"name":"a","x":1.50}',
         '{"id":18446744073709551616,"name":["b"],"x":1e400}',
@@ -223,7 +223,7 @@ def test_hostile_items_lose_nothing(run: Run, raw: Raw, dest: Path, tmp_path: Pa
 )
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_a_page_that_is_not_json_ends_the_listing(run: Run, raw: Raw, dest: Path, format: str, body: bytes) -> None:
-    """No item of it is stored, and the job is not complete."""
+    """No item of the invalid page is stored, and the job is not complete."""
     server = raw({"/v1": reply(body)})
 
     ended = run("get", f"{server.url}/v1", dest, *ONE_PAGE, "--format", format)
@@ -232,7 +232,7 @@ def test_a_page_that_is_not_json_ends_the_listing(run: Run, raw: Raw, dest: Path
 
 
 def test_options_that_make_no_sense_are_refused(run: Run, dest: Path) -> None:
-    """By name, before anything is asked for."""
+    """The error has their names and comes before any request."""
     url = "http://127.0.0.1:9/v1"
     for words, message in [
         (("get", *ONE_PAGE), "--store items: files has no rows; choose --format parquet or jsonl"),

@@ -1,4 +1,4 @@
-"""Pages of JSON of any API as a source: how each leads to the next, where objects may be, and what hostile pages do."""
+"""JSON pages of any API as a source: how each leads to the next, where objects may be, and hostile pages."""
 
 import contextlib
 import json
@@ -26,26 +26,26 @@ ITEMS = ("--listing", "json", "--items-field", "data.photos", "--url-field", "ur
 MARKER = (*ITEMS, "--next-page", "marker", "--next-field", "next", "--marker-param", "after")
 BY_PAGE = (*ITEMS, "--next-page", "page")
 KEY = "key-of-the-api"
-# Arrays in arrays.
+# The arrays are nested.
 DEEP = b"[" * 100_000 + b"]" * 100_000
 WAYS = ("marker", "url", "link", "page", "offset")
 OBJECTS = {f"/img/{number}": b"object %d" % number for number in range(7)}
 
 
 def photos(*urls: object, links: tuple[str, ...] = (), **fields: object) -> bytes:
-    """A page with these URLs."""
+    """Returns a page with these URLs."""
     items = [{"id": number, "urls": {"full": url, "thumb": [None]}} for number, url in enumerate(urls)]
     body = {"more": {"x": []}, "data": {"photos": items}, **fields}
     return reply(json.dumps(body).encode(), "Content-Type: application/json", *links)
 
 
 def objects(routes: dict[str, bytes]) -> dict[str, Behaviour]:
-    """Routes of the objects."""
+    """Returns the routes of the objects."""
     return {path: reply(body) for path, body in routes.items()}
 
 
 def listing(way: str) -> dict[str, Behaviour]:
-    """Seven objects on pages of three, which lead to the next in this way; a query of the source's stays."""
+    """Serves seven objects on pages of three, linked in this way; the source's query is kept."""
     paths = list(OBJECTS)
     parts = [paths[:3], paths[3:6], paths[6:]]
     first, second, third = "/v1/photos?per=3", "/v1/photos?per=3&{}=2nd", "/v1/photos?per=3&{}=3rd"
@@ -73,13 +73,13 @@ def listing(way: str) -> dict[str, Behaviour]:
 
 
 def way_options(way: str) -> tuple[str, ...]:
-    """How the next page is found."""
+    """Returns the options for finding the next page."""
     own = {"marker": ("--next-field", "next", "--marker-param", "after"), "url": ("--next-field", "next")}
     return (*ITEMS, "--next-page", way, *own.get(way, ()))
 
 
 def named(url: str, paths: dict[str, bytes], format: str) -> dict[str, bytes]:
-    """Objects by the names that they are stored under: their URLs, for files without the scheme."""
+    """Returns objects by their stored names: their URLs, and for files without the scheme."""
     before = url.removeprefix("http://") if format == "files" else url
     return {before + path: body for path, body in paths.items()}
 
@@ -88,7 +88,7 @@ def named(url: str, paths: dict[str, bytes], format: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(("engine", "format"), [("native", "jsonl"), ("native", "files"), ("asyncio", "jsonl")])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_leads_to_all_pages(run: Run, raw: Raw, dest: Path, way: str, format: str, engine: str) -> None:
-    """Each page is asked for once, and each object is stored once, under its own URL."""
+    """Each page is requested once, and each object is stored once, under its own URL."""
     server = raw({**listing(way), **objects(OBJECTS)})
     command = ("get", f"{server.url}/v1/photos?per=3", dest, *way_options(way), "--format", format)
 
@@ -103,7 +103,7 @@ def test_every_way_leads_to_all_pages(run: Run, raw: Raw, dest: Path, way: str, 
 
 
 def test_python_has_the_same(raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """`get` and `list`, with the same checks; names and sizes out of fields."""
+    """`get` and `list` have the same checks; names and sizes come from fields."""
     items = [{"key": f"n{n}", "size": len(body), "href": path} for n, (path, body) in enumerate(OBJECTS.items())]
     items.append({"key": "longer", "size": 99, "href": "/img/0"})
     server = raw({"/list": reply(json.dumps({"results": items, "next": None}).encode()), **objects(OBJECTS)})
@@ -136,7 +136,7 @@ def test_python_has_the_same(raw: Raw, dest: Path, tmp_path: Path) -> None:
 
 
 def test_an_array_of_strings_is_a_page(run: Run, raw: Raw, dest: Path) -> None:
-    """Without a word of fields; filters see URLs."""
+    """An array of strings is a page without field options; filters match URLs."""
     body = json.dumps([*OBJECTS, "/img/5?x"]).encode()
     server = raw({"/all": reply(body), **objects(OBJECTS)})
     options = ("--listing", "json", "--next-page", "none", "--exclude", "*/3")
@@ -148,7 +148,7 @@ def test_an_array_of_strings_is_a_page(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def asked_with(into: list[bytes], body: bytes) -> Behaviour:
-    """Keeps the heads of what was asked."""
+    """Keeps the heads of requests."""
 
     def behave(exchange: Exchange) -> bytes:
         into.append(exchange.head)
@@ -159,7 +159,7 @@ def asked_with(into: list[bytes], body: bytes) -> Behaviour:
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 def test_another_origin_gets_no_credential_and_must_be_public(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """What the source's own origin may be: on a private address, with the user's headers."""
+    """Only the source's own origin may have a private address and gets the user's headers."""
     there: list[bytes] = []
     here: list[bytes] = []
     other = raw({"/far": asked_with(there, b"far")})
@@ -183,7 +183,7 @@ def test_another_origin_gets_no_credential_and_must_be_public(run: Run, raw: Raw
 
 
 def marker_of(dest: Path) -> str | None:
-    """Where the journal says that the listing goes on."""
+    """Returns the journal's position in the listing."""
     path = dest / ".fetchmill/job.sqlite"
     if not path.exists():
         return None
@@ -194,7 +194,7 @@ def marker_of(dest: Path) -> str | None:
 
 
 def stall_once(answer: bytes) -> Behaviour:
-    """Keeps the first who asks waiting until he has gone."""
+    """Keeps the first client waiting until it has gone."""
 
     def behave(exchange: Exchange) -> bytes | None:
         if exchange.number > 1:
@@ -207,14 +207,14 @@ def stall_once(answer: bytes) -> Behaviour:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Raw, dest: Path, way: str) -> None:
-    """Pages that are in the journal are not asked for again; each object is stored once."""
+    """Pages that the journal has are not requested again; each object is stored once."""
     pages = listing(way)
     first, second, third = list(pages)[:3]
     held = pages[third]
     assert isinstance(held, bytes)
     server = raw({**pages, third: stall_once(held), **objects(OBJECTS)})
     command = ("get", f"{server.url}/v1/photos?per=3", dest, *way_options(way), "--format", "jsonl")
-    # With the rate objects are still to be fetched when it is killed.
+    # At this rate, objects are still missing when it is killed.
     process = start(*command, "--rate", "2")
     deadline = time.monotonic() + PATIENCE
     last = f"{server.url}/v1/last"
@@ -287,7 +287,7 @@ def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Ra
 def test_hostile_pages_end_the_listing(
     run: Run, raw: Raw, dest: Path, routes: dict[str, Behaviour], options: tuple[str, ...], code: int, message: str
 ) -> None:
-    """With one line that says which page, and why; what was listed before is fetched all the same."""
+    """One line has the page and the reason; earlier targets are fetched nevertheless."""
     server = raw({**routes, "/a": reply(b"a"), "/b": reply(b"b")})
 
     ended = run("get", f"{server.url}/v1", dest, *options, "--format", "jsonl")
@@ -299,7 +299,7 @@ def test_hostile_pages_end_the_listing(
 
 
 def test_pages_without_an_item_have_an_end(run: Run, raw: Raw, dest: Path) -> None:
-    """Each leads to one that was never there before."""
+    """Pages without an item end the listing, even if each leads to a new page."""
 
     def page(exchange: Exchange) -> bytes:
         number = int(exchange.target.rpartition("=")[2]) if "=" in exchange.target else 0
@@ -310,12 +310,12 @@ def test_pages_without_an_item_have_an_end(run: Run, raw: Raw, dest: Path) -> No
     ended = run("get", f"{server.url}/v1", dest, *MARKER, "--format", "null")
 
     assert (ended.code, "without a name" in ended.err) == (4, True), ended.err
-    # A page that is slow on a busy machine may be asked for again.
+    # A slow page on a busy machine may be requested again.
     assert len(set(server.requests)) == 1001
 
 
 def test_items_that_give_no_url_are_failed(run: Run, raw: Raw, dest: Path) -> None:
-    """Nothing that a page lists is lost without a word."""
+    """Items without a URL fail, so that no listed item is lost silently."""
     items = [{"urls": {"full": "/a"}}, {"urls": {}}, 5, {"urls": {"full": "s3://bucket/key"}}, {"urls": {"full": None}}]
     server = raw({"/v1": reply(json.dumps({"data": {"photos": items}}).encode()), "/a": reply(b"a")})
 
@@ -329,7 +329,7 @@ def test_items_that_give_no_url_are_failed(run: Run, raw: Raw, dest: Path) -> No
 
 
 def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Path) -> None:
-    """A field of the next page that is not there; options for another listing; a query without this one."""
+    """A missing field for the next page, options for another listing, and a query without this listing are reported."""
     server = raw({"/v1": photos("/a"), "/a": reply(b"a")})
     url = f"{server.url}/v1"
 
@@ -350,7 +350,7 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
 
 
 def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> None:
-    """Their names and sizes are compared with what is there; other fields make another source of them."""
+    """Names and sizes are compared with the stored ones; other fields make another source."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
     words = (*fields, "--size-field", "size", "--next-page", "none", "--delete", "--max-delete", "1", "--json")
 
@@ -374,7 +374,7 @@ def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> N
 
 
 def test_times_of_pages_are_believed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """With sizes, they tell what has changed, however they are written; a manifest has them."""
+    """With sizes, they show changes, in any format; a manifest has them."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
     words = (*fields, "--size-field", "size", "--modified-field", "meta.at", "--next-page", "none", "--json")
     times: list[str | int | None] = ["2026-01-01T10:00:00Z", "Thu, 01 Jan 2026 10:00:00 GMT", 1_767_261_600, None]
@@ -396,14 +396,14 @@ def test_times_of_pages_are_believed(run: Run, raw: Raw, dest: Path, tmp_path: P
 
     second = json.loads(run("sync", url, dest, *words).out.splitlines()[-1])
 
-    # The last one has no time: it is asked for.
+    # The last one has no time, so it is requested.
     assert sorted(server.asked("/img/")[before:]) == ["/img/1", "/img/3"]
     assert (second["listed"], second["unchanged"]) == (4, 2)
     assert [row["last_modified"] for row in rows] == ["2026-01-01T10:00:00.000000Z"] * 3 + [None]
 
 
 def test_a_page_that_fails_is_asked_for_again(run: Run, raw: Raw, dest: Path) -> None:
-    """As any other page of a listing, with what Retry-After says; redirects of objects are followed as for a list."""
+    """A failed JSON page is requested again after Retry-After; redirects of objects are followed as for a list."""
     tries: list[float] = []
 
     def second(_exchange: Exchange) -> bytes:
@@ -422,7 +422,7 @@ def test_a_page_that_fails_is_asked_for_again(run: Run, raw: Raw, dest: Path) ->
 
 
 def test_a_plan_and_a_list_read_pages(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """And what `list` has written is a list for `get` and `check`."""
+    """`get` and `check` can read what `list` has written."""
     server = raw({**listing("offset"), **objects(OBJECTS)})
     source, options = f"{server.url}/v1/photos?per=3", way_options("offset")
 
@@ -438,7 +438,7 @@ def test_a_plan_and_a_list_read_pages(run: Run, raw: Raw, dest: Path, tmp_path: 
 
 
 def test_errors_are_of_their_classes(raw: Raw, dest: Path) -> None:
-    """In Python as on the command line."""
+    """Errors have the same classes in Python and on the command line."""
     server = raw({"/away": photos("/a", next="//b.test/"), "/none": reply(b"[]"), "/a": reply(b"a")})
     keywords: dict[str, Any] = {"listing": "json", "items_field": "data.photos", "url_field": "urls.full"}
     keywords |= {"next_page": "url", "next_field": "next", "format": "null"}

@@ -15,7 +15,7 @@ Run = Callable[..., Any]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 LINKS = ("--listing", "links", "--no-robots")
-# As servers write a folder with the file `a.txt` and the folder `in` below `/top/`, in few words.
+# Server listings of a folder with the file `a.txt` and the folder `in` below `/top/`, shortened.
 PAGES = {
     "caddy": '<!DOCTYPE html><html><head><title>top</title></head><body><h1><a href="/">/</a><a href="./">top</a></h1>'
     '<a href="./?sort=size&order=asc">Size</a><a href="./in/"><b>in</b></a><a href="./a.txt">a.txt</a></body></html>',
@@ -35,20 +35,20 @@ PAGES = {
 
 
 def links(*hrefs: str, head: str = "") -> bytes:
-    """A good reply with a page of these links, and without a heading."""
+    """Returns a good reply with a page of these links, without a heading."""
     anchors = "".join(f'<a href="{href}">a link</a>\n' for href in hrefs)
     return reply(f"<!doctype html>{head}{anchors}".encode())
 
 
 def files(dest: Path) -> dict[str, bytes]:
-    """What was fetched, by name."""
+    """Returns the fetched files by name."""
     paths = [path for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts]
     return {str(path.relative_to(dest)): path.read_bytes() for path in paths}
 
 
 @pytest.mark.parametrize("server", PAGES)
 def test_pages_of_any_server_are_walked(run: Run, raw: Raw, dest: Path, server: str) -> None:
-    """Folders too; nothing above or outside is asked for."""
+    """Folders are walked, too; nothing above or outside is requested."""
     routes = {"/top/": reply(PAGES[server].encode()), "/top/a.txt": reply(b"a")}
     source = raw({**routes, "/top/in/": links("../", "b"), "/top/in/b": reply(b"b")})
 
@@ -61,7 +61,7 @@ def test_pages_of_any_server_are_walked(run: Run, raw: Raw, dest: Path, server: 
 
 
 def test_links_elsewhere_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
-    """Only what is below the folder is asked for, on its own origin."""
+    """Only links below the folder on its own origin are requested."""
     elsewhere = raw({})
     hostile = (
         f"{elsewhere.url}/top/x",
@@ -112,7 +112,7 @@ def test_each_file_and_folder_is_taken_once(run: Run, raw: Raw, dest: Path, form
 
 
 def test_a_page_that_always_leads_deeper_ends(run: Run, raw: Raw, dest: Path) -> None:
-    """At the 64th level."""
+    """A listing that always leads deeper ends at the 64th level."""
     source = raw({"/" + "x/" * depth: links("x/") for depth in range(66)})
 
     ended = run("get", source.url, dest, *LINKS)
@@ -123,7 +123,7 @@ def test_a_page_that_always_leads_deeper_ends(run: Run, raw: Raw, dest: Path) ->
 
 
 def test_links_are_relative_to_redirects_and_to_the_base(run: Run, raw: Raw, dest: Path) -> None:
-    """Both within the origin; a redirect to a place that is not below the folder is refused."""
+    """Both must be within the origin; a redirect out of the folder is refused."""
     moved = {
         "/top/": reply(b"", "Location: /top/v2/index.html", status="302 Found"),
         "/top/v2/index.html": links("a", "../in/"),
@@ -151,7 +151,7 @@ REFUSED: Mapping[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("refused", REFUSED)
 def test_a_folder_without_a_page_of_links_fails_alone(run: Run, raw: Raw, dest: Path, refused: str) -> None:
-    """The rest is fetched."""
+    """A folder without a page of links fails alone, and everything else is fetched."""
     answer, detail = REFUSED[refused]
     source = raw({"/": links("a", "bad/"), "/a": links("x"), "/bad/": answer})
 
@@ -165,7 +165,7 @@ def test_a_folder_without_a_page_of_links_fails_alone(run: Run, raw: Raw, dest: 
 
 
 def test_a_page_without_a_length_must_have_its_end(run: Run, raw: Raw, dest: Path) -> None:
-    """A connection that closes may have cut it."""
+    """A page without a length needs its end, because a closed connection may have truncated it."""
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
     def cut_once(exchange: Exchange) -> bytes | None:
@@ -181,7 +181,7 @@ def test_a_page_without_a_length_must_have_its_end(run: Run, raw: Raw, dest: Pat
 
 
 def test_robots_txt_is_obeyed(run: Run, raw: Raw, dest: Path) -> None:
-    """Deep links too."""
+    """robots.txt is obeyed, also for deep links."""
     routes = {"/": links("a", "in/b", "out/"), "/a": reply(b"a"), "/in/b": reply(b"b")}
     source = raw({**routes, "/robots.txt": reply(b"User-agent: *\nDisallow: /in/\nDisallow: /out/\n")})
 
@@ -193,7 +193,7 @@ def test_robots_txt_is_obeyed(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_refused_index_pages_name_links(run: Run, raw: Raw, dest: Path) -> None:
-    """Whether the user has said `html` or nothing: as the end of the error."""
+    """The end of the error names it, with `--listing html` and without."""
     source = raw({"/": links("a"), "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
 
     for way in ("auto", "html"):
@@ -203,7 +203,7 @@ def test_refused_index_pages_name_links(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_sync_keeps_what_links_show_and_refuses_to_delete(run: Run, raw: Raw, dest: Path) -> None:
-    """A page that links to less does not prove that anything is gone."""
+    """A page with fewer links does not prove that an object is gone."""
     source = raw({"/": links("a", "in/b"), "/a": reply(b"a"), "/in/b": reply(b"b")})
 
     refused = run("sync", source.url, dest, *LINKS, "--delete")
@@ -218,7 +218,7 @@ def test_sync_keeps_what_links_show_and_refuses_to_delete(run: Run, raw: Raw, de
 
 
 def test_list_writes_what_links_show(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """As a manifest."""
+    """`list` writes a manifest of the links."""
     source = raw({"/": links("a", "in/"), "/in/": links("b", "../a")})
 
     ended = run("list", source.url, tmp_path / "names.csv", *LINKS)
@@ -228,7 +228,7 @@ def test_list_writes_what_links_show(run: Run, raw: Raw, tmp_path: Path) -> None
 
 
 def test_a_walk_that_was_killed_takes_nothing_twice(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
-    """What the first run has listed is known to the second one."""
+    """The second run knows what the first one has listed."""
 
     def list_last(exchange: Exchange) -> bytes | None:
         exchange.stall()

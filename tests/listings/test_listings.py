@@ -1,8 +1,8 @@
-"""How a server lists is found out, and index pages and sitemaps are read: of real servers, and of hostile ones.
+"""The type of a listing is detected, and index pages and sitemaps are read, from real and hostile servers.
 
-`tests/listings/index_pages` has pages that Debian's Apache 2.4.71 (`IndexOptions` as their names say) and lighttpd
-1.4.69 made of a folder with the odd names of `trees`. nginx's are read from nginx itself, also in test_mirror_nginx.py,
-and Python's from Python's server.
+`tests/listings/index_pages` has pages of Debian's Apache 2.4.71 (with the `IndexOptions` in their names) and lighttpd
+1.4.69 for a folder with the odd names of `trees`. nginx's pages are read from nginx itself, also in
+test_mirror_nginx.py, and Python's from Python's server.
 """
 
 import contextlib
@@ -40,18 +40,18 @@ Serve = Callable[..., Server]
 
 PAGES = Path(__file__).with_name("index_pages")
 SERVER_START_SECONDS = 60.0
-# What a name must be so that Python's server gives it back as it is.
+# Rule for names that Python's server returns unchanged.
 TEXTS = [name.decode() for name in ODD_NAMES if name.isascii() or name.decode(errors="ignore").encode() == name]
 
 
 def index(*links: str, end: str = "</html>") -> bytes:
-    """A good reply with an index page of these links."""
+    """Returns a good reply with an index page of these links."""
     anchors = "".join(f'<a href="{link}">a name</a>\n' for link in links)
     return reply(f"<html><title>Index of /</title><body>{anchors}</body>{end}".encode())
 
 
 def listing_of(dest: Path) -> str:
-    """What the journal says of how the source is listed."""
+    """Returns the listing type in the journal."""
     with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
         (identity,) = journal.execute("SELECT value FROM job WHERE key = 'identity'").fetchone()
     return str(json.loads(identity)["listing"])
@@ -59,7 +59,7 @@ def listing_of(dest: Path) -> str:
 
 @contextlib.contextmanager
 def python_server(folder: Path) -> Iterator[str]:
-    """`python -m http.server` over a folder; its URL."""
+    """Runs `python -m http.server` over a folder. Returns its URL."""
     (port,) = free_ports(1)
     command = (sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(folder), str(port))
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -78,7 +78,7 @@ def python_server(folder: Path) -> Iterator[str]:
 
 
 def make_tree(folder: Path) -> int:
-    """Folders in folders, with odd names at each level; how many files."""
+    """Creates nested folders with odd names at each level. Returns the number of files."""
     for position, name in enumerate(TEXTS):
         write(folder / "names" / name, b"x" * position)
         write(folder / "folders" / name / "below" / name, name.encode())
@@ -87,7 +87,7 @@ def make_tree(folder: Path) -> int:
 
 
 def test_python_s_server_is_mirrored(run: Run, tmp_path: Path, dest: Path) -> None:
-    """Without a word of how it lists."""
+    """Python's server is mirrored without an option for the listing."""
     count = make_tree(tmp_path / "served")
     with python_server(tmp_path / "served") as url:
         ended = run("get", f"{url}/", dest, "--format", "tar")
@@ -107,7 +107,7 @@ def test_python_s_server_is_mirrored(run: Run, tmp_path: Path, dest: Path) -> No
 def test_nginx_is_mirrored_without_a_word(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, autoindex: str
 ) -> None:
-    """Below a path, in either form; the page that told it is not asked for again."""
+    """A path of nginx is mirrored in both forms; the page that showed the type is not requested again."""
     for name in ("top/a b", "top/in/c#d", "top/in/deeper/e", "beside/f"):
         write(served / name, name.encode())
     server = nginx(site=Site(autoindex=autoindex))
@@ -124,7 +124,7 @@ def test_nginx_is_mirrored_without_a_word(
 
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.html")), ids=lambda path: path.stem)
 def test_pages_of_other_servers_tell_every_name(run: Run, raw: Raw, dest: Path, path: Path) -> None:
-    """Those of Apache and lighttpd, as they were recorded."""
+    """Recorded pages of Apache and lighttpd give every name."""
     folders = ("folder", "folder a&b", "folder %2f#?")
     routes = {f"/top/{quote(name)}": reply(name) for name in ODD_NAMES}
     empty = index("/top/", "?C=N;O=D")
@@ -141,7 +141,7 @@ def test_pages_of_other_servers_tell_every_name(run: Run, raw: Raw, dest: Path, 
 
 
 def test_the_list_get_api_is_asked_as_before(run: Run, server: Serve, raw: Raw, dest: Path) -> None:
-    """Its first page is asked for once; its options mean it, and nothing else is tried."""
+    """The first page of the API is requested once. Its options imply it, and nothing else is tried."""
     source = server(synthetic=2500)
     other = raw({"/names": reply(status="404 No"), "/": index("x"), "/x": reply(b"x")})
 
@@ -157,7 +157,7 @@ def test_the_list_get_api_is_asked_as_before(run: Run, server: Serve, raw: Raw, 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_walks_what_was_found(engine: str, run: Run, raw: Raw, dest: Path) -> None:
-    """Names are folders' names, in other processes as well."""
+    """Names are those of the folders, also in other processes."""
     routes = {"/": index("a%20b", "in/"), "/in/": index("c"), "/a%20b": reply(b"1"), "/in/c": reply(b"2")}
     source = raw({**routes, "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
 
@@ -168,7 +168,7 @@ def test_every_engine_walks_what_was_found(engine: str, run: Run, raw: Raw, dest
 
 
 def test_what_a_page_links_to_elsewhere_is_not_asked_for(run: Run, raw: Raw, dest: Path) -> None:
-    """Other origins, other folders, queries, scripts; counted as skipped."""
+    """Other origins, other folders, queries and scripts count as skipped."""
     elsewhere = raw({})
     hostile = (
         f"{elsewhere.url}/top/x",
@@ -213,7 +213,7 @@ BROKEN: Mapping[str, tuple[bytes, str, int]] = {
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_folder_that_gives_no_index_fails_alone(run: Run, raw: Raw, dest: Path, broken: str) -> None:
-    """What it showed before is fetched, and the rest once it is whole."""
+    """Earlier entries of the folder are fetched, and the rest once its index is complete."""
     answer, detail, attempts = BROKEN[broken]
     shown = index("a", "b", "c")
     good = [False]
@@ -245,12 +245,12 @@ def test_a_folder_that_gives_no_index_fails_alone(run: Run, raw: Raw, dest: Path
     assert sorted(path.name for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts) == [
         *("a", "b", "c", "good")
     ]
-    # A health check may have asked for one of them again.
+    # A health check may have requested one of them again.
     assert fetchmill.status(dest).listed == fetchmill.status(dest).fetched == 4
 
 
 def test_a_page_that_breaks_off_is_read_again_from_where_it_was(run: Run, raw: Raw, dest: Path) -> None:
-    """Its first entries are taken once, in the order of the page."""
+    """The first entries of a truncated page are taken once, in the order of the page."""
     names = [f"file-{number}" for number in range(2500)]
     whole = index(*names)
 
@@ -267,13 +267,13 @@ def test_a_page_that_breaks_off_is_read_again_from_where_it_was(run: Run, raw: R
 
     assert ended.code == 0, ended.err
     assert "2,500 listed = 2,500 fetched" in ended.err
-    # A health check may ask for it as well.
+    # A health check may request it as well.
     assert source.count("/") in (3, 4)
     assert sorted(fetchmill.open(dest)) == sorted(names)
 
 
 def test_a_job_goes_on_as_it_began(run: Run, raw: Raw, dest: Path) -> None:
-    """Its server has become one of the API meanwhile."""
+    """A job keeps its listing, although its server has become an API server."""
     routes: dict[str, Any] = {"/": index("a", "in/"), "/in/": reply(status="403 No"), "/a": reply(b"1")}
     source = raw({**routes, "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
     first = run("get", source.url, dest)
@@ -315,7 +315,7 @@ UNKNOWN: Mapping[str, tuple[dict[str, bytes], str]] = {
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_a_server_that_lists_in_no_known_way_is_told(run: Run, raw: Raw, dest: Path, unknown: str) -> None:
-    """In one line that says what came of what was asked for."""
+    """An unknown type of listing is reported in one line, with the replies to all requests."""
     routes, told = UNKNOWN[unknown]
     source = raw({"/list": reply(status="404 No"), "/": reply(status="404 No"), **routes})
 
@@ -337,7 +337,7 @@ Allow: /top/a.gif
 
 
 def robots_site(raw: Raw, robots: bytes) -> RawServer:
-    """A folder with files, some of which its robots.txt forbids."""
+    """A folder with files, some forbidden by its robots.txt."""
     files = ("a.gif", "b.gif", "b.gif.txt", "secret/x", "in/c", "in/d.gif")
     routes = {f"/top/{name}": reply(name.encode()) for name in files}
     routes |= {"/top/": index("a.gif", "b.gif", "b.gif.txt", "secret/", "in/"), "/top/in/": index("c", "d.gif")}
@@ -345,7 +345,10 @@ def robots_site(raw: Raw, robots: bytes) -> RawServer:
 
 
 def test_what_robots_txt_forbids_is_skipped(run: Run, raw: Raw, dest: Path) -> None:
-    """Folders are not even entered; a notice says how to have them. `--no-robots` has them, and asks for none."""
+    """Forbidden folders are not entered; a notice says how to fetch them.
+
+    `--no-robots` fetches them without robots.txt.
+    """
     source, other = robots_site(raw, reply(ROBOTS)), robots_site(raw, reply(ROBOTS))
 
     ended = run("get", f"{source.url}/top", dest)
@@ -380,7 +383,7 @@ FORBIDDING: Mapping[str, tuple[bytes, int, str]] = {
 
 @pytest.mark.parametrize("answer", FORBIDDING)
 def test_robots_txt_may_be_missing_but_not_broken(run: Run, raw: Raw, dest: Path, answer: str) -> None:
-    """What is not known to be allowed is not walked."""
+    """A missing robots.txt allows everything, but with a broken one nothing is walked."""
     robots, code, told = FORBIDDING[answer]
     source = robots_site(raw, robots)
 
@@ -392,7 +395,7 @@ def test_robots_txt_may_be_missing_but_not_broken(run: Run, raw: Raw, dest: Path
 
 
 def test_robots_txt_is_obeyed_where_a_redirect_leads(run: Run, raw: Raw, dest: Path) -> None:
-    """On another host, too (RFC 9309, 2.3.1.2)."""
+    """The redirect leads to another host (RFC 9309, 2.3.1.2)."""
     other = raw({"/rules": reply(ROBOTS)})
     source = robots_site(raw, reply(b"", f"Location: {other.url}/rules", status="302 Found"))
 
@@ -405,7 +408,7 @@ def test_robots_txt_is_obeyed_where_a_redirect_leads(run: Run, raw: Raw, dest: P
 def test_sizes_of_nginx_are_in_manifests(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, dest: Path
 ) -> None:
-    """Where it tells them exactly; what has changed since is told."""
+    """Exact sizes of nginx are in manifests; later changes are reported."""
     for name, size in (("small", 7), ("empty", 0), ("large", 70_000)):
         write(served / name, b"x" * size)
     exact, rounded = Site(autoindex="html"), Site(autoindex="html", directives="autoindex_exact_size off;")
@@ -427,7 +430,7 @@ def test_sizes_of_nginx_are_in_manifests(
 def test_times_are_in_manifests_where_their_zone_is_told(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, autoindex: str
 ) -> None:
-    """JSON of nginx is in GMT, whatever zone its server has; its pages name none, and are no dates."""
+    """JSON from nginx is in GMT, whatever its server's zone. Its pages have no zone, so their times are not dates."""
     for number, name in enumerate(("old", "in/new", "in/a b")):
         write(served / name, b"x" * number)
         os.utime(served / name, (0, 1_767_261_600 + number))
@@ -443,7 +446,7 @@ def test_times_are_in_manifests_where_their_zone_is_told(
 
 @pytest.mark.parametrize("format", ["files", "tar"])
 def test_what_is_told_of_files_fails_none(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """Rounded sizes, times without a zone and what only looks like them are compared with nothing."""
+    """Rounded sizes, times without a zone, and similar text are never compared."""
     told = (
         "01-Jan-2026 10:00  1K",
         "2026-01-01 10:00  12",
@@ -463,7 +466,7 @@ def test_what_is_told_of_files_fails_none(run: Run, raw: Raw, dest: Path, format
 
 
 def test_a_sitemap_s_times_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """With time and zone; a day alone is no time."""
+    """Times with a time of day and a zone are in manifests; a day alone is not."""
     lastmods = ("2026-01-01T12:00:00+02:00", "2026-01-01", "", "soon", "2026-01-01T10:00Z")
     source = raw({})
     entries = "".join(
@@ -479,7 +482,7 @@ def test_a_sitemap_s_times_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) 
 
 
 def test_programs_and_plans_find_out_too(raw: Raw, tmp_path: Path) -> None:
-    """`listing="auto"`, the default, and `html`; what a plan probes is what a job would do."""
+    """Python's default is `listing="auto"`, and `html` works, too. A plan probes what a job would fetch."""
     names = [f"n{number}" for number in range(300)]
     files = {f"/{name}": reply(name.encode()) for name in names}
     source = raw({**files, "/": index(*names), "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
@@ -496,7 +499,7 @@ def test_programs_and_plans_find_out_too(raw: Raw, tmp_path: Path) -> None:
 
 
 def sitemap(*urls: str, index: bool = False) -> bytes:
-    """A sitemap of these URLs, or an index of them."""
+    """Returns a sitemap of these URLs, or an index of them."""
     root, entry = ("sitemapindex", "sitemap") if index else ("urlset", "url")
     entries = "".join(f"<{entry}><loc>{escape(url)}</loc><lastmod>2026-01-01</lastmod></{entry}>\n" for url in urls)
     space = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -504,7 +507,7 @@ def sitemap(*urls: str, index: bool = False) -> bytes:
 
 
 def sitemap_site(raw: Raw) -> tuple[RawServer, RawServer]:
-    """A server with an index of sitemaps and objects; another one that it leads to in vain."""
+    """A server with a sitemap index and objects, and another one to which it leads in vain."""
     elsewhere = raw({})
     targets = ("/a%20b", "/page?id=1&x=%2F", "/caf%C3%A9/", "/in/c")
     source = raw({target: reply(target.encode()) for target in targets})
@@ -523,7 +526,7 @@ def sitemap_site(raw: Raw) -> tuple[RawServer, RawServer]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
 def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """Exact URLs, from all sitemaps of an index; what leads elsewhere is skipped, what cannot be read fails."""
+    """All sitemaps of an index give exact URLs; other origins are skipped, and unreadable sitemaps fail."""
     source, elsewhere = sitemap_site(raw)
     command = ("get", f"{source.url}/sitemap.xml", dest, "--format", format)
 
@@ -534,7 +537,7 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
     again = run(*command, "--retry-failed")
 
     assert ended.code == 3, ended.err
-    # Skipped: the other server's sitemap and object, and what is no URL of a place.
+    # Skipped: the other server's sitemap and object, and an invalid URL.
     assert "8 listed = 4 fetched + 0 absent + 1 failed + 3 skipped\n" in ended.err
     assert "is cut off" in failures["maps/broken.xml/"]
     assert (source.count("/maps/one.xml"), source.count("/maps/broken.xml"), elsewhere.requests) == (1, 6, [])
@@ -554,7 +557,7 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
 
 @pytest.mark.parametrize("breaks", [[], [2 * MIB, MIB + 1]], ids=["whole", "resumed"])
 def test_a_large_sitemap_is_read_where_a_redirect_leads(run: Run, raw: Raw, dest: Path, breaks: list[int]) -> None:
-    """From a file: it is larger than what stays in memory. One that breaks off is resumed."""
+    """A large sitemap is read from a file, because it does not fit into memory. If it breaks off, it is resumed."""
     source = raw({"/sitemap.xml": reply(b"", "Location: /maps/all.xml", status="301 Moved"), "/a": reply(b"found")})
     large = BrokenObject(sitemap(*[f"{source.url}/a"] * 60_000), breaks)
     source.routes["/maps/all.xml"] = large
@@ -570,7 +573,7 @@ def test_a_large_sitemap_is_read_where_a_redirect_leads(run: Run, raw: Raw, dest
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_takes_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: Path, dest: Path) -> None:
-    """And `list` writes down what they say, for a job later."""
+    """Every engine reads sitemaps, and `list` stores their values for a later job."""
     source, _ = sitemap_site(raw)
     source.routes["/sitemap.xml"] = reply(sitemap(f"{source.url}/maps/one.xml", index=True))
 
@@ -583,7 +586,7 @@ def test_every_engine_takes_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: 
 
 
 def test_a_sitemap_that_was_killed_goes_on(run: Run, start: Run, raw: Raw, dest: Path) -> None:
-    """Each sitemap is asked for once or, where the job was killed in it, again; each object once in the ledger."""
+    """Each sitemap is requested once, or again if the job was killed in it; the ledger has each object once."""
     names = [f"/{number}" for number in range(4000)]
     source = raw({name: reply(name.encode()) for name in names})
     parts = [[f"{source.url}{name}" for name in names[start::4]] for start in range(4)]

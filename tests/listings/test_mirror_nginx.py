@@ -1,8 +1,7 @@
-"""Real input: Debian's nginx over real files, mirrored through its JSON and its index pages, compared with `diff -r`.
+"""Debian's nginx over real files, mirrored through its JSON and its index pages, and compared with `diff -r`.
 
-What is not mirrored, because nginx does not list it or there is nothing to fetch: dotfiles, empty folders, and what
-is neither file nor folder. Names that are escaped on disk (docs/reference/formats.md) are renamed back here, by other
-code.
+Dotfiles, empty folders and special files are not mirrored, because nginx does not list them or there is nothing to
+fetch. Names that are escaped on disk (docs/reference/formats.md) are renamed back by separate code.
 """
 
 import contextlib
@@ -39,21 +38,21 @@ both = pytest.mark.parametrize("listing", MIRROR)
 
 @dataclass(frozen=True)
 class Served:
-    """A folder that an nginx serves."""
+    """A folder that nginx serves."""
 
     nginx: Nginx
 
     @property
     def url(self) -> str:
-        """The SOURCE of a job."""
+        """Returns the SOURCE of a job."""
         return self.nginx.url(SITE, "127.0.0.1")
 
     def requests(self) -> Counter[str]:
-        """How often each path was asked for."""
+        """Returns the number of requests for each path."""
         return Counter(seen.path for seen in self.nginx.seen(SITE))
 
     def fetched(self) -> Counter[str]:
-        """The same without the folders."""
+        """Returns the same without folders."""
         return self.nginx.fetched(SITE)
 
 
@@ -72,7 +71,7 @@ def serve_folder(tmp_path: Path) -> Iterator[ServeFolder]:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the standard library of this Python and the odd names; tests do not change it."""
+    """Returns a folder with the standard library of this Python and the odd names; tests do not change it."""
     folder = tmp_path_factory.mktemp("library")
     copy_library(Path(sysconfig.get_path("stdlib")), folder / "stdlib")
     make_odd_names(folder / "odd")
@@ -84,12 +83,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_standard_library_and_odd_names_are_mirrored(
     run: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
 ) -> None:
-    """Nothing differs, each file was asked for once, and a second run has nothing to do."""
+    """Nothing differs, each file was requested once, and a second run has nothing to do."""
     served = serve_folder(library, listing)
     count = count_files(library)
 
-    # Beside other tests hundreds of requests in flight would take seconds each: what comes so slowly is asked for again
-    # when more connections rest than may be.
+    # Next to other tests, hundreds of requests in flight would take seconds each. Such slow replies are requested again
+    # if too many connections rest.
     first = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
     asked = served.requests()
     second = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
@@ -110,7 +109,7 @@ def test_the_standard_library_and_odd_names_are_mirrored(
 def test_a_mirror_that_was_killed_is_finished(
     run: Run, start: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
 ) -> None:
-    """SIGKILL at seeded moments, listing and fetching: the same tree, each file once in the ledger."""
+    """SIGKILL hits at random moments. The tree is the same, and the ledger has each file once."""
     served = serve_folder(library, listing)
     count = count_files(library)
     moments = random.Random(7)
@@ -134,7 +133,7 @@ def test_a_mirror_that_was_killed_is_finished(
 
 
 def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> None:
-    """Until more targets are done than before, or all are."""
+    """Waits until more targets are done than before, or all are."""
     while client.poll() is None:
         with contextlib.suppress(fetchmill.FetchmillError):
             if fetchmill.status(dest).settled > before:
@@ -148,7 +147,7 @@ def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> N
 def test_a_large_folder_is_mirrored(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
-    """It comes as one reply of megabytes, and is cut into pages as it is read."""
+    """The folder is one reply of several megabytes, which is divided into pages while it is read."""
     folder = tmp_path / "served"
     count = 30_000
     (folder / "large").mkdir(parents=True)
@@ -165,7 +164,7 @@ def test_a_large_folder_is_mirrored(
 
 
 def test_what_a_server_does_not_list_is_told(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path) -> None:
-    """A folder with an index page has no listing; a pipe is nothing to fetch; the walk goes on behind both."""
+    """A folder with an index page has no listing, and a pipe cannot be fetched; the walk continues after both."""
     folder = tmp_path / "served"
     for name in ("a", "site/index.html", "site/page", "site/below/x", "z/last", ".dotfile"):
         write(folder / name, name.encode())
@@ -208,7 +207,7 @@ def test_a_folder_that_became_listable_is_fetched_by_the_second_pass(
 
 @both
 def test_a_loop_of_links_ends(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str) -> None:
-    """A link to a folder above it is followed for ever (by Linux 40 times); the walk ends at 64 folders."""
+    """A link to a parent folder could be followed for ever (Linux stops after 40); the walk ends at 64 folders."""
     folder = tmp_path / "served"
     write(folder / "a/b/file", b"in a ring")
     (folder / "a/b/up").symlink_to("../..")

@@ -1,4 +1,4 @@
-"""Indexes of sitemaps that lead to other indexes: up to a depth, each once, also after a kill."""
+"""Sitemap indexes that lead to other indexes: up to a depth, each once, also after a kill."""
 
 import gzip
 import signal
@@ -15,24 +15,24 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 
 def index(server: RawServer, *paths: str) -> bytes:
-    """An index of these sitemaps."""
+    """Returns an index of these sitemaps."""
     entries = "".join(f"<sitemap><loc>{server.url}{path}</loc></sitemap>" for path in paths)
     return f"<sitemapindex>{entries}</sitemapindex>".encode()
 
 
 def urls(server: RawServer, *paths: str) -> bytes:
-    """A sitemap of these URLs."""
+    """Returns a sitemap of these URLs."""
     entries = "".join(f"<url><loc>{server.url}{path}</loc></url>" for path in paths)
     return f"<urlset>{entries}</urlset>".encode()
 
 
 def fetched(dest: Path) -> list[bytes]:
-    """What was fetched; the bodies are the paths."""
+    """Returns the fetched objects; the bodies are the paths."""
     return sorted(bytes(body) for body in fetchmill.open(dest).values())
 
 
 def test_nested_indexes_are_followed_each_once(run: Run, raw: Raw, dest: Path) -> None:
-    """In a circle too; text and gzip at any depth."""
+    """Indexes that lead in a circle are followed once each; text and gzip work at any depth."""
     source = raw({path: reply(path.encode()) for path in ("/a", "/b", "/c")})
     maps = {
         "/sitemap.xml": index(source, "/m/1.xml", "/deep/m/2.xml"),
@@ -52,7 +52,7 @@ def test_nested_indexes_are_followed_each_once(run: Run, raw: Raw, dest: Path) -
 
 
 def test_an_index_after_five_others_fails(run: Run, raw: Raw, dest: Path) -> None:
-    """A sitemap of URLs at that depth is read."""
+    """A sitemap of URLs at that depth is still read."""
     source = raw({"/a": reply(b"/a")})
     source.routes |= {f"/{depth}.xml": reply(index(source, f"/{depth + 1}.xml")) for depth in range(9)}
     source.routes["/4.xml"] = reply(index(source, "/5.xml", "/urls.xml"))
@@ -68,7 +68,7 @@ def test_an_index_after_five_others_fails(run: Run, raw: Raw, dest: Path) -> Non
 
 
 def test_nested_indexes_resume_after_a_kill(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
-    """What was read is not read again, and the depth is kept."""
+    """Sitemaps that were read are not read again, and the depth is kept."""
     source = raw({path: reply(path.encode()) for path in ("/a", "/b")})
 
     def stall(exchange: Exchange) -> bytes | None:
@@ -89,7 +89,7 @@ def test_nested_indexes_resume_after_a_kill(run: Run, raw: Raw, dest: Path, star
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    # At depth 3: two more indexes are followed, and the third one is refused.
+    # At depth 3, two more indexes are followed, and the third one is refused.
     source.routes |= {
         "/4.xml": reply(index(source, "/5.xml", "/0.xml", "/3-urls.xml")),
         "/5.xml": reply(index(source, "/6.xml")),

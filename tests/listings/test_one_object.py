@@ -1,4 +1,4 @@
-"""A SOURCE that is itself an object: it is fetched, and what lists other objects is still a listing."""
+"""A SOURCE that is itself an object: it is fetched, and a listing is still read as a listing."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +22,10 @@ BODY = bytes(range(256)) * 40
 
 @pytest.mark.parametrize("format", ["files", "parquet", "tar"])
 def test_an_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """It is asked for to see what it is, and once more to be stored; the same command again asks nothing."""
+    """A single object is requested once to detect its type, and once to be stored.
+
+    The same command sends no request.
+    """
     site = raw({"/d%20e/%C3%BC%20b.bin": reply(BODY)})
     for _ in range(2):
         ended = run("get", f"{site.url}/d%20e/%C3%BC%20b.bin", dest, "--format", format)
@@ -44,7 +47,7 @@ def test_an_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format:
     ],
 )
 def test_what_lists_nothing_is_an_object(run: Run, raw: Raw, dest: Path, name: str, body: bytes) -> None:
-    """Whatever it looks like."""
+    """A reply that lists nothing is an object, whatever it looks like."""
     site = raw({f"/d/{name}": reply(body)})
     ended = run("get", f"{site.url}/d/{name}", dest)
     assert ended.code == 0, ended.err
@@ -52,7 +55,7 @@ def test_what_lists_nothing_is_an_object(run: Run, raw: Raw, dest: Path, name: s
 
 
 def test_what_lists_objects_is_a_listing(run: Run, raw: Raw, dest: Path) -> None:
-    """With and without a slash at its end; a folder's page of another kind is refused, with what to do."""
+    """A slash at the end does not matter; a folder with another kind of page is refused, with what to do."""
     for body in (INDEX, JSON_INDEX):
         for routes in ({"/d/": reply(body)}, {"/d": reply(body)}, {"/d": moved("/d/"), "/d/": reply(body)}):
             site = raw({**routes, "/d/a": reply(b"a")})
@@ -66,12 +69,12 @@ def test_what_lists_objects_is_a_listing(run: Run, raw: Raw, dest: Path) -> None
 
 
 def moved(target: str) -> bytes:
-    """A redirect."""
+    """Returns a redirect."""
     return reply(b"", f"Location: {target}", status="301 Moved Permanently")
 
 
 def test_what_is_not_there_is_no_object(run: Run, raw: Raw, dest: Path) -> None:
-    """The job fails as for a folder that is not there, and leaves nothing."""
+    """The job fails as for a missing folder, and leaves nothing."""
     site = raw({})
     ended = run("get", f"{site.url}/d/missing.bin", dest)
     assert ended.code == 4, ended.err
@@ -79,7 +82,7 @@ def test_what_is_not_there_is_no_object(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_an_object_is_listed_synced_and_given_by_name(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """`--listing object` takes any page as it is; `list` and `sync` take the object, and `check` refuses a URL."""
+    """`--listing object` takes any page unchanged; `list` and `sync` accept the object, and `check` refuses a URL."""
     site = raw({"/d/": reply(INDEX), "/d/a.bin": reply(BODY, 'ETag: "1"')})
     ended = run("get", f"{site.url}/d/a.bin", dest, "--listing", "object")
     assert (ended.code, list(read_objects(dest, "files")), site.requests) == (0, [("a.bin", BODY)], ["/d/a.bin"])

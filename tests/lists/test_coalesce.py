@@ -1,4 +1,4 @@
-"""Parts of one object that are fetched with one request: each is stored apart, with its own bytes or none."""
+"""Parts of one object that are fetched with one request: each is stored with its own bytes or not at all."""
 
 import base64
 import hashlib
@@ -31,10 +31,10 @@ TENTHS = [Part("x", at, BODY[at : at + 10]) for at in range(0, 150, 15)]
 
 
 class Asked:
-    """Notes what a server is asked for.
+    """Records the requests to a server.
 
     Args:
-        behaviour: what it does then.
+        behaviour: answers them.
     """
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -48,7 +48,7 @@ class Asked:
 
 
 def when_joined(wrong: Behaviour) -> Behaviour:
-    """Does something else when more than one part is asked for."""
+    """Behaves differently if more than one part is requested."""
     right = serve_part(BODY)
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -60,17 +60,17 @@ def when_joined(wrong: Behaviour) -> Behaviour:
 
 
 def rows_of(dest: Path) -> list[dict[str, Any]]:
-    """What is stored, with what is known of it."""
+    """Returns the stored rows with their metadata."""
     return [json.loads(line) for path in sorted(dest.glob("*.jsonl")) for line in path.read_text().splitlines()]
 
 
 def bodies_of(dest: Path) -> list[tuple[str, bytes]]:
-    """The same of --keep-failed: names and bodies."""
+    """Returns names and bodies with --keep-failed."""
     return [(row["name"], base64.b64decode(row["body_base64"])) for row in rows_of(dest)]
 
 
 def write_parts(folder: Path, url: str, parts: Sequence[Part], **columns: Sequence[str]) -> Path:
-    """A list of them, in their order."""
+    """Writes a list of parts, in their order."""
     more = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     rows = [each.row(url) for each in parts]
     return write_list(folder, [{**row, **own} for row, own in zip(rows, more or [{}] * len(rows), strict=True)], "csv")
@@ -80,7 +80,7 @@ def write_parts(folder: Path, url: str, parts: Sequence[Part], **columns: Sequen
 def test_neighbours_are_fetched_together_and_stored_apart(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """Whole files of records take a tenth of the requests at most; each record has its own bytes."""
+    """Whole files of records take at most a tenth of the requests; each record has its own bytes."""
     parts = sorted(write_records(served, 3, 300), key=lambda each: (each.file, each.offset))
     server = nginx(files=Site())
     url = server.url("files", "127.0.0.1")
@@ -103,7 +103,7 @@ def test_they_are_fetched_together_over_tls(
     tmp_path: Path,
     http2: bool,
 ) -> None:
-    """Over HTTP/2 as over HTTP/1.1. What ends behind its file has failed, and no other part with it."""
+    """HTTP/2 works like HTTP/1.1. A part beyond the end of its file fails, and no other part with it."""
     parts = sorted(write_records(served, 1, 300), key=lambda each: each.offset)
     size = (served / parts[0].file).stat().st_size
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
@@ -116,14 +116,14 @@ def test_they_are_fetched_together_over_tls(
     assert find_wrong(dest, "jsonl", {each.name(server.url("tls")): each.body for each in parts}) == []
     assert sorted(str(kind) for kind in kinds(dest).values()) == ["bad-range", "range-unsatisfied"]
     assert {seen.http for seen in server.seen("tls")} == {"HTTP/2.0" if http2 else "HTTP/1.1"}
-    # Those that went with the two that failed were asked for once more.
+    # Parts that were joined with the two failed ones were requested once more.
     assert len(server.seen("tls")) < len(parts)
 
 
 def test_parts_of_a_bucket_are_fetched_together(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """The joined request is signed, by a store that checks that."""
+    """The joined request is signed, and the store checks this."""
     versitygw.put("a/c.tar", BODY)
     url = f"s3://{versitygw.bucket}/a"
     parts = [Part("c.tar", at, BODY[at : at + 90]) for at in range(0, 1000, 100)]
@@ -151,7 +151,7 @@ ORDERS: dict[str, tuple[list[Part], int, list[tuple[int, int]]]] = {
 def test_only_what_is_near_in_the_list_and_in_the_object_goes_together(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, order: str
 ) -> None:
-    """Whatever the order, no more than the gap lies between two parts that are asked for with one request."""
+    """In any order, the gap between two joined parts is within the limit."""
     parts, gap, expected = ORDERS[order]
     route = Asked(serve_part(BODY))
     server = raw({"/x": route, "/y": route})
@@ -192,7 +192,7 @@ WRONG: dict[str, Behaviour] = {
 def test_what_is_not_the_joined_part_settles_nothing(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, wrong: str
 ) -> None:
-    """Each part is asked for by itself then, once, and that was its first attempt."""
+    """Each part is then requested once separately, and this was its first attempt."""
     route = Asked(when_joined(WRONG[wrong]))
     server = raw({"/x": route, "/other": reply(b"what nobody asked for")})
     listed = write_parts(tmp_path, server.url, TENTHS)
@@ -220,7 +220,7 @@ def test_what_is_not_the_joined_part_settles_nothing(
 def test_what_may_pass_is_an_attempt_at_the_first_alone(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, trouble: Behaviour, counts: bool
 ) -> None:
-    """It is tried again later; the others have had no attempt, and may go together again."""
+    """Only the first part has had an attempt after a temporary failure; the others may be joined again."""
     right = serve_part(BODY)
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -241,11 +241,11 @@ def test_what_may_pass_is_an_attempt_at_the_first_alone(
 def test_a_server_that_does_not_do_it_is_asked_for_each_part_by_itself(
     run: Run, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """After two replies one behind the other; the user is told."""
+    """Joining ends after two unsuitable replies in a row; the user is told."""
     route = Asked(when_joined(reply(BODY)))
     server = raw({"/x": route})
     parts = [Part("x", at + more, BODY[at : at + 10]) for more in (0,) for at in range(0, 990, 10)]
-    # Three at a time are within the largest body.
+    # Three together are within the maximum body size.
     done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", 1, "-j", 1, "--max-size", 30)
 
     assert done.code == 0, done.err
@@ -258,7 +258,7 @@ def test_a_server_that_does_not_do_it_is_asked_for_each_part_by_itself(
 def test_an_object_that_is_replaced_between_its_parts_is_told(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[object, ...]
 ) -> None:
-    """By its strong ETag. A weak one, or none, says nothing, and what another object has does not matter."""
+    """A replaced object is detected by its strong ETag. A weak or missing one shows nothing."""
     tags = {"/x": ['"1"', '"1"', '"2"'], "/w": ['W/"1"', 'W/"2"', 'W/"3"'], "/n": ["", "", ""], "/o": ['"7"'] * 3}
 
     def behave(exchange: Exchange) -> bytes:
@@ -287,7 +287,7 @@ def test_an_object_that_is_replaced_between_its_parts_is_told(
 
 
 def test_each_part_has_what_its_row_says(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Its hash, the ETag of a manifest, and kept columns; one that differs fails alone."""
+    """Each part is compared with its row: hash, ETag of a manifest, and kept columns. One that differs fails alone."""
 
     def behave(exchange: Exchange) -> bytes:
         first, last = asked(exchange)
@@ -321,7 +321,7 @@ def test_each_part_has_what_its_row_says(run: Run, raw: Raw, dest: Path, tmp_pat
 
 
 def test_gaps_count_as_bytes_that_are_received(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """For --bwlimit; what is told at the end are bytes of parts. No more goes together than a body may have."""
+    """Gaps count for --bwlimit; the report has the bytes of parts. A joined request is at most as large as a body."""
     body = random.Random(4).randbytes(400_000)
     route = Asked(serve_part(body))
     server = raw({"/x": route})
@@ -342,7 +342,7 @@ def test_gaps_count_as_bytes_that_are_received(run: Run, raw: Raw, dest: Path, t
 def test_parts_that_overlap_take_no_more_memory_than_they_have_bytes(
     run: Run, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """Three of 400,000 bytes are two requests, be they the same bytes: stored apart they are above a mebibyte."""
+    """Three parts of 400,000 bytes need two requests even if they overlap: stored separately, they exceed 1 MiB."""
     body = random.Random(5).randbytes(400_100)
     route = Asked(serve_part(body))
     server = raw({"/x": route})
@@ -355,7 +355,7 @@ def test_parts_that_overlap_take_no_more_memory_than_they_have_bytes(
 
 
 def test_in_a_job_of_many_hosts_nothing_goes_together(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each host has its own turn there."""
+    """A job over many hosts joins no parts, because each host has its own queue."""
     routes = [Asked(serve_part(BODY)) for _ in range(2)]
     servers = [raw({"/x": route}) for route in routes]
     rows = [each.row(server.url) for server in servers for each in TENTHS]
@@ -369,7 +369,7 @@ def test_in_a_job_of_many_hosts_nothing_goes_together(run: Run, raw: Raw, dest: 
 
 
 def test_a_killed_job_goes_on_with_what_is_left(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """With other joined parts, or with none: --coalesce is no other job. Every part is there once."""
+    """A resumed job may have other joined parts, or none: --coalesce does not make another job."""
 
     def slowly(exchange: Exchange) -> bytes | None:
         time.sleep(0.01)
@@ -398,7 +398,7 @@ def test_a_killed_job_goes_on_with_what_is_left(run: Run, start: Start, raw: Raw
 
 
 def test_it_is_for_byte_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Anything else is refused, before anything is asked for; in Python it is a keyword of the same name."""
+    """Anything else is refused before any request; in Python it is a keyword of the same name."""
     route = Asked(serve_part(BODY))
     server = raw({"/x": route})
     listed = write_parts(tmp_path, server.url, TENTHS)

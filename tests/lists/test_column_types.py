@@ -1,4 +1,4 @@
-"""Kept columns with types: numbers and bools of a list are numbers and bools in what is stored of it."""
+"""Kept columns with types: numbers and bools of a list are stored as numbers and bools."""
 
 import json
 import subprocess
@@ -23,13 +23,13 @@ Serve = Callable[..., Server]
 COUNT = 40
 KEPT = ("rank", "score", "ok", "big", "day", "word")
 STORED = {"rank": pa.int64(), "score": pa.float64(), "ok": pa.bool_(), "big": pa.string(), "day": pa.string()}
-# What no decimal has exactly, the ends of what 64 bits hold, and what JSON does not have.
+# Values without an exact decimal, the ends of the 64-bit range, and values that JSON does not have.
 SCORES = (0.1, -0.0, 1e300, 5e-324, float("inf"), 2.0, 1 / 3)
 RANKS = (0, -1, 2**63 - 1, -(2**63), 7)
 
 
 def values(number: int) -> dict[str, Any]:
-    """Of one row; each has no value now and then."""
+    """Returns the values of one row; some are missing."""
     row = {
         "rank": RANKS[number % len(RANKS)],
         "score": SCORES[number % len(SCORES)],
@@ -44,7 +44,7 @@ def values(number: int) -> dict[str, Any]:
 
 
 def shown(number: int) -> dict[str, Any]:
-    """What is stored of them: numbers above 2^63 and times are text."""
+    """Returns the stored values: numbers above 2^63 and times are strings."""
     row = values(number)
     row["big"] = None if row["big"] is None else str(row["big"])
     row["day"] = None if row["day"] is None else row["day"].strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -52,7 +52,7 @@ def shown(number: int) -> dict[str, Any]:
 
 
 def write_parquet(folder: Path, url: str) -> Path:
-    """A list with types of its own."""
+    """Writes a list with types."""
     types = {"rank": pa.int64(), "score": pa.float64(), "ok": pa.bool_(), "big": pa.uint64(), "word": pa.string()}
     types["day"] = pa.timestamp("us", tz="UTC")
     rows = [{"url": f"{url}/get/file-{number:012}", **values(number)} for number in range(COUNT)]
@@ -63,18 +63,18 @@ def write_parquet(folder: Path, url: str) -> Path:
 
 @pytest.fixture
 def listed(server: Serve, tmp_path: Path) -> Path:
-    """A list of synthetic objects."""
+    """Writes a list of synthetic objects."""
     return write_parquet(tmp_path, server(synthetic=COUNT).url)
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object, format: str = "parquet") -> Any:  # noqa: ANN401
-    """A job that keeps all columns."""
+    """Runs a job that keeps all columns."""
     columns = ("--keep-columns", ",".join(KEPT))
     return run("get", listed, dest, "--format", format, "--allow-private", *columns, *options)
 
 
 def rows_of(dest: Path) -> dict[int, dict[str, Any]]:
-    """The kept columns of each object, read by pyarrow or json."""
+    """Returns the kept columns of each object, read by pyarrow or json."""
     found = {}
     for path in sorted(dest.glob("*.parquet")):
         for row in pq.read_table(path).to_pylist():
@@ -86,12 +86,12 @@ def rows_of(dest: Path) -> dict[int, dict[str, Any]]:
 
 
 def in_json(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity."""
+    """Returns the value in JSON, which has no infinity."""
     return {**row, "score": "inf" if row["score"] == float("inf") else row["score"]}
 
 
 def test_columns_of_a_parquet_list_keep_their_types(run: Run, listed: Path, dest: Path) -> None:
-    """In Parquet, for every reader of it and for ours; and through exports there and back."""
+    """In Parquet, every reader sees them, and exports in both directions keep them."""
     assert get(run, listed, dest).code == 0
 
     schema = pq.read_schema(next(dest.glob("*.parquet")))
@@ -114,7 +114,7 @@ def test_columns_of_a_parquet_list_keep_their_types(run: Run, listed: Path, dest
 
 @pytest.mark.parametrize("engine", ["native", "threads", "processes"])
 def test_lines_of_json_have_numbers(run: Run, listed: Path, dest: Path, engine: str) -> None:
-    """Whoever fetches."""
+    """JSON lines have numbers with every engine."""
     assert get(run, listed, dest, "--engine", engine, format="jsonl").code == 0
 
     assert rows_of(dest) == {number: in_json(shown(number)) for number in range(COUNT)}
@@ -125,7 +125,7 @@ def test_lines_of_json_have_numbers(run: Run, listed: Path, dest: Path, engine: 
 
 
 def test_sidecars_have_numbers(run: Run, listed: Path, dest: Path) -> None:
-    """Those with all columns; one of a single column has its text."""
+    """Sidecars with all columns have them; one with a single column has its text."""
     done = get(run, listed, dest, "--names", "{index}.bin", "--sidecar", "json", "--sidecar", "txt=rank", format="tar")
 
     assert done.code == 0, done.err
@@ -144,7 +144,7 @@ def test_sidecars_have_numbers(run: Run, listed: Path, dest: Path) -> None:
 def test_other_lists_have_the_types_that_are_told(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """A value that is none has failed, with its column and its value; nothing at all is null."""
+    """An invalid value fails, with its column and its value; a missing value is null."""
     url = server(synthetic=8).url
     told = ["1", " 2 ", "", "four", "5.0", "9223372036854775808", "7", "8"]
     oks = ["true", "False", "", "true", "true", "true", "yes", "TRUE"]
@@ -174,7 +174,7 @@ def test_other_lists_have_the_types_that_are_told(
 def test_rows_without_an_object_have_them_as_well(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """What is no value of its column is null in Parquet, and the text that it is in lines of JSON."""
+    """An invalid value is null in Parquet, and its text in JSON lines."""
     url = server(synthetic=2).url
     names = ["file-000000000000", "file-000000000001", "missing"]
     rows = [{"url": f"{url}/get/{name}", "n": n} for name, n in zip(names, ["1", "one", "3"], strict=True)]
@@ -192,7 +192,7 @@ def test_rows_without_an_object_have_them_as_well(
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
 def test_results_have_them(run: Run, listed: Path, tmp_path: Path, format: str) -> None:
-    """Of a check, and of a list that is written out."""
+    """Results of a check and of `list` have the types."""
     for command in ("check", "list"):
         path = tmp_path / f"{command}-results.{format}"
         options = ("--allow-private",) if command == "check" else ()
@@ -212,7 +212,7 @@ def test_results_have_them(run: Run, listed: Path, tmp_path: Path, format: str) 
 
 
 def test_listed_targets_have_them(listed: Path) -> None:
-    """Those that are given to a function."""
+    """A function gets listed targets with typed columns."""
     found: list[fetchmill.ListedTarget] = []
     fetchmill.list(listed, each=found.extend, keep_columns=["rank", "score", "ok", "big"])
 
@@ -221,7 +221,7 @@ def test_listed_targets_have_them(listed: Path) -> None:
 
 
 def test_a_listed_value_that_is_none_of_its_type_stays_text(tmp_path: Path) -> None:
-    """As the core sees it, and not as Python would."""
+    """A listed value of another type stays text, by the rules of the core, not Python's."""
     ranks = ["1", " 2 ", "1_000", "\u0663"]
     rows = [{"url": f"http://a.test/{number}", "rank": rank} for number, rank in enumerate(ranks)]
     listed = write_list(tmp_path, rows, "csv")
@@ -232,7 +232,7 @@ def test_a_listed_value_that_is_none_of_its_type_stays_text(tmp_path: Path) -> N
 
 
 def measured(replies: list[fetchmill.FetchedReply]) -> list[dict[str, object]]:
-    """A transform with numbers; of one reply another thing."""
+    """A transform with numbers, and another type for one reply."""
     return [
         {
             "size": "large" if reply.name.endswith("3") else len(reply.body),
@@ -244,7 +244,7 @@ def measured(replies: list[fetchmill.FetchedReply]) -> list[dict[str, object]]:
 
 
 def test_columns_of_a_transform_have_the_types_that_are_told(server: Serve, dest: Path) -> None:
-    """A result with another value has failed."""
+    """Columns of a transform have the given types, and a result with another value fails."""
     url = server(synthetic=10, size=101).url
     report = fetchmill.get(
         url,
@@ -272,7 +272,7 @@ def test_columns_of_a_transform_have_the_types_that_are_told(server: Serve, dest
 def test_what_cannot_be_meant_is_refused(
     run: Run, listed: Path, dest: Path, options: tuple[str, ...], message: str
 ) -> None:
-    """Before anything is made."""
+    """The error comes before anything is created."""
     done = run("get", listed, dest, "--format", "parquet", "--allow-private", *options)
 
     assert done.code == 2
@@ -281,7 +281,7 @@ def test_what_cannot_be_meant_is_refused(
 
 
 def test_a_job_that_began_with_text_goes_on_with_it(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """As those of earlier releases did: their columns have one type in all shards."""
+    """In jobs of earlier releases, all shards have one type per column."""
     listed = write_parquet(tmp_path, server(synthetic=COUNT, delay=(0.05, 0.06)).url)
     text = ",".join(f"{name}=string" for name in ("rank", "score", "ok"))
     first = get(run, listed, dest, "--column-types", text, "--max-bytes", "1000", "-j", "1")
@@ -298,7 +298,7 @@ def test_a_job_that_began_with_text_goes_on_with_it(run: Run, server: Serve, des
 
 
 def test_a_killed_job_goes_on_with_types(run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Its open shard is completed, and small shards are merged."""
+    """A killed job completes its open shard, and merges small shards."""
     source = server(synthetic=COUNT, delay=(0.05, 0.1))
     listed = write_parquet(tmp_path, source.url)
     command = ("get", listed, dest, "--format", "parquet", "--allow-private", "--keep-columns", ",".join(KEPT))

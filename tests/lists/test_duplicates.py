@@ -1,4 +1,4 @@
-"""Lines of a list that repeat an earlier one are skipped, and counted."""
+"""Repeated lines of a list are skipped and counted."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ SITES: dict[str, Behaviour] = {f"/{name}": reply(name.encode()) for name in "abc
 
 
 def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> Path:
-    """A list, with the server for each `@`."""
+    """Writes a list, with the server in place of each `@`."""
     path = folder / name
     path.write_text(text.replace("@", site.url))
     return path
@@ -31,7 +31,7 @@ def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> 
 
 @pytest.mark.parametrize("command", ["files", "parquet", "jsonl", "check", "list"])
 def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: str) -> None:
-    """Each URL is asked for once, and the skipped ones are named; without a newline at its end a line is the same."""
+    """Each URL is requested once, and skipped lines are named; a missing newline at the end does not matter."""
     site = raw(SITES)
     urls = listed(tmp_path, "@/a\n@/b\n@/a\n\n@/b \n@/c\nno url\nno url\n@/a", site)
     dest = tmp_path / ("out.csv" if command in ("check", "list") else "out")
@@ -52,7 +52,7 @@ def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command:
 
 
 def test_lines_that_differ_are_targets(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """In any column, or in how the URL is written; and where a number makes names of their own."""
+    """Lines may differ in any column, or in the spelling of the URL; a number may also make their names differ."""
     site = raw(SITES)
     urls = listed(tmp_path, "url,id\n@/a,1\n@/a,2\n@/a,1\n@/a#x,1\n", site, "urls.csv")
     allowed = ("--allow-private", "--quiet")
@@ -69,7 +69,7 @@ def test_lines_that_differ_are_targets(run: Run, raw: Raw, dest: Path, tmp_path:
 
 
 def test_an_iterable_and_a_sample_leave_out_what_is_repeated(raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """As lists in files do."""
+    """Iterables and samples skip repeated items like lists in files."""
     site = raw(SITES)
     urls = [f"{site.url}/{name}" for name in "abacb"]
     report = fetchmill.get(urls, dest, format="jsonl")
@@ -84,7 +84,7 @@ def test_an_iterable_and_a_sample_leave_out_what_is_repeated(raw: Raw, dest: Pat
 def test_lines_are_repeated_after_a_kill_too(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, kind: str, is_old: bool
 ) -> None:
-    """The lines of a run before count; a job that an older release began keeps all of its targets."""
+    """The lines of the earlier run count; a job of an older release keeps all of its targets."""
     count = 300
     site = raw({f"/{number}": Exchange.stall for number in range(count)} | {"/0": reply(b"0")})
     rows = [f"{site.url}/{number}" for number in [*range(count), *range(count)]]
@@ -105,7 +105,7 @@ def test_lines_are_repeated_after_a_kill_too(
     process.kill()
     process.wait()
     if is_old:
-        # What is listed so far stays as it is.
+        # Earlier entries stay unchanged.
         with contextlib.closing(sqlite3.connect(journal)) as db:
             db.execute("UPDATE job SET value = '3' WHERE key = 'rules'")
             db.commit()
@@ -119,7 +119,7 @@ def test_lines_are_repeated_after_a_kill_too(
 
 
 def pages(journal: Path) -> int:
-    """Pages of the list that the journal has."""
+    """Returns the number of list pages in the journal."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as db:
             return int(db.execute("SELECT listed FROM tally").fetchone()[0])

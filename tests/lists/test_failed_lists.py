@@ -1,6 +1,6 @@
-"""A list that fails has failed: nothing after the fault counts, nothing good is removed, and a healthy list finishes.
+"""A failed list: lines after the fault do not count, no good object is removed, and a healthy list finishes the job.
 
-Lists of files, inventories of buckets and iterables, as `test_failed_listings` has what servers list.
+This covers list files, bucket inventories and iterables; `test_failed_listings` covers listings of servers.
 """
 
 import io
@@ -29,12 +29,12 @@ FAULTS = ("cut", "malformed", "missing")
 
 
 class ListFile:
-    """A list of the objects of a server.
+    """A list of a server's objects.
 
     Args:
-        folder: where it is written.
-        way: how the list is written.
-        url: of the server.
+        folder: folder of the list.
+        way: form of the list.
+        url: URL of the server.
     """
 
     def __init__(self, folder: Path, way: str, url: str) -> None:
@@ -53,7 +53,7 @@ class ListFile:
         self.whole = self.file.read_bytes()
 
     def breaks(self, fault: str) -> None:
-        """The file has a fault from now on."""
+        """Adds a fault to the file."""
         middle = len(self.whole) // 2
         if fault == "missing":
             self.file.unlink()
@@ -63,11 +63,11 @@ class ListFile:
             self.file.write_bytes(self.whole[:middle] + b"\xff\x00" * 8 + self.whole[middle + 16 :])
 
     def heals(self) -> None:
-        """The file is what it was."""
+        """Restores the file."""
         self.file.write_bytes(self.whole)
 
     def command(self, name: str, dest: Path, *more: str) -> tuple[object, ...]:
-        """Of a job or a sync."""
+        """Returns the command of a job or a sync."""
         return (name, self.source, dest, *self.options, "--quiet", *more)
 
 
@@ -84,7 +84,7 @@ def _written(way: str, rows: list[dict[str, str]]) -> bytes:
 
 
 def missing_of(dest: Path) -> list[str]:
-    """Objects that are not there."""
+    """Returns missing objects."""
     found = {name.rsplit("/", 1)[-1] for name in bodies(dest)}
     return [name for name in NAMES if name not in found]
 
@@ -95,7 +95,7 @@ def missing_of(dest: Path) -> list[str]:
 def test_job_loses_nothing_by_a_list_that_fails(
     run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
 ) -> None:
-    """It does not exit 0 before each object is there, and the whole list finishes it."""
+    """A job exits with 0 only if each object is there, and the whole list finishes it."""
     listed = ListFile(tmp_path, way, server(synthetic=COUNT).url)
     listed.breaks(fault)
     command = listed.command("get", dest)
@@ -134,7 +134,7 @@ def test_sync_removes_nothing_by_a_list_that_fails(
 
 @pytest.mark.parametrize("how", ["get", "sync"])
 def test_iterable_that_raises_loses_and_removes_nothing(server: Serve, dest: Path, how: str) -> None:
-    """Its error reaches the caller each time; the whole iterable finishes the job."""
+    """The caller gets its error each time; the whole iterable finishes the job."""
     url = server(synthetic=COUNT).url
 
     def targets(count: int) -> Iterator[tuple[str, str]]:
@@ -162,5 +162,5 @@ def test_iterable_that_raises_loses_and_removes_nothing(server: Serve, dest: Pat
 
 
 def expected() -> dict[str, bytes]:
-    """Each object's body by its name."""
+    """Returns each object's body by its name."""
     return {name: fetchmill.testing.synthetic_body(name, 100) for name in NAMES}

@@ -1,4 +1,4 @@
-"""A hash of each stored body in rows, and hashes that a list says of its objects: what differs is never stored."""
+"""Hashes of stored bodies in rows, and expected hashes in a list: an object that differs is never stored."""
 
 import base64
 import hashlib
@@ -30,19 +30,19 @@ BODIES = {"empty": b"", "text": b"text", "binary": bytes(range(256)), "large": L
 
 
 def sha256(body: bytes) -> str:
-    """As rows have it."""
+    """Returns the hash in the form of rows."""
     return hashlib.sha256(body).hexdigest()
 
 
 def query(text: str) -> list[tuple[Any, ...]]:
-    """What DuckDB says."""
+    """Returns the result of a DuckDB query."""
     with duckdb.connect() as connection:
         return connection.execute(text).fetchall()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Objects to serve: one is empty, one too large for memory."""
+    """Serves objects: one is empty, one too large for memory."""
     made = tmp_path / "objects"
     made.mkdir()
     for name, body in BODIES.items():
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hashes_of(dest: Path, format: str) -> dict[str, tuple[str, str]]:
-    """Of each object the hash that is stored and that of the stored bytes, by readers of others."""
+    """Returns for each object the stored hash and that of the stored bytes, with independent readers."""
     if format == "parquet":
         table = query(f"SELECT name, sha256, body FROM '{dest}/*.parquet'")  # noqa: S608
         assert [field.name for field in pq.read_schema(next(dest.glob("*.parquet")))][-1] == "sha256"
@@ -61,7 +61,7 @@ def hashes_of(dest: Path, format: str) -> dict[str, tuple[str, str]]:
 
 
 def body_of(row: dict[str, Any]) -> bytes:
-    """The bytes of a line."""
+    """Returns the bytes of a line."""
     return row["body"].encode() if "body" in row else base64.b64decode(row["body_base64"])
 
 
@@ -79,7 +79,7 @@ def body_of(row: dict[str, Any]) -> bytes:
 def test_rows_have_the_hash_of_their_body(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, format: str, engine: str
 ) -> None:
-    """Of every size, whoever fetches; readers of others agree, and so does what the package reads."""
+    """Rows of every size and engine have the hash; independent readers agree, and so does the package."""
     url = server(folder).url
     done = run("get", url, dest, "--format", format, "--hash", "sha256", *engine_options(engine))
 
@@ -95,7 +95,7 @@ def test_rows_have_the_hash_of_their_body(
 def test_the_hash_stands_behind_kept_columns_and_goes_along_when_it_is_exported(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Each column keeps its own values."""
+    """The hash follows the kept columns, also in an export, and each column keeps its own values."""
     url = server(folder).url
     rows = [{"url": f"{url}/get/{name}", "tag": name.upper()} for name in BODIES]
     listed = write_list(tmp_path, rows, "csv")
@@ -114,7 +114,7 @@ def test_the_hash_stands_behind_kept_columns_and_goes_along_when_it_is_exported(
 def test_it_is_of_what_a_transform_gives(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Not of what was sent; and it stands behind the columns that the function fills."""
+    """The hash is not of the received bytes; its column follows those of the function."""
     module = (
         "def upper(replies):\n    return [{'body': each.body.upper(), 'size': len(each.body)} for each in replies]\n"
     )
@@ -130,10 +130,10 @@ def test_it_is_of_what_a_transform_gives(
 def test_a_job_goes_on_with_the_hash_that_it_began_with(
     run: Run, start: Start, server: Callable[..., Any], dest: Path
 ) -> None:
-    """Killed on its way; each row has its hash all the same, and no other choice of columns is taken."""
+    """After a kill, each row still has its hash, and another choice of columns is refused."""
     url = server(synthetic=2000, size=500).url
     words = ("get", url, dest, "--format", "parquet", "--hash", "sha256", "--commit-window", "0.1")
-    # Slow enough that it is never over before it is killed, however busy the machine is.
+    # Slow enough that it cannot end before it is killed, however busy the machine is.
     job = start(*words, "--rate", 100)
     until = time.monotonic() + 60
     while not list(dest.glob(".fetchmill/open/*.shard")):
@@ -156,7 +156,7 @@ def test_a_job_goes_on_with_the_hash_that_it_began_with(
 def test_what_a_repair_fetches_again_has_its_hash(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The column is not one of the list, so URLs alone tell what is lost."""
+    """The column does not come from the list, so URLs alone identify lost objects."""
     url = server(folder).url
     listed = write_list(tmp_path, [{"url": f"{url}/get/{name}"} for name in BODIES])
     words = ("get", listed, dest, "--format", "parquet", "--hash", "sha256", "--allow-private")
@@ -173,7 +173,7 @@ def test_what_a_repair_fetches_again_has_its_hash(
 
 @pytest.mark.parametrize("format", ["files", "tar", "warc", "null"])
 def test_formats_without_columns_refuse_it(run: Run, dest: Path, format: str) -> None:
-    """In one line, before anything is made."""
+    """The error is one line, before anything is created."""
     done = run("get", "http://127.0.0.1:1", dest, "--format", format, "--hash", "sha256")
 
     assert (done.code, dest.exists()) == (2, False)
@@ -184,23 +184,23 @@ RIGHT, WRONG = b"what was written", b"what was wrotten"
 
 
 def in_hexadecimal(algorithm: str, body: bytes) -> str:
-    """As `sha256sum` and `md5sum` write it."""
+    """Returns the hash as `sha256sum` and `md5sum` write it."""
     return hashlib.new(algorithm, body).hexdigest()
 
 
 def in_base64(algorithm: str, body: bytes) -> str:
-    """As `Content-MD5` and stores write it."""
+    """Returns the hash as `Content-MD5` and stores write it."""
     return base64.b64encode(hashlib.new(algorithm, body).digest()).decode()
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object, format: str = "jsonl") -> Any:  # noqa: ANN401 - as `run`
-    """A job whose list has hashes."""
+    """Runs a job whose list has hashes."""
     words = ("--format", format, "--allow-private", "--hash-column", "hash", "--attempts", 2)
     return run("get", listed, dest, *words, *options)
 
 
 def failed(dest: Path) -> list[tuple[str, str | None, int]]:
-    """What has failed, why, and after how many attempts."""
+    """Returns failures with their reasons and attempts."""
     return sorted((each.name, each.kind, each.attempts) for each in fetchmill.failures(dest))
 
 
@@ -223,7 +223,7 @@ def test_what_differs_is_tried_again_and_never_stored(
     listed_as: str,
     format: str,
 ) -> None:
-    """One that is well the second time is stored; one that never is has failed."""
+    """An object that is right the second time is stored; one that never is fails."""
     large = b"0" + LARGE
     routes = {
         "/right": reply(RIGHT),
@@ -247,7 +247,7 @@ def test_what_differs_is_tried_again_and_never_stored(
 def test_what_has_failed_is_compared_again_with_what_its_list_said(
     run: Run, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """With --retry-failed, too."""
+    """`--retry-failed` also compares a failed target with the hash of its list."""
     server = raw({"/x": in_turn(*[reply(WRONG)] * 4, reply(RIGHT))})
     listed = write_list(tmp_path, [{"url": server.url + "/x", "hash": in_hexadecimal("sha256", RIGHT)}], "csv")
     for _ in range(2):
@@ -260,7 +260,7 @@ def test_what_has_failed_is_compared_again_with_what_its_list_said(
 
 
 def test_what_is_no_hash_is_a_failed_target_without_a_request(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Nothing is stored unseen because its list says nothing, or too little."""
+    """An object is never stored without a comparison because its list has no valid hash."""
     server = raw({"/x": reply(RIGHT)})
     values: list[dict[str, str | None]] = [
         {"hash": value} for value in ("", "abc", in_hexadecimal("sha1", RIGHT), "g" * 64, None)
@@ -280,7 +280,7 @@ def test_what_is_no_hash_is_a_failed_target_without_a_request(run: Run, raw: Raw
 def test_hashes_of_a_list_are_followed_through_redirects_and_ranges(
     run: Run, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """They are of what is stored: of a part when a part is asked for."""
+    """Hashes describe the stored bytes: those of the part if a part is requested."""
     part = reply(RIGHT[2:6], f"Content-Range: bytes 2-5/{len(RIGHT)}", status="206 Partial Content")
     server = raw({"/from": reply(b"it is elsewhere", "Location: /to", status="302 Found"), "/to": part})
     row = {"url": server.url + "/from", "offset": "2", "length": "4", "hash": in_base64("md5", RIGHT[2:6])}
@@ -295,7 +295,7 @@ def test_hashes_of_a_list_are_followed_through_redirects_and_ranges(
 
 
 def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each target comes to the outcome that its hash gives, once."""
+    """Each target gets the outcome of its hash once."""
 
     def own_path(exchange: Any) -> bytes:  # noqa: ANN401 - an exchange of the raw server
         return reply(exchange.target.encode())
@@ -309,7 +309,7 @@ def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest:
     listed = write_list(tmp_path, rows, "csv")
     options = ("--format", "parquet", "--allow-private", "--hash-column", "hash", "--attempts", 1, "-j", 4)
     words = ("get", listed, dest, *options, "--commit-window", "50ms")
-    # Slow enough that it is never over before it is killed, however busy the machine is.
+    # Slow enough that it cannot end before it is killed, however busy the machine is.
     job = start(*words, "--rate", 30)
     until = time.monotonic() + 60
     while len(server.asked("/x")) < 60:
@@ -329,7 +329,7 @@ def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest:
 def test_objects_of_a_bucket_are_compared_with_their_list(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Beside the checksums of the store."""
+    """Objects of a bucket are compared with their list, and with the store's checksums."""
     for key in ("right", "wrong"):
         versitygw.put(key, RIGHT)
     url = f"s3://{versitygw.bucket}"
@@ -358,7 +358,7 @@ def test_objects_of_a_bucket_are_compared_with_their_list(
 def test_what_cannot_compare_refuses_hashes(
     run: Run, dest: Path, tmp_path: Path, source: str, options: tuple[str, ...], reason: str
 ) -> None:
-    """In one line, before anything is asked for."""
+    """The error is one line and comes before any request."""
     write_list(tmp_path, [{"url": "http://127.0.0.1:1/x", "hash": "0" * 32}], "csv")
     done = run("get", source, dest, "--hash-column", "hash", *options)
 
@@ -367,6 +367,6 @@ def test_what_cannot_compare_refuses_hashes(
 
 
 def test_an_iterable_has_no_hashes(dest: Path) -> None:
-    """Its items have no columns."""
+    """An iterable cannot have hashes, because its items have no columns."""
     with pytest.raises(UsageError, match="no columns"):
         fetchmill.get(["http://127.0.0.1:1/x"], dest, hash_column="hash")

@@ -42,7 +42,7 @@ USAGE = 2
 
 
 def row(key: str, body: bytes | None = None, **others: Any) -> Row:  # noqa: ANN401
-    """Of an object with these bytes, or of which nothing else is known."""
+    """Returns a row for an object with these bytes, or without other data."""
     known: dict[str, Any] = {"Bucket": "bucket", "Key": key, "LastModifiedDate": WHEN, "StorageClass": "STANDARD"}
     if body is not None:
         known |= {"Size": len(body), "ETag": hashlib.md5(body).hexdigest()}  # noqa: S324 - what S3 has
@@ -50,12 +50,12 @@ def row(key: str, body: bytes | None = None, **others: Any) -> Row:  # noqa: ANN
 
 
 def rows_of(objects: dict[str, bytes]) -> list[Row]:
-    """A row for each."""
+    """Returns a row for each object."""
     return [row(key, body) for key, body in objects.items()]
 
 
 def computed(count: int) -> dict[str, bytes]:
-    """So many objects."""
+    """Returns the given number of computed objects."""
     return {f"k/{number:05}": f"{number}".encode() for number in range(count)}
 
 
@@ -67,13 +67,13 @@ def stores() -> Iterator[Callable[..., S3Store]]:
 
 
 def words(store: S3Store, source: Path, dest: Path, *options: str) -> tuple[object, ...]:
-    """Of the command that fetches an inventory's objects."""
+    """Returns the command that fetches an inventory's objects."""
     return ("get", source, dest, "--endpoint-url", store.url, "--allow-private", *options)
 
 
 @pytest.fixture
 def get(run: Run, environment: dict[str, str]) -> Get:
-    """Runs it."""
+    """Runs the command."""
 
     def run_get(store: S3Store, source: Path, dest: Path, *options: str) -> Ended:
         return run(*words(store, source, dest, *options), env=environment | store.environment())
@@ -82,7 +82,7 @@ def get(run: Run, environment: dict[str, str]) -> Get:
 
 
 def stored(dest: Path) -> dict[str, bytes]:
-    """All objects."""
+    """Returns all stored objects."""
     with fetchmill.open(dest) as objects:
         return dict(objects)
 
@@ -91,7 +91,7 @@ def stored(dest: Path) -> dict[str, bytes]:
 def test_every_object_is_fetched_under_its_key(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """Signed, whatever its key is, from all data files; nothing is listed at the store."""
+    """Requests are signed, for any key of all data files; the store is not listed."""
     objects = {key: key.encode() for key in ODD} | computed(1200)
     rows = rows_of(objects)
     store = stores(objects)
@@ -108,7 +108,7 @@ def test_every_object_is_fetched_under_its_key(
 def test_only_the_latest_versions_that_are_there_are_fetched(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """Older ones, delete markers and folder markers are counted as skipped."""
+    """Older versions, delete markers and folder markers count as skipped."""
     latest: Row = {"IsLatest": True, "IsDeleteMarker": False, "VersionId": "2"}
     rows = [
         row("a", b"new", **latest),
@@ -129,7 +129,7 @@ def test_only_the_latest_versions_that_are_there_are_fetched(
 def test_what_arrives_is_compared_with_what_the_inventory_says(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
 ) -> None:
-    """An object that was replaced since is failed, one that was deleted is absent; an ETag of parts is an ETag."""
+    """A replaced object fails, and a deleted one is absent; an ETag of a multipart upload is compared, too."""
     rows = [
         row("same", b"1"),
         row("longer", b"22"),
@@ -149,7 +149,7 @@ def test_what_arrives_is_compared_with_what_the_inventory_says(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_list_of_it_is_a_manifest_with_exact_times(run: Run, tmp_path: Path, format: str) -> None:
-    """Also with a column that is kept, under either of its names."""
+    """The manifest has exact times, also with a kept column under either of its names."""
     keys = ODD[:-1]
     rows = [row(key, key.encode(), LastModifiedDate=WHEN.replace(microsecond=500_000)) for key in keys]
     inventory = Inventory(tmp_path, format, [rows])
@@ -170,7 +170,7 @@ def test_a_list_of_it_is_a_manifest_with_exact_times(run: Run, tmp_path: Path, f
 def test_rows_that_make_no_sense_are_failed_targets(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
 ) -> None:
-    """Each told by its line, and all others are fetched."""
+    """Each is named by its line, and all others are fetched."""
     text = (
         '"bucket","fine","2"\n"bucket","100%","2"\n"bucket","x","many"\n"other","x","2"\n"bucket","","2"\n'
         f'"bucket","{"k" * 1025}","2"\n"bucket","%ff","2"\n"bucket"\n"bucket","n%00l","3"\n'
@@ -196,7 +196,7 @@ def test_rows_that_make_no_sense_are_failed_targets(
 
 
 def gzip_of(text: str) -> bytes:
-    """As `gzip` writes it."""
+    """Compresses like `gzip`."""
     return subprocess.run(["gzip", "-c"], input=text.encode(), capture_output=True, check=True).stdout
 
 
@@ -204,7 +204,7 @@ def gzip_of(text: str) -> bytes:
 def test_a_data_file_that_differs_is_not_believed(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """Not one of its rows; with the right one the same command goes on."""
+    """No row of a different data file is used; with the right file, the same command continues."""
     objects = computed(200)
     rows = rows_of(objects)
     store = stores(objects)
@@ -225,7 +225,7 @@ def test_a_data_file_that_differs_is_not_believed(
 
 
 def test_a_data_file_that_was_cut_is_an_error(run: Run, tmp_path: Path) -> None:
-    """Whether its manifest.json knows it or not: what is missing would never be fetched."""
+    """A truncated data file is an error, whether or not its manifest.json shows it."""
     whole = gzip_of("".join(f'"bucket","{key}"\n' for key in computed(5000)))
     known = Inventory(tmp_path / "known", "CSV", [whole[:-100]], ("Bucket", "Key"))
     unknown = Inventory(tmp_path / "unknown", "CSV", [whole], ("Bucket", "Key"))
@@ -242,7 +242,7 @@ def test_a_data_file_that_was_cut_is_an_error(run: Run, tmp_path: Path) -> None:
 
 
 def test_data_files_are_found_where_they_were_downloaded_to(run: Run, tmp_path: Path) -> None:
-    """The whole bucket, the folder of the inventory, or the data below the manifest.json."""
+    """Data files may be in the whole bucket, the folder of the inventory, or below the manifest.json."""
     inventory = Inventory(tmp_path / "all", "CSV", [rows_of(computed(3))])
     shutil.copytree(inventory.root, tmp_path / "part")
     below = tmp_path / "below"
@@ -262,7 +262,7 @@ def test_data_files_are_found_where_they_were_downloaded_to(run: Run, tmp_path: 
 
 
 def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None:
-    """Neither up by its keys nor by an absolute one; and what cannot be read is told in one line."""
+    """Neither relative nor absolute keys lead outside; an unreadable file is reported in one line."""
     inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
     (tmp_path / "secret.csv.gz").write_bytes(inventory.data[0].read_bytes())
     entry = inventory.document["files"][0]
@@ -292,7 +292,7 @@ def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None
 
 
 def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> None:
-    """An inventory says itself what its columns are, and is a file."""
+    """An inventory defines its own columns, and is a file."""
     inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
 
     ended = run("list", inventory.manifest, "m.csv", "--column", "2")
@@ -307,7 +307,7 @@ def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> Non
 
 @pytest.mark.one_in(3)
 def test_many_data_files_are_read(run: Run, tmp_path: Path, memory_path: Path) -> None:
-    """One after the other; here all but one are the same file under many names."""
+    """Many data files are read one after the other; here all but one are the same file under several names."""
     inventory = Inventory(memory_path, "CSV", [gzip_of(""), rows_of(computed(3))])
     [empty, last] = inventory.document["files"]
     names = [f"reports/bucket/daily/data/{number:06}.csv.gz" for number in range(10_000)]
@@ -330,7 +330,7 @@ def test_a_job_that_is_killed_goes_on(
     tmp_path: Path,
     dest: Path,
 ) -> None:
-    """`kill -9` in the middle of the fetching: each object is there once, and at most a commit window twice."""
+    """`kill -9` hits while fetching: each object is stored once, and at most a commit window is fetched twice."""
     objects = computed(3000)
     rows = rows_of(objects)
     store = stores(objects, get_latency=0.02)
@@ -356,7 +356,7 @@ def test_a_job_that_is_killed_goes_on(
 def test_a_listing_that_is_killed_goes_on_and_notices_a_change(
     run: Run, start: Start, tmp_path: Path, format: str
 ) -> None:
-    """In the middle of the data files. Another manifest.json of the same length is refused, another data file too."""
+    """The kill hits between data files. Another manifest.json of the same length, or another data file, is refused."""
     count, each = 400_000, 40_000
     inventory = Inventory(tmp_path, format, big_files(format, count, each), ("Bucket", "Key"))
     command = ("list", inventory.manifest, "all.parquet", "--commit-window", "50ms")
@@ -386,7 +386,7 @@ def test_a_listing_that_is_killed_goes_on_and_notices_a_change(
 
 
 def big_files(format: str, count: int, each: int) -> list[list[Row] | bytes]:
-    """So many rows of a bucket and a key, in files of so many."""
+    """Returns rows of a bucket and a key, in files of the given size."""
     files: list[list[Row] | bytes] = []
     for first in range(0, count, each):
         numbers = range(first, first + each)

@@ -1,4 +1,4 @@
-"""`fetchmill.get` from an iterable: generators without end, async ones, and what resuming demands of them."""
+"""`fetchmill.get` from an iterable: endless and async generators, and their rules for resuming."""
 
 import itertools
 import os
@@ -22,17 +22,17 @@ COUNT = 3000
 
 
 def url_of(source: Server, index: int) -> str:
-    """Of a synthetic object."""
+    """Returns the URL of a synthetic object."""
     return f"{source.url}/get/file-{index:012}"
 
 
 def body_of(index: int) -> bytes:
-    """Of the same."""
+    """Returns its body."""
     return synthetic_body(f"file-{index:012}", 100)
 
 
 def test_a_generator_is_a_source(server: Serve, dest: Path) -> None:
-    """Each item once, under its URL or the name beside it."""
+    """Each item is fetched once, under its URL or the name that comes with it."""
     source = server(synthetic=COUNT)
 
     def targets() -> Iterator[str | tuple[str, str]]:
@@ -47,7 +47,7 @@ def test_a_generator_is_a_source(server: Serve, dest: Path) -> None:
 
 
 def test_an_async_generator_is_a_source(server: Serve, dest: Path) -> None:
-    """Read by an event loop of its own."""
+    """A separate event loop reads an async generator."""
     source = server(synthetic=COUNT)
 
     async def targets() -> AsyncIterator[str]:
@@ -60,7 +60,7 @@ def test_an_async_generator_is_a_source(server: Serve, dest: Path) -> None:
 
 
 def test_what_a_generator_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path) -> None:
-    """What it gave before is done; with the generator mended the job goes on."""
+    """Earlier items are done; once the generator is fixed, the job continues."""
     source = server(synthetic=COUNT)
 
     def targets(last: int) -> Iterator[str]:
@@ -79,7 +79,7 @@ def test_what_a_generator_raises_comes_out_after_a_checkpoint(server: Serve, des
 
 
 def test_an_item_that_is_no_url_is_a_failed_target(server: Serve, dest: Path) -> None:
-    """Counted by its place."""
+    """An item without a URL fails, and is named by its position."""
     report = fetchmill.get([url_of(server(synthetic=1), 0), "no url"], dest, format="null")
 
     assert (report.fetched, report.failed) == (1, 1)
@@ -87,13 +87,13 @@ def test_an_item_that_is_no_url_is_a_failed_target(server: Serve, dest: Path) ->
 
 
 def test_an_item_of_another_type_stops_the_job(server: Serve, dest: Path) -> None:
-    """It is a mistake in the program."""
+    """An item of another type is a bug in the program and stops the job."""
     with pytest.raises(TypeError, match=r"item 2 .* int"):
         fetchmill.get([url_of(server(synthetic=1), 0), 5], dest)  # type: ignore[list-item]
 
 
 def test_an_endless_generator_is_read_only_as_far_as_there_is_room(server: Serve, dest: Path) -> None:
-    """And Ctrl-C ends it with a checkpoint."""
+    """An endless generator is read only as far as there is room, and Ctrl-C ends the job with a checkpoint."""
     source = server(synthetic=1_000_000, delay=(0.001, 0.001))
     script = textwrap.dedent(
         """
@@ -138,7 +138,7 @@ def _run_until_killed(source: Server, dest: Path, at: int) -> None:
 
 @pytest.mark.thorough
 def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> None:
-    """Those that are done are read and skipped."""
+    """A killed job reads its items again and skips finished ones."""
     source = server(synthetic=400_000)
     _run_until_killed(source, dest, 50_000)
 
@@ -150,7 +150,7 @@ def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> 
 
 @pytest.mark.thorough
 def test_another_order_is_refused(server: Serve, dest: Path) -> None:
-    """It would count as done what was never fetched."""
+    """Another order is refused, because it would count items as done that were never fetched."""
     source = server(synthetic=400_000)
     _run_until_killed(source, dest, 50_000)
     order: Any = itertools.chain((1, 0), range(2, 400_000))
@@ -161,7 +161,7 @@ def test_another_order_is_refused(server: Serve, dest: Path) -> None:
 
 @pytest.mark.thorough
 def test_too_few_items_are_refused(server: Serve, dest: Path) -> None:
-    """They end before what is done does."""
+    """An iterable that ends before its finished items is refused."""
     source = server(synthetic=400_000)
     _run_until_killed(source, dest, 50_000)
 

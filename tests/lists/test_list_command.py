@@ -1,4 +1,4 @@
-"""`fetchmill list SOURCE [MANIFEST]`: what a source would hand over, without fetching it; `get` of what was listed."""
+"""`fetchmill list SOURCE [MANIFEST]`: the targets of a source, without fetching them; and `get` of the manifest."""
 
 import csv
 import gzip
@@ -28,13 +28,13 @@ Row = dict[str, Any]
 
 COLUMNS = ["name", "url", "size", "etag", "last_modified"]
 MANIFESTS = ("m.parquet", "m.csv", "m.csv.gz", "m.jsonl")
-# Pages of a tenth of a second, so that there is a middle.
+# Pages take a tenth of a second, so that a kill hits the middle.
 SLOW: dict[str, Any] = {"synthetic": 3000, "page_size": 100, "list_delay": (0.05, 0.1)}
 ODD = ("a b", "100%", "q?x=1&y", "#a#b", "café", "sub/folder/x.bin", 'comma,quote"', "line\nbreak", "two  spaces ")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a manifest; of CSV all values are text, and none is the empty one."""
+    """Returns the rows of a manifest; in CSV, all values are strings, and None is the empty one."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     if ".parquet" in path.suffixes:
         table: list[Row] = pq.read_table(path).to_pylist()
@@ -45,7 +45,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def odd_folder(folder: Path) -> Path:
-    """Files with names that must be encoded in one place or another."""
+    """Creates files whose names must be encoded somewhere."""
     for number, name in enumerate(ODD):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"{number}")
@@ -54,7 +54,7 @@ def odd_folder(folder: Path) -> Path:
 
 @pytest.mark.parametrize("manifest", MANIFESTS)
 def test_every_name_has_one_row_in_every_format(run: Run, server: Serve, tmp_path: Path, manifest: str) -> None:
-    """With the URL that it is asked for, and nothing is fetched."""
+    """Each row has the URL of its request, and nothing is fetched."""
     source = server(synthetic=2500)
 
     ended = run("list", source.url, manifest)
@@ -78,7 +78,7 @@ def test_every_name_has_one_row_in_every_format(run: Run, server: Serve, tmp_pat
 def test_a_manifest_gives_the_same_tree(
     run: Run, server: Serve, tmp_path: Path, tree: Callable[..., Any], manifest: str, format: str
 ) -> None:
-    """As fetching at once does, whatever the names."""
+    """A manifest gives the same tree as direct fetching, for any names."""
     url = server(odd_folder(tmp_path / "served")).url
     assert run("get", url, "direct", "--format", format).code == 0
     assert run("list", url, manifest).code == 0
@@ -94,7 +94,7 @@ def test_a_manifest_gives_the_same_tree(
 
 
 def test_folders_of_a_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Over `autoindex`. A folder that gives no listing is missing, and the exit code says so."""
+    """`autoindex` lists folders. A folder without a listing is missing, and the exit code shows it."""
 
     def folder(*found: tuple[str, str]) -> bytes:
         return reply(json.dumps([{"name": name, "type": kind} for name, kind in found]).encode())
@@ -116,7 +116,7 @@ def test_folders_of_a_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) 
 
 
 def test_a_list_is_written_out_in_its_normal_form(run: Run, tmp_path: Path) -> None:
-    """Filtered, with keys and kept columns; a line that gives no URL is a row without one."""
+    """A list is filtered and has keys and kept columns; a line without a URL is a row without one."""
     lines = ["HTTP://A.test/x,k1,7", "http://b.test/y#z,,8", "nonsense,k3,9", "http://c.test/skip,k4,1"]
     (tmp_path / "urls.csv").write_text("url,key,rank\n" + "".join(f"{line}\n" for line in lines))
     options = ("--key-column", "key", "--keep-columns", "rank", "--exclude", "*skip*")
@@ -131,7 +131,7 @@ def test_a_list_is_written_out_in_its_normal_form(run: Run, tmp_path: Path) -> N
 
 
 def test_names_go_to_standard_output_and_nothing_is_left(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Escaped, one a line; the summary goes to standard error."""
+    """Names are escaped, one per line; the summary goes to standard error."""
     source = server(odd_folder(tmp_path / "served"))
     (tmp_path / "tmp").mkdir()
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"), "LC_ALL": "C.UTF-8"}
@@ -147,7 +147,7 @@ def test_names_go_to_standard_output_and_nothing_is_left(run: Run, server: Serve
 
 
 def test_a_reader_that_has_enough_ends_the_list(start: Callable[..., Any], server: Serve) -> None:
-    """As in `fetchmill list ... | head`: without a word, and long before the end."""
+    """With `fetchmill list ... | head`, it ends silently, long before the end."""
     source = server(synthetic=2_000_000)
     process = start("list", source.url)
     assert process.stdout is not None
@@ -162,7 +162,7 @@ def test_a_reader_that_has_enough_ends_the_list(start: Callable[..., Any], serve
 
 
 def test_events_are_for_machines(run: Run, server: Serve) -> None:
-    """A target each, then the report."""
+    """There is an event for each target, then the report."""
     source = server(synthetic=2)
 
     ended = run("list", source.url, "--json")
@@ -178,7 +178,7 @@ def test_events_are_for_machines(run: Run, server: Serve) -> None:
 def test_a_list_that_is_killed_goes_on_and_every_name_has_one_row(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """`kill -9` in the middle, twice; what was listed is not asked for again."""
+    """`kill -9` hits twice while it runs; listed pages are not requested again."""
     source = server(**SLOW)
     manifest = tmp_path / "m.parquet"
     for done in (300, 1000):
@@ -200,7 +200,7 @@ def test_a_list_that_is_killed_goes_on_and_every_name_has_one_row(
 def test_a_signal_stops_a_list_and_it_resumes(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """With a checkpoint, and the exit code of the signal."""
+    """A signal ends the list after a checkpoint, with its exit code."""
     source = server(**SLOW)
     process = start("list", source.url, "m.csv")
     wait_for_rows(tmp_path / "m.csv", 100)
@@ -216,7 +216,7 @@ def test_a_signal_stops_a_list_and_it_resumes(
 
 
 def test_a_finished_list_asks_nobody_again(run: Run, server: Serve, tmp_path: Path) -> None:
-    """And leaves its manifest as it is; another source is another job."""
+    """A finished list leaves its manifest unchanged; another source is another job."""
     source = server(synthetic=10)
     assert run("list", source.url, "m.csv").code == 0
     before, asked = (tmp_path / "m.csv").read_bytes(), source.stats()["list"]
@@ -232,7 +232,7 @@ def test_a_finished_list_asks_nobody_again(run: Run, server: Serve, tmp_path: Pa
 
 
 def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Nothing is replaced, and nobody is asked."""
+    """A manifest path with another file is refused: nothing is replaced, and no request is sent."""
     source = server(synthetic=3)
     (tmp_path / "precious.csv").write_text("mine")
 
@@ -252,7 +252,7 @@ def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, t
 
 @pytest.mark.parametrize("option", ["--limit", "--bwlimit", "--retry-failed", "--transform", "--max-size"])
 def test_options_about_fetching_are_none_of_it(run: Run, option: str) -> None:
-    """Nothing is fetched."""
+    """Options for fetching are refused, because `list` fetches nothing."""
     ended = run("list", "http://127.0.0.1:1", "m.csv", option, "1")
 
     assert ended.code == 2
@@ -260,7 +260,7 @@ def test_options_about_fetching_are_none_of_it(run: Run, option: str) -> None:
 
 
 def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
-    """Commands that want some say so; `status` shows how it stands."""
+    """Commands that need objects say so; `status` shows the progress."""
     assert run("list", server(synthetic=2).url, "m.csv").code == 0
 
     refused = run("ls", "m.csv")
@@ -271,7 +271,7 @@ def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
 
 
 def test_a_name_that_no_url_leads_to_is_never_fetched_as_another(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`a/../b` of a listing is an object of its own; as a URL it would be `b`."""
+    """`a/../b` of a listing is a separate object; as a URL, it would be `b`."""
     source = raw({"/list": page(["a/../b", "c"]), "/get/b": reply(b"x"), "/get/c": reply(b"x")})
 
     listed = run("list", source.url, "m.csv")
@@ -288,14 +288,14 @@ def test_a_name_that_no_url_leads_to_is_never_fetched_as_another(run: Run, raw: 
 
 
 def write_manifest(path: Path, rows: list[Row]) -> Path:
-    """A manifest that others have written, or changed."""
+    """Writes a manifest that others have written or changed."""
     complete = [dict.fromkeys(COLUMNS) | row for row in rows]
     path.write_text("".join(json.dumps(row) + "\n" for row in complete))
     return path
 
 
 def test_a_size_or_an_etag_that_differs_is_noticed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The object has changed since it was listed: it is not stored, and what is the same is."""
+    """A changed object is not stored, and unchanged ones are."""
     names = ("same", "longer", "other", "silent")
     source = raw({f"/{name}": reply(b"abc", 'ETag: "e1"') for name in names})
     said: dict[str, Row] = {
@@ -319,7 +319,7 @@ def test_a_size_or_an_etag_that_differs_is_noticed(run: Run, raw: Raw, tmp_path:
 
 
 def test_a_size_that_is_no_number_is_told(run: Run, tmp_path: Path) -> None:
-    """It must not pass for one that nobody knows."""
+    """An invalid size is an error, and does not count as an unknown size."""
     rows = [{"name": "x", "url": "http://127.0.0.1:1/x", "size": "many"}]
     manifest = write_manifest(tmp_path / "m.jsonl", rows)
 
@@ -330,7 +330,7 @@ def test_a_size_that_is_no_number_is_told(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["list.csv", "list.jsonl"])
 def test_a_file_with_other_columns_is_no_manifest(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
-    """Whoever has columns `name` and `url` of their own gets what they always got."""
+    """A list with columns called `name` and `url` is read as before."""
     url = f"{server(synthetic=1).url}/get/file-000000000000"
     row = {"name": "not this", "url": url, "size": 7}
     text = f"name,url,size\nnot this,{url},7\n" if name.endswith("csv") else json.dumps(row) + "\n"
@@ -342,7 +342,7 @@ def test_a_file_with_other_columns_is_no_manifest(run: Run, server: Serve, tmp_p
 
 
 def listing_of(keys: dict[str, bytes]) -> Callable[[Exchange], bytes]:
-    """A bucket with these keys, as ListObjectsV2 tells them on one page."""
+    """Returns a ListObjectsV2 page with these keys."""
 
     def answer(exchange: Exchange) -> bytes:
         after = parse_qs(urlsplit(exchange.target).query).get("start-after", [""])[0]
@@ -363,7 +363,7 @@ def listing_of(keys: dict[str, bytes]) -> Callable[[Exchange], bytes]:
 
 
 def test_a_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path, environment: dict[str, str]) -> None:
-    """With size, ETag and time; and an object that has changed meanwhile is noticed."""
+    """The manifest has size, ETag and time; an object that has changed meanwhile is detected."""
     keys = {"a b": b"1", "x/é?#%": b"22", "changed": b"333"}
     routes = {f"/bucket/{quote(key)}": reply(body, f'ETag: "e-{len(body)}"') for key, body in keys.items()}
     routes["/bucket/changed"] = reply(b"4444", 'ETag: "e-4"')
@@ -393,7 +393,7 @@ def test_a_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path
 
 
 def test_a_function_takes_targets_as_they_are_listed(server: Serve) -> None:
-    """On the caller's thread, some at once; what it raises ends the list."""
+    """The function runs on the caller's thread, with several targets at a time; an exception ends the list."""
     source = server(synthetic=5000)
     taken: list[fetchmill.ListedTarget] = []
 
@@ -411,7 +411,7 @@ def test_a_function_takes_targets_as_they_are_listed(server: Serve) -> None:
 
 
 def test_a_list_in_python_is_a_manifest_for_get(server: Serve, tmp_path: Path) -> None:
-    """The same as the commands."""
+    """`fetchmill.list` and `fetchmill.get` work together like the commands."""
     source = server(synthetic=50)
 
     report = fetchmill.list(source.url, tmp_path / "m.parquet")
@@ -423,7 +423,7 @@ def test_a_list_in_python_is_a_manifest_for_get(server: Serve, tmp_path: Path) -
 
 
 def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
-    """Told before anything is made."""
+    """The error comes before anything is created."""
     url = "http://127.0.0.1:1"
     with pytest.raises(fetchmill.UsageError, match="exclude each other"):
         fetchmill.list(url, tmp_path / "m.csv", each=print)

@@ -1,4 +1,4 @@
-"""`fetchmill get LIST DEST`: every form of a list, what a bad line costs, and how a killed job goes on."""
+"""`fetchmill get LIST DEST`: every form of a list, bad lines, and how a killed job continues."""
 
 import gzip
 import io
@@ -35,17 +35,17 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Of the first objects of a synthetic server."""
+    """Returns the URLs of a synthetic server's first objects."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 def bodies_of(urls: list[str]) -> dict[str, bytes]:
-    """What must be stored under each URL."""
+    """Returns the expected body for each URL."""
     return {url: synthetic_body(url.rsplit("/", 1)[1], SIZE) for url in urls}
 
 
 def rows_of(urls: list[str]) -> list[dict[str, str]]:
-    """With a column before and one behind the URL."""
+    """Returns rows with one column before and one after the URL."""
     return [
         {"rank": str(index), "url": url, "name": f"näme {index}", "note": f'a "quoted",\nnote {index}'}
         for index, url in enumerate(urls)
@@ -58,7 +58,7 @@ def rows_of(urls: list[str]) -> list[dict[str, str]]:
 def test_a_list_of_any_form_is_fetched(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str, suffix: str
 ) -> None:
-    """Each URL once, under its URL; the bytes are the server's."""
+    """Each URL is fetched once, under its URL; the bytes are the server's."""
     urls = urls_of(server(synthetic=5000), 5000)
     listed = write_list(tmp_path, rows_of(urls), format, suffix)
     column = [] if format in ("txt", "jsonl", "parquet") else ["--column", "url"]
@@ -72,7 +72,7 @@ def test_a_list_of_any_form_is_fetched(
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_standard_input_is_a_list(run: Run, server: Serve, dest: Path, tmp_path: Path, suffix: str) -> None:
-    """Compressed or not: its first bytes tell."""
+    """The first bytes of standard input show whether it is compressed."""
     urls = urls_of(server(synthetic=3000), 3000)
     listed = write_list(tmp_path, rows_of(urls), "txt", suffix)
 
@@ -84,7 +84,7 @@ def test_standard_input_is_a_list(run: Run, server: Serve, dest: Path, tmp_path:
 
 
 def test_columns_make_urls_names_and_rows(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """By number, through a template, with a key and with columns that are kept."""
+    """Columns are selected by number, with a template, a key and kept columns."""
     source = server(synthetic=2000)
     lines = [f'{index},file-{index:012},"key {index}"\n' for index in range(2000)]
     (tmp_path / "top.csv").write_text("".join(lines))
@@ -106,7 +106,7 @@ def test_columns_make_urls_names_and_rows(run: Run, server: Serve, dest: Path, t
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_kept_columns_are_in_python_too(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
-    """By their names, with values that need quotes, and missing ones."""
+    """Kept columns have their names in Python, with values that need quotes, and missing ones."""
     urls = urls_of(server(synthetic=10), 10)
     listed = write_list(tmp_path, rows_of(urls), "csv")
 
@@ -121,7 +121,7 @@ def test_kept_columns_are_in_python_too(run: Run, server: Serve, dest: Path, tmp
 
 
 def test_files_are_named_by_host_path_and_query(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
-    """An empty last segment is %index, and the second of two equal names is told."""
+    """An empty last segment is %index, and the second of two equal names is reported."""
     reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     site: RawServer = raw(dict.fromkeys(("/", "/a/", "/a/b?c=d", "/a/b"), reply))
     urls = [f"{site.url}{path}" for path in ("/", "/a/", "/a/b?c=d", "/a/b", "/a/b#again")]
@@ -139,7 +139,7 @@ def test_files_are_named_by_host_path_and_query(run: Run, raw: Any, dest: Path, 
 
 
 def test_files_can_be_numbered(run: Run, server: Serve, dest: Path, tmp_path: Path, tree: Callable[..., Any]) -> None:
-    """By the order of the list."""
+    """File numbers follow the order of the list."""
     urls = urls_of(server(synthetic=1500), 1500)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -151,7 +151,7 @@ def test_files_can_be_numbered(run: Run, server: Serve, dest: Path, tmp_path: Pa
 
 
 def test_a_bad_line_is_a_failed_target_with_its_number(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """The job goes on; comments and empty lines are no targets."""
+    """The job continues; comments and empty lines are not targets."""
     good = urls_of(server(synthetic=3), 3)
     bad = ["no url", "ftp://host/x", "http://", "http://user:secret@127.0.0.1/x", "http://a b/", "http://[::1/x"]
     text = "\n".join([good[0], "", "# comment", *bad, f"  {good[1]}  ", good[2]])
@@ -169,7 +169,7 @@ def test_a_bad_line_is_a_failed_target_with_its_number(run: Run, server: Serve, 
 
 
 def test_the_same_name_twice_is_kept_twice(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """In packs, apart by sequence number."""
+    """Packs keep two objects of the same name, with different sequence numbers."""
     url = urls_of(server(synthetic=1), 1)[0]
     (tmp_path / "urls.csv").write_text("url,rank\n" + "".join(f"{url},{rank}\n" for rank in range(3)))
 
@@ -180,7 +180,7 @@ def test_the_same_name_twice_is_kept_twice(run: Run, server: Serve, dest: Path, 
 
 
 def test_filters_leave_out_and_say_so(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """By glob and by regular expression; what is left out is skipped."""
+    """Globs and regular expressions work; excluded targets count as skipped."""
     urls = urls_of(server(synthetic=100), 100)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -196,7 +196,7 @@ def test_filters_leave_out_and_say_so(run: Run, server: Serve, dest: Path, tmp_p
 
 
 def test_filters_are_for_a_server_that_lists_too(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
-    """By the names that it lists."""
+    """Filters match the names that a server lists."""
     ended = run("get", server(synthetic=50).url, dest, "--exclude", "*[1-9]")
 
     assert ended.code == 0, ended.err
@@ -205,7 +205,7 @@ def test_filters_are_for_a_server_that_lists_too(run: Run, server: Serve, dest: 
 
 
 def test_a_sample_is_as_large_as_asked_and_the_same_again(run: Run, server: Serve, tmp_path: Path) -> None:
-    """So that a job can be tried first."""
+    """A sample has the requested size and is always the same, so that a job can be tried first."""
     urls = urls_of(server(synthetic=1000), 1000)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -220,7 +220,7 @@ def test_a_sample_is_as_large_as_asked_and_the_same_again(run: Run, server: Serv
 
 
 def test_a_dry_run_shows_targets_and_asks_nobody(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """URL and name on standard output, counts on standard error."""
+    """URL and name go to standard output, counts to standard error."""
     source = server(synthetic=10)
     rows = rows_of(urls_of(source, 3))
     listed = write_list(tmp_path, rows, "csv")
@@ -235,7 +235,7 @@ def test_a_dry_run_shows_targets_and_asks_nobody(run: Run, server: Serve, dest: 
 
 
 def test_a_list_that_ends_in_the_middle_is_no_end(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A compressed list that was cut is an error of the listing."""
+    """A truncated compressed list is an error of the listing."""
     urls = urls_of(server(synthetic=100), 100)
     whole = compress(".gz", encode("txt", rows_of(urls)))
     (tmp_path / "urls.txt.gz").write_bytes(whole[:-20])
@@ -247,12 +247,12 @@ def test_a_list_that_ends_in_the_middle_is_no_end(run: Run, server: Serve, dest:
 
 
 def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
-    """Runs a command; its exit code, what it says as errors, and its peak memory in MiB."""
+    """Runs a command. Returns its exit code, its errors, and its peak memory in MiB."""
     said = folder / "said"
     peak = 0
     with said.open("wb") as err:
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=err)
-        # Not what `wait4` tells: that counts this process's own memory at the fork.
+        # `wait4` would include this process's own memory at the fork.
         while process.poll() is None:
             text = Path(f"/proc/{process.pid}/status").read_text()
             peak = max([peak, *(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM"))])
@@ -267,7 +267,7 @@ def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
 def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
     tmp_path: Path, writer: dict[str, Any], verb: str
 ) -> None:
-    """Some kilobytes on disk, one value of 300 MB: told by the header of its page, which is not decompressed."""
+    """A value of 300 MB takes some kilobytes on disk: the header of its page shows it, and it is not decompressed."""
     value = pa.array(["http://127.0.0.1:1/" + "x" * 300_000_000])
     columns = {"url": value, "name": pa.array(["a"]), "size": pa.array([1]), "etag": pa.array(["e"])}
     pq.write_table(pa.table(columns), tmp_path / "list.parquet", compression="zstd", write_statistics=False, **writer)
@@ -284,7 +284,7 @@ def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
 
 
 def hide_size(path: Path, size: int) -> None:
-    """Lets the header of the only page say that it has 1 MiB, where it has `size` bytes and some of levels."""
+    """Changes the header of the only page to 1 MiB, although it has `size` bytes and some of levels."""
     data = bytearray(path.read_bytes())
     start = pq.read_metadata(path).row_group(0).column(0).data_page_offset
     place = start + 3
@@ -317,7 +317,7 @@ def test_pages_that_hide_their_size_take_no_memory(dest: Path, tmp_path: Path, c
 
 
 def test_a_list_of_json_may_have_bare_urls(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A line that is a URL without quotes is one, beside objects and strings, too."""
+    """A line may be a URL without quotes, also among objects and strings."""
     urls = urls_of(server(synthetic=3), 3)
     (tmp_path / "urls.json").write_text(f'{urls[0]}\n"{urls[1]}"\n{{"url": "{urls[2]}"}}\nbare\n')
     ended = run("get", "urls.json", dest, "--allow-private", "--format", "jsonl")
@@ -328,7 +328,7 @@ def test_a_list_of_json_may_have_bare_urls(run: Run, server: Serve, dest: Path, 
 
 
 def test_values_that_a_parquet_list_repeats_are_not_copied(dest: Path, tmp_path: Path) -> None:
-    """A dictionary has a long value once; 200 rows of it fail as too long, one by one, and the others are fetched."""
+    """A dictionary has a long value once; its 200 rows fail one by one as too long, and the others are fetched."""
     long = "http://127.0.0.1:1/" + "x" * 3_000_000
     urls = pa.array([long] * 200 + ["http://127.0.0.1:1/y"])
     pq.write_table(
@@ -342,11 +342,14 @@ def test_values_that_a_parquet_list_repeats_are_not_copied(dest: Path, tmp_path:
 
 
 def test_a_list_of_zstd_may_have_a_long_window(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """What `zstd --long` writes is read; with a larger window it says what to do, and calls nothing damaged."""
+    """The output of `zstd --long` is read.
+
+    For a larger window, the error says what to do, and does not mention damage.
+    """
     urls = urls_of(server(synthetic=100), 100)
     listed = write_list(tmp_path, rows_of(urls))
     for log in (27, 30):
-        # A window that is larger than the input is cut to it: this one comes from a pipe.
+        # A window that is larger than the input is reduced to its size, unless the input is a pipe, as here.
         command = ["zstd", "--quiet", f"--long={log}", "-o", str(tmp_path / f"{log}.txt.zst")]
         subprocess.run(command, input=listed.read_bytes(), check=True)
 
@@ -359,7 +362,7 @@ def test_a_list_of_zstd_may_have_a_long_window(run: Run, server: Serve, dest: Pa
 
 
 def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """A value leads to no other path or host; `!r` takes it as it is."""
+    """A value leads to no other path or host; `!r` inserts it verbatim."""
     server = raw({"/in/..%2Fadmin%3Fx%3D1%23/of": OK, "/in/x%2Fy/of": OK})
     host = server.url.removeprefix("http://")
     (tmp_path / "list.csv").write_text(f"v,w\n../admin?x=1#,a&b\n..,c\nx/y,@127.0.0.2/{host}\n")
@@ -396,7 +399,7 @@ def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., R
 def test_what_cannot_be_meant_is_refused_in_a_line(
     run: Run, tmp_path: Path, arguments: list[str], words: list[str]
 ) -> None:
-    """Before anything is made."""
+    """The error comes before anything is created."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:1/x\n")
     (tmp_path / "urls.csv").write_text("url,rank\nhttp://127.0.0.1:1/x,1\n")
 
@@ -419,7 +422,7 @@ def test_a_killed_job_goes_on_at_the_right_line(
     format: str,
     suffix: str,
 ) -> None:
-    """Killed while the list is still being read: nothing lost, nothing doubled."""
+    """A job that is killed while its list is still being read loses and doubles nothing."""
     count = 400_000
     source = server(synthetic=count)
     urls = urls_of(source, count)
@@ -452,7 +455,7 @@ def test_a_changed_list_is_refused(
     format: str,
     suffix: str,
 ) -> None:
-    """Changed in the part that was read, of the same length: the job stops, and goes on with the old one."""
+    """The part that was read has changed, with the same length: the job stops, and continues with the original list."""
     count = 400_000
     source = server(synthetic=count)
     rows = [{"url": url} for url in urls_of(source, count)]
@@ -479,7 +482,10 @@ def test_a_changed_list_is_refused(
 
 
 def test_a_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Also when the job is done: it would be wrong to say that everything is there."""
+    """A list that has grown is refused, even if its job is finished.
+
+    It would be wrong to say that everything is there.
+    """
     urls = urls_of(server(synthetic=20), 20)
     listed = write_list(tmp_path, rows_of(urls[:10]))
     assert run("get", listed, dest, "--allow-private").code == 0
@@ -492,7 +498,7 @@ def test_a_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, t
 
 
 def test_what_failed_is_tried_again_by_its_url(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """With its key and its kept columns."""
+    """A retried target keeps its key and its kept columns."""
     folder = tmp_path / "served"
     folder.mkdir()
     (folder / "there").write_text("there")
@@ -515,7 +521,7 @@ def test_what_failed_is_tried_again_by_its_url(run: Run, server: Serve, dest: Pa
 
 
 def test_the_first_request_does_not_wait_for_the_list(start: Callable[..., Any], server: Serve, dest: Path) -> None:
-    """A list on a pipe that never ends: its first line is fetched at once, and a signal ends the job."""
+    """The list is an endless pipe: its first line is fetched immediately, and a signal ends the job."""
     source = server(synthetic=10)
     process = start("get", "-", dest, "--allow-private", stdin=subprocess.PIPE)
 
@@ -531,7 +537,7 @@ def test_the_first_request_does_not_wait_for_the_list(start: Callable[..., Any],
 
 
 def test_redirects_are_followed_and_named(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
-    """As far as is allowed; a loop and too many are kinds of their own."""
+    """Redirects are followed up to the limit; a loop and too many redirects have their own kinds."""
 
     def to(location: str) -> bytes:
         return f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
@@ -565,12 +571,12 @@ def test_redirects_are_followed_and_named(run: Run, raw: Any, dest: Path, tmp_pa
 
 
 def _text_of(path: Path) -> str:
-    """Of a shard, compressed or not."""
+    """Returns the text of a shard, compressed or not."""
     return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
 
 
 def test_a_rate_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """100 a second after a burst of a tenth of a second: 60 targets take half a second at least."""
+    """100 per second after a burst of a tenth of a second: 60 targets take at least half a second."""
     urls = urls_of(server(synthetic=60), 60)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -581,7 +587,7 @@ def test_a_rate_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> 
 
 
 def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path) -> None:
-    """A list may lead anywhere: others get neither the token nor other fields, a redirect's origin no more."""
+    """A list may lead anywhere: other origins, including those of redirects, get neither the token nor other fields."""
     seen: dict[str, list[bytes]] = {"own": [], "other": []}
     own, other = _recorder(seen["own"]), _recorder(seen["other"])
     try:
@@ -607,7 +613,7 @@ def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("source", ["urls.txt", "-"])
 def test_a_list_does_not_lead_to_this_machine(run: Run, dest: Path, tmp_path: Path, source: str) -> None:
-    """Whoever made it may be a stranger: nobody is connected to without the option."""
+    """A list may come from a stranger, so it leads to private addresses only with the option."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         urls = [
@@ -627,7 +633,7 @@ def test_a_list_does_not_lead_to_this_machine(run: Run, dest: Path, tmp_path: Pa
 
 
 def _recorder(seen: list[bytes]) -> tuple[Any, int]:
-    """A listener that keeps the heads that it gets, and its port."""
+    """Runs a listener that keeps the heads of requests. Returns its port, too."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -645,7 +651,7 @@ def _recorder(seen: list[bytes]) -> tuple[Any, int]:
 
 
 def archive(files: dict[str, bytes]) -> bytes:
-    """A zip archive."""
+    """Creates a zip archive."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as opened:
         for name, content in files.items():
@@ -654,7 +660,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) -> None:
-    """Its name in the archive says what it is, whatever the archive is called."""
+    """The format of a zipped list follows from its name in the archive, whatever the archive's name."""
     text = "".join(f"{number},site-{number}.test\r\n" for number in range(1, 2000)).encode()
     options = ("--column", "2", "--template", "https://www.{}")
     for name, inside in (("top-1m.csv.zip", "top-1m.csv"), ("download", "a/top.csv"), ("b.zip", "c.csv.gz")):
@@ -685,7 +691,7 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
 def test_what_is_no_list_is_refused_in_a_line(
     run: Run, tmp_path: Path, command: str, name: str, content: bytes, message: str
 ) -> None:
-    """Lines of it would be targets that nobody meant."""
+    """A file that is not a list is refused, because its lines would be targets by mistake."""
     (tmp_path / name).write_bytes(content)
     ended = run(command, tmp_path / name)
     assert ended.code == 2, ended.err
@@ -694,21 +700,21 @@ def test_what_is_no_list_is_refused_in_a_line(
 
 
 def events_of(run: Run, listed: Path, *options: object) -> list[dict[str, Any]]:
-    """What `fetchmill list` says of a list."""
+    """Returns the events of `fetchmill list` for a list."""
     ended = run("list", listed, "--json", *options)
     assert ended.code == 0, ended.err
     return [json.loads(line) for line in ended.out.splitlines()]
 
 
 def urls_in(run: Run, listed: Path, *options: object) -> tuple[list[str], list[str]]:
-    """The URLs that a list gives, and what is said of it."""
+    """Returns the URLs of a list, and the messages about it."""
     events = events_of(run, listed, *options)
     urls = [event["url"] for event in events if event["event"] == "target"]
     return urls, [event["message"] for event in events if event["event"] == "notice"]
 
 
 def test_the_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
-    """A header with semicolons, tabs or bars shows it; a URL with a semicolon is no header."""
+    """A header with semicolons, tabs or bars shows it; a URL with a semicolon is not a header."""
     listed = tmp_path / "urls.csv"
     for delimiter in (";", "\t", "|", ","):
         listed.write_text(f'id{delimiter}url\n1{delimiter}"http://a.test/x;y"\n')
@@ -726,7 +732,7 @@ def test_the_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_quote_in_tsv_takes_no_line(run: Run, tmp_path: Path) -> None:
-    """TSV of the wild is not quoted; TSV that is quoted as a whole is read as well."""
+    """Most TSV files are not quoted; TSV with fully quoted fields is read as well."""
     listed = tmp_path / "captions.tsv"
     captions = ["plain", '"Is it dangerous?', "plain", 'he said "no" to me', '"', "plain"]
     lines = [f"http://a.test/{number}\t{caption}\n" for number, caption in enumerate(captions)]
@@ -740,7 +746,7 @@ def test_a_quote_in_tsv_takes_no_line(run: Run, tmp_path: Path) -> None:
 
 
 def test_records_with_other_fields_are_reported_by_number(run: Run, tmp_path: Path) -> None:
-    """They are targets as far as their columns are there."""
+    """Records with more or fewer fields are targets if they have the necessary columns."""
     listed = tmp_path / "urls.csv"
     listed.write_text("url,a,b\nhttp://a.test/1,x,y\n\nhttp://a.test/2,x, and more,y\nhttp://a.test/3\n")
     urls, said = urls_in(run, listed)

@@ -1,4 +1,4 @@
-"""What objects are called: by a template of a list's columns, by what their replies say, without a leading path."""
+"""Names of objects: from a template of a list's columns, from their replies, and without a leading path."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ BODIES = {"one": b"1", "two": b"22", "three": b"333", "empty": b""}
 
 @pytest.fixture
 def stored_at(server: Serve, tmp_path: Path) -> str:
-    """The URL below which the objects are."""
+    """Returns the URL below which the objects are."""
     folder = tmp_path / "objects"
     folder.mkdir()
     for name, body in BODIES.items():
@@ -43,7 +43,7 @@ def stored_at(server: Serve, tmp_path: Path) -> str:
 
 
 def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
-    """A row for each object, with columns by its number: a pair of a column's name and its value's format."""
+    """Returns a row per object; a column is a pair of its name and the format of its value, filled with the number."""
     return [
         {"url": f"{stored_at}/{name}"} | {column: value.format(index) for column, value in columns}
         for index, name in enumerate(BODIES)
@@ -52,7 +52,7 @@ def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
 def test_a_name_is_made_of_columns(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
-    """Of any, by their names or numbers, and of the number of the row; verify and readers have these names."""
+    """A template may use any column by name or number, and the row number; verify and readers use these names."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "{}"), ("group", "g {}")), "csv")
     names = "{group}/{2}-{index}.jpg"
     done = run("get", listed, dest, "--format", format, "--names", names, "--column", "url", "--allow-private")
@@ -70,7 +70,7 @@ def test_a_name_is_made_of_columns(run: Run, stored_at: str, dest: Path, tmp_pat
 def test_a_value_leads_nowhere_and_hides_nothing(
     run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """It stays in its segment; with an empty one there would be no name."""
+    """The value stays in its segment; an empty one makes the row fail."""
     values = ["../../escaped", "..", ".hidden", "a/b\nc\t\u202e%2e", "/etc/x", "", "é" * 200, "nul\0"]
     made = [{"url": f"{stored_at}/one", "id": value} for value in values]
     listed = write_list(tmp_path, made, "jsonl")
@@ -89,7 +89,7 @@ def test_a_value_leads_nowhere_and_hides_nothing(
 
 
 def test_a_raw_value_makes_folders_within_the_destination(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """What leads elsewhere has failed, without a request."""
+    """A name that leads elsewhere fails, without a request."""
     values = ["a/b", "../x", "/y", "a/./z"]
     listed = write_list(tmp_path, [{"url": f"{stored_at}/one", "id": value} for value in values], "jsonl")
     done = run("get", listed, dest, "--names", "{id!r}.txt", "--allow-private")
@@ -103,7 +103,7 @@ def test_a_raw_value_makes_folders_within_the_destination(run: Run, stored_at: s
 def test_rows_with_one_name_are_told_as_ever(
     run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str, code: int, count: int
 ) -> None:
-    """One of them is a file; packs keep all, by their sequence numbers."""
+    """Rows with one name are one file; packs keep all, with their sequence numbers."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "x")), "csv")
     done = run("get", listed, dest, "--format", format, "--names", "{id}", "--allow-private")
 
@@ -114,7 +114,7 @@ def test_rows_with_one_name_are_told_as_ever(
 
 
 def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path) -> None:
-    """And no other column."""
+    """Items of a program have a name and a number, and no other column."""
     pairs = [(f"{stored_at}/{name}", name.upper()) for name in BODIES]
     report = fetchmill.get(pairs, dest, format="tar", names="{index}-{name}.txt")
 
@@ -136,7 +136,7 @@ def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path)
     ],
 )
 def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_path: Path, names: str, why: str) -> None:
-    """In one line, before anything is made."""
+    """The error is one line, before anything is created."""
     listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", names)
 
@@ -147,7 +147,7 @@ def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_pat
 
 
 def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
-    """And names for a server, which has its own."""
+    """Names for a server, which has its own, are refused as well."""
     listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
     both = run("get", listed, dest, "--names", "{id}", "--key-column", "id")
     server = run("get", "http://127.0.0.1:1", dest, "--names", "{id}")
@@ -157,7 +157,7 @@ def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
 
 
 def test_a_dry_run_shows_the_names(run: Run, dest: Path, tmp_path: Path) -> None:
-    """As far as they are known without replies."""
+    """Names are complete as far as they do not depend on replies."""
     made = [{"url": "http://127.0.0.1:1/x.PNG", "id": "7"}, {"url": "http://127.0.0.1:1/y", "id": "8/9"}]
     listed = write_list(tmp_path, made, "csv")
     shown = run("get", listed, dest, "--dry-run", "--names", "a/{id}.{ext}", "--strip-prefix", "a")
@@ -167,7 +167,7 @@ def test_a_dry_run_shows_the_names(run: Run, dest: Path, tmp_path: Path) -> None
 
 
 def test_a_missing_column_is_told(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """A list without it would be all failures."""
+    """A missing column is reported, because every line would fail."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", "{key}.jpg", "--allow-private")
 
@@ -190,7 +190,7 @@ TYPED_NAMES |= {"6.jpg": b"a"}
 
 
 def typed_list(site: RawServer, folder: Path) -> Path:
-    """A list of what has types, by numbers."""
+    """Writes a list of objects with types, by number."""
     return write_list(folder, [{"url": site.url + path, "id": str(index)} for index, path in enumerate(TYPED)], "csv")
 
 
@@ -208,13 +208,13 @@ def typed_list(site: RawServer, folder: Path) -> Path:
 def test_an_extension_follows_from_the_reply(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str, more: tuple[str, ...]
 ) -> None:
-    """From its type, whatever the URL says; a type that says nothing leaves it to the URL."""
+    """The reply's type decides, whatever the URL; if the type is unspecific, the URL decides."""
     listed = typed_list(raw(TYPED), tmp_path)
     options = ("--names", "{id}.{ext}", "--format", format, "--allow-private", *engine_options(engine), *more)
     done = run("get", listed, dest, *options)
 
     assert done.code == 3, done.err
-    # The libraries of other engines are asked to follow no redirect.
+    # Libraries of other engines are told not to follow redirects.
     expected = {name: body for name, body in TYPED_NAMES.items() if engine == "native" or name != "6.jpg"}
     assert find_wrong(dest, format, expected) == []
     assert run("verify", dest).code == 0
@@ -223,7 +223,7 @@ def test_an_extension_follows_from_the_reply(
 
 
 def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """What failed had the extension of its URL; what comes then may have another one."""
+    """A failed target had the extension of its URL; its later reply may have another one."""
     site = raw(
         {
             "/a.gif": in_turn(reply(b"", status="404 Not Found"), reply(b"a", "Content-Type: image/png")),
@@ -244,7 +244,7 @@ def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tm
 
 
 def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The second file is failed, under the name that it was listed under; a second pass asks for it again."""
+    """The second file fails under its listed name; a retry run requests it again."""
     kinds = {"/a.gif": "image/png", "/b.jpg": "image/png"}
     site = raw({path: reply(path.encode(), f"Content-Type: {kind}") for path, kind in kinds.items()})
     listed = write_list(tmp_path, [{"url": site.url + path, "id": "x"} for path in kinds], "csv")
@@ -265,7 +265,7 @@ def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: P
 def test_a_killed_job_goes_on_with_the_names_of_replies(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str
 ) -> None:
-    """Also with windows that were staged and not renamed; no object is there under two names."""
+    """A killed job has each object under one name, also from windows that were staged but not renamed."""
     made = slow_list(raw, tmp_path)
     options = ("--names", "{id!r}.{ext}", "--strip-prefix", "a", "--format", format, *SLOW, *engine_options(engine))
     for _ in range(2):
@@ -282,7 +282,7 @@ SLOW = ("--allow-private", "--commit-window", "0.05s", "--limit-per-host", "8", 
 
 
 def slow_list(raw: Raw, folder: Path) -> Path:
-    """A list of images that a server takes its time for; their extensions are others than those of their URLs."""
+    """Writes a list of images on a slow server; their types differ from the extensions of their URLs."""
 
     def slow(body: bytes) -> Behaviour:
         def answer(exchange: Exchange) -> None:
@@ -297,7 +297,7 @@ def slow_list(raw: Raw, folder: Path) -> Path:
 
 
 def run_and_kill(process: "subprocess.Popen[str]", dest: Path) -> None:
-    """Lets a job settle some targets, if it has that many."""
+    """Kills a job after some targets are settled, if it has that many."""
     before, deadline = settled(dest), time.monotonic() + 30
     while process.poll() is None and settled(dest) < before + 40:
         assert time.monotonic() < deadline
@@ -307,7 +307,7 @@ def run_and_kill(process: "subprocess.Popen[str]", dest: Path) -> None:
 
 
 def settled(dest: Path) -> int:
-    """Targets that have an outcome; 0 while the journal is being made."""
+    """Returns the number of targets with an outcome; 0 while the journal is being created."""
     try:
         return read_ledger(dest).settled
     except Exception:  # noqa: BLE001 - there is no table, or no file
@@ -330,7 +330,7 @@ STRIPPED = {"one": b"a/b/one", "c/two": b"a/b/c/two", "a/bc": b"a/bc", "three": 
 
 @pytest.mark.parametrize(("format", "prefix"), [("files", "a/b"), ("tar", "a/b/"), ("parquet", "a/b")])
 def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
-    """All others keep theirs; verify, readers and an export have the stored names, and a resumed job is the same."""
+    """All others keep theirs; verify, readers and an export use the stored names, and the job can be resumed."""
     options = ("--format", format, "--strip-prefix", prefix)
     done = run("get", tree_of_names, dest, *options)
     assert done.code == 0, done.err
@@ -348,7 +348,10 @@ def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, for
 
 
 def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str, dest: Path) -> None:
-    """Where their objects are: what asks for them again, or stores their URLs, says so."""
+    """Stripped names do not show where objects are.
+
+    Features that request objects again, or store their URLs, are refused.
+    """
     refused = run("get", tree_of_names, dest, "--strip-prefix", "a", "--format", "warc")
     assert (refused.code, "warc" in refused.err) == (2, True)
     assert run("get", tree_of_names, dest, "--strip-prefix", "", "--format", "tar").code == 2
@@ -369,7 +372,7 @@ def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str
 
 
 def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, raw: Raw, dest: Path) -> None:
-    """What failed is known by the name that the source has."""
+    """A failed target has the name of the source."""
     site = raw(mirror(["a/x", "x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     options = ("--strip-prefix", "a", "--format", "files")
     done = run("get", site.url, dest, *options)
@@ -386,7 +389,7 @@ def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, r
 
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
 def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
-    """A prefix with a scheme means the same in all formats; rows have the URL, by which objects are compared."""
+    """A prefix with a scheme means the same in all formats; rows have the URL, and comparisons use it."""
     listed = write_list(tmp_path, [{"url": f"{stored_at}/{name}"} for name in BODIES])
     done = run("get", listed, dest, "--format", format, "--strip-prefix", stored_at, "--allow-private")
     assert done.code == 0, done.err
@@ -402,7 +405,7 @@ def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path
 def test_a_transform_sees_where_an_object_was(
     run: Run, tree_of_names: str, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Its URL is that of the server, its name the stored one."""
+    """A transform gets the server's URL and the stored name."""
     (tmp_path / "seen.py").write_text(
         "def seen(replies):\n    return [f'{each.name} {each.url}'.encode() for each in replies]\n"
     )
@@ -415,7 +418,7 @@ def test_a_transform_sees_where_an_object_was(
 
 
 def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Path) -> None:
-    """Who reads all rows finds one kind of name."""
+    """Rows without an object also lose the path, so that all rows have the same kind of name."""
     site = raw(mirror(["a/x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--keep-failed")
 
@@ -427,7 +430,7 @@ def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Pa
 def test_names_of_a_bucket_lose_a_leading_path(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path
 ) -> None:
-    """What stands behind it is the path of the file."""
+    """The rest of the key is the path of the file."""
     for key, body in {"2026/11/a": b"1", "2026/12/a": b"2", "b": b"3"}.items():
         versitygw.put(key, body)
     words = ("get", f"s3://{versitygw.bucket}", dest, "--endpoint-url", versitygw.endpoint)
@@ -438,7 +441,7 @@ def test_names_of_a_bucket_lose_a_leading_path(
 
 
 def members(dest: Path) -> list[tuple[str, bytes]]:
-    """All members of the shards, in their order, by a reader of others."""
+    """Returns all members of the shards, in order, with an independent reader."""
     found = []
     for shard in sorted(dest.glob("*.tar")):
         with tarfile.open(shard) as archive:
@@ -447,7 +450,7 @@ def members(dest: Path) -> list[tuple[str, bytes]]:
 
 
 def samples(dest: Path) -> list[dict[str, Any]]:
-    """As webdataset reads them: the key, and members by their extensions."""
+    """Returns samples as webdataset reads them: the key, and members by extension."""
     read: list[dict[str, Any]] = []
     for shard in sorted(dest.glob("*.tar")):
         with shard.open("rb") as file:
@@ -462,7 +465,7 @@ SIDECARS = ("--sidecar", "json", "--sidecar", "txt=caption", "--sidecar", "cls=l
 
 
 def captioned(stored_at: str, folder: Path) -> Path:
-    """A list of objects with captions; the last row has no label."""
+    """Writes a list of objects with captions; the last row has no label."""
     made = [
         {"url": f"{stored_at}/{name}", "id": str(index), "caption": caption, "label": str(index) if index < 3 else None}
         for index, (name, caption) in enumerate(zip(BODIES, CAPTIONS, strict=True))
@@ -471,7 +474,7 @@ def captioned(stored_at: str, folder: Path) -> Path:
 
 
 def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """As readers of webdataset want them; what reads a destination sees objects with columns, and so does an export."""
+    """Samples are those of webdataset; readers of the destination see objects with columns, and so does an export."""
     listed = captioned(stored_at, tmp_path)
     kept = ("--keep-columns", "caption,label")
     done = run("get", listed, dest, "--format", "tar", "--names", "{id}.bin", *kept, *SIDECARS, "--allow-private")
@@ -500,7 +503,7 @@ def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Pat
 
 
 def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """It belongs to the record of its object."""
+    """A damaged sidecar is found, because it belongs to the record of its object."""
     listed = captioned(stored_at, tmp_path)
     one_shard = ("--threads", "1")
     options = ("--names", "{id}.bin", "--keep-columns", "caption,label", *SIDECARS, "--allow-private", *one_shard)
@@ -516,7 +519,7 @@ def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_pa
 
 
 def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """The sidecar has its extension twice then: nothing is lost, and no name comes twice in a sample."""
+    """The sidecar then has its extension twice: nothing is lost, and names in a sample are unique."""
     listed = captioned(stored_at, tmp_path)
     options = ("--names", "{id}.JSON", "--keep-columns", "caption", "--sidecar", "json", "--allow-private")
     done = run("get", listed, dest, "--format", "tar", *options)
@@ -527,7 +530,7 @@ def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str,
 
 
 def test_samples_with_dots_or_one_key_keep_their_sidecars(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """An id with dots has a key of its own, and an id that comes again is another sample: no member comes twice."""
+    """An id with dots has its own key, and a repeated id is another sample: no member name comes twice."""
     ids = ["2101.00001", "2101.00002", "v1.0", "v1.0"]
     made = [
         {"url": f"{stored_at}/{name}", "id": identifier, "caption": f"caption of {name}"}
@@ -552,7 +555,7 @@ def test_samples_with_dots_or_one_key_keep_their_sidecars(run: Run, stored_at: s
 def test_a_job_of_an_older_release_keeps_the_keys_of_its_samples(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """The journal says with which rules a job began; one of 0.1.0 says nothing."""
+    """The journal has the rules with which a job began; one of 0.1.0 has none."""
     listed = slow_list(raw, tmp_path)
     sidecars = ("--keep-columns", "id", "--sidecar", "txt=id")
     options = ("--names", "v1.{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
@@ -572,7 +575,7 @@ def test_a_job_of_an_older_release_keeps_the_keys_of_its_samples(
 def test_a_killed_job_keeps_each_object_with_its_sidecars(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """A record is there with all that belongs to it, or not at all."""
+    """A killed job keeps each object with its sidecars: a record is complete or missing."""
     made = slow_list(raw, tmp_path)
     sidecars = ("--keep-columns", "id", "--sidecar", "txt=id", "--sidecar", "json")
     options = ("--names", "{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
@@ -591,7 +594,7 @@ def test_a_killed_job_keeps_each_object_with_its_sidecars(
 def test_a_transform_fills_sidecars(
     run: Run, stored_at: str, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Its columns are as good as those of a list."""
+    """Columns of a transform fill sidecars like those of a list."""
     (tmp_path / "sized.py").write_text(
         "def sized(replies):\n    return [{'body': each.body, 'size': str(len(each.body))} for each in replies]\n"
     )
@@ -618,7 +621,7 @@ def test_a_transform_fills_sidecars(
 def test_sidecars_that_cannot_be_are_refused(
     run: Run, dest: Path, tmp_path: Path, options: tuple[str, ...], why: str
 ) -> None:
-    """In one line, before anything is made."""
+    """The error is one line, before anything is created."""
     refused = run("get", captioned("http://127.0.0.1:1", tmp_path), dest, *options)
 
     assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -20,22 +20,22 @@ Serve = Callable[..., Server]
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Of the first objects of a synthetic server."""
+    """Returns the URLs of a synthetic server's first objects."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 def bodies_of(urls: list[str]) -> dict[str, bytes]:
-    """What must be stored under each URL."""
+    """Returns the expected body for each URL."""
     return {url: synthetic_body(url.rsplit("/", 1)[1], 100) for url in urls}
 
 
 def rows_of(urls: list[str]) -> list[dict[str, str]]:
-    """With a column before and one after the URL."""
+    """Returns rows with one column before and one after the URL."""
     return [{"id": url[-4:], "url": url, "note": f'a "quoted",\nnote {url[-4:]}'} for url in urls]
 
 
 def write_parts(folder: Path, urls: list[str], format: str, count: int = 3) -> Path:
-    """Files as Spark writes them, with its marks."""
+    """Writes files as Spark does, with its marker files."""
     folder.mkdir()
     for part in range(count):
         (folder / f"part-{part:05}.{format}").write_bytes(encode(format, rows_of(urls[part::count])))
@@ -46,7 +46,7 @@ def write_parts(folder: Path, urls: list[str], format: str, count: int = 3) -> P
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_folder_or_a_glob_is_one_list(run: Run, server: Serve, tmp_path: Path, format: str) -> None:
-    """Every URL once, in every format, for `get`, `list` and `check`."""
+    """Every URL is used once, in every format, by `get`, `list` and `check`."""
     urls = urls_of(server(synthetic=600), 600)
     parts = write_parts(tmp_path / "parts", urls, format)
     column = ["--column", "url"] if format in ("csv", "tsv") else []
@@ -64,7 +64,7 @@ def test_a_folder_or_a_glob_is_one_list(run: Run, server: Serve, tmp_path: Path,
 
 
 def test_parts_of_different_kinds_are_refused_by_name(run: Run, tmp_path: Path) -> None:
-    """Before any request, and before there is a destination."""
+    """The error comes before any request, and before the destination exists."""
     for name, files, message in (
         ("formats", {"a.csv": b"url\n", "b.jsonl": b"{}\n"}, r"different formats \(a.csv and b.jsonl\)"),
         ("columns", {"a.csv": b"url,x\n", "b.csv": b"x,url\n"}, r"different columns \(a.csv: url, x; b.csv: x, url\)"),
@@ -85,7 +85,7 @@ def test_parts_of_different_kinds_are_refused_by_name(run: Run, tmp_path: Path) 
 
 
 def test_parts_that_change_are_refused_on_resume(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Files added, renamed or with other bytes; the whole list finishes the job."""
+    """Files were added, renamed or changed; the whole list finishes the job."""
     urls = urls_of(server(synthetic=300), 300)
     gone = [f"http://127.0.0.1:9/{number}" for number in range(3)]
     parts = write_parts(tmp_path / "parts", [*urls, *gone], "txt")
@@ -113,7 +113,7 @@ def test_parts_that_change_are_refused_on_resume(run: Run, server: Serve, dest: 
 
 
 def test_a_json_array_is_a_list(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Of strings or of objects, pretty-printed or not; a cut array is an error of the listing."""
+    """A JSON array has strings or objects, pretty-printed or not; a truncated array is an error of the listing."""
     urls = urls_of(server(synthetic=50), 50)
     rows = [{"id": number, "link": url} for number, url in enumerate(urls)]
     for number, (text, options) in enumerate(
@@ -139,7 +139,7 @@ def test_a_json_array_is_a_list(run: Run, server: Serve, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
 def test_a_wrong_column_is_refused_with_the_names_there_are(run: Run, tmp_path: Path, format: str) -> None:
-    """No request is made: nothing listens there."""
+    """A wrong column is refused with the existing names, before any request."""
     path = tmp_path / f"list.{format}"
     path.write_bytes(encode(format, [{"id": "1", "url": "http://127.0.0.1:9/"}]))
     wrong = [("--column", "link"), ("--column", "url", "--keep-columns", "nosuch")]
@@ -152,7 +152,7 @@ def test_a_wrong_column_is_refused_with_the_names_there_are(run: Run, tmp_path: 
 
 
 def test_bare_domains_get_the_template_as_a_hint(run: Run, tmp_path: Path) -> None:
-    """With a port or a path, too."""
+    """Bare domains may have a port or a path."""
     (tmp_path / "urls.txt").write_text("example.com\nexample.com:8080/a\nlocalhost:80\n")
 
     run("get", "urls.txt", tmp_path / "out")
@@ -163,7 +163,7 @@ def test_bare_domains_get_the_template_as_a_hint(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("compression", ["brotli", "gzip", "lz4"])
 def test_parquet_of_any_compression_is_read(run: Run, server: Serve, dest: Path, compression: str) -> None:
-    """As pandas and pyarrow write it."""
+    """Parquet with any compression of pandas and pyarrow is read."""
     urls = urls_of(server(synthetic=50), 50)
     path = dest.parent / "list.parquet"
     pq.write_table(pa.table({"url": urls}), path, compression=compression)
@@ -175,7 +175,10 @@ def test_parquet_of_any_compression_is_read(run: Run, server: Serve, dest: Path,
 
 
 def test_a_column_that_few_values_have_is_kept(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Of a file, of a folder whose second file lacks it, and of a shared job; a wrong name is refused."""
+    """A sparse column is kept for a file, for a folder whose second file lacks it, and for a shared job.
+
+    Wrong names are refused.
+    """
     urls = urls_of(server(synthetic=3000), 3000)
     rows = [{"url": url} | ({"caption": f"of {url}"} if number == 2400 else {}) for number, url in enumerate(urls)]
     parts = tmp_path / "parts"

@@ -1,4 +1,4 @@
-"""Parts of objects by the byte ranges of a list: the right bytes, or a failure that says what is wrong."""
+"""Parts of objects by the byte ranges of a list: the right bytes, or a failure with the reason."""
 
 import gzip
 import json
@@ -36,7 +36,10 @@ HUGE = 10**12
 def test_records_of_files_are_fetched(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, listed_as: str, format: str
 ) -> None:
-    """Two thousand of them as Parquet, byte by byte; by their names they are listed, read, proved and written again."""
+    """Two thousand records are stored as Parquet, byte by byte.
+
+    They can be listed, read, verified and exported by name.
+    """
     parts = write_records(served, 4, 500 if format == "parquet" else 25)
     url = nginx(files=Site()).url("files", "127.0.0.1")
     listed = write_list(tmp_path, [each.row(url) for each in parts], listed_as)
@@ -55,7 +58,7 @@ def test_records_of_files_are_fetched(
     exported = run("export", dest, tmp_path / "again", "--format", "tar")
     assert exported.code == 0, exported.err
     assert find_wrong(tmp_path / "again", "tar", expected) == []
-    # What would mean nothing: whole objects to compare with, and a format that says where these came from.
+    # Commands that make no sense: comparing whole objects, and a format with the objects' sources.
     assert run("verify", dest, "--sample", 3).code == 2
     assert run("export", dest, tmp_path / "warc", "--format", "warc").code == 2
 
@@ -70,7 +73,7 @@ def test_ranges_are_asked_for_over_tls(
     tmp_path: Path,
     http2: bool,
 ) -> None:
-    """Over HTTP/2 as over HTTP/1.1: what is there is stored, and what is behind the end has failed."""
+    """HTTP/2 works like HTTP/1.1: existing parts are stored, and those beyond the end fail."""
     parts = write_records(served, 1, 100)
     size = (served / parts[0].file).stat().st_size
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
@@ -85,14 +88,14 @@ def test_ranges_are_asked_for_over_tls(
 
 
 def multipart(first: int, last: int) -> bytes:
-    """The part within a message of parts."""
+    """Returns the part inside a multipart message."""
     inner = (
         f"--x\r\nContent-Range: bytes {first}-{last}/1000\r\n\r\n".encode() + BODY[first : last + 1] + b"\r\n--x--\r\n"
     )
     return reply(inner, "Content-Type: multipart/byteranges; boundary=x", status="206 Partial Content")
 
 
-# Replies to a request for the bytes 10 to 19, and what becomes of each.
+# Replies to a request for the bytes 10 to 19, and the expected outcomes.
 RIGHT = BODY[10:20]
 WRONG: dict[str, tuple[str, Behaviour]] = {
     "whole": ("range-ignored", reply(BODY)),
@@ -131,7 +134,7 @@ WRONG: dict[str, tuple[str, Behaviour]] = {
 
 
 def test_nothing_else_is_stored_in_place_of_a_part(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each wrong reply has a kind and says what was asked for; the right ones beside them are stored."""
+    """Each wrong reply has a kind and names the request; correct replies next to it are stored."""
     right = {
         "good": serve_part(BODY),
         "without-a-total": part(RIGHT, 10, 19, "*"),
@@ -157,7 +160,7 @@ def test_nothing_else_is_stored_in_place_of_a_part(run: Run, raw: Raw, dest: Pat
 
 
 def test_of_a_reply_with_all_of_an_object_little_is_read(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The server gets rid of no more than a socket holds, and the connection is closed."""
+    """The server can send no more than a socket holds, and the connection is closed."""
     sent = []
 
     def pour(exchange: Exchange) -> None:
@@ -203,7 +206,7 @@ HOSTILE: list[tuple[dict[str, object], str]] = [
 
 
 def test_a_row_without_a_range_is_a_failed_target(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """It says why, and nothing is asked for; a number of JSON is one like a text."""
+    """The detail has the reason, and no request is sent; a JSON number works like a string."""
     server = raw({"/x": serve_part(BODY)})
     rows = [{"url": server.url + "/x", **values} for values, _ in HOSTILE]
     rows.append({"url": server.url + "/x", "offset": 10, "length": 10})
@@ -222,7 +225,10 @@ def test_a_row_without_a_range_is_a_failed_target(run: Run, raw: Raw, dest: Path
 
 
 def test_parts_of_one_object_have_names_of_their_own(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Also with a template without columns; else keys or numbers, and never a fragment in a request."""
+    """Parts have unique names, also with a template without columns, keys or numbers.
+
+    A request never has a fragment.
+    """
     server = raw({"/x?a=b": serve_part(BODY), "/x": serve_part(BODY)})
     rows = [{"k": f"key {at}", "offset": str(at), "length": "7"} for at in range(0, 70, 7)]
     listed = write_list(tmp_path, rows, "csv")
@@ -241,7 +247,7 @@ def test_parts_of_one_object_have_names_of_their_own(run: Run, raw: Raw, dest: P
 
 
 def test_a_second_pass_asks_for_the_same_parts(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """What failed is fetched under the name that it had, and tried again like any GET."""
+    """A failed part is fetched under its name, and tried again like any GET."""
     first = in_turn(reply(BODY), serve_part(BODY))
     server = raw({"/x": in_turn(reply(status="503 Later"), serve_part(BODY)), "/y": first})
     listed = write_list(tmp_path, [Part(name, 10, RIGHT).row(server.url) for name in "xy"], "csv")
@@ -262,7 +268,7 @@ def test_a_second_pass_asks_for_the_same_parts(run: Run, raw: Raw, dest: Path, t
 def test_a_killed_job_goes_on_with_its_parts(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """After two kills every part is there once, with its own bytes."""
+    """After two kills, every part is stored once, with its own bytes."""
 
     def slowly(exchange: Exchange) -> bytes | None:
         time.sleep(0.002)
@@ -291,7 +297,7 @@ def test_a_killed_job_goes_on_with_its_parts(
 
 
 def test_a_redirect_is_asked_for_the_same_part(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """At another origin too."""
+    """A redirect, also to another origin, is requested with the same range."""
     other = raw({"/y": serve_part(BODY)})
     with RawServer({"/x": reply(b"", f"Location: {other.url}/y", status="302 There")}) as server:
         listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "csv")
@@ -302,7 +308,10 @@ def test_a_redirect_is_asked_for_the_same_part(run: Run, raw: Raw, dest: Path, t
 
 
 def test_the_size_of_a_part_counts_and_not_that_of_its_object(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """For --max-size. A manifest's sizes are of whole objects, its ETags are compared, and its names are not taken."""
+    """--max-size applies to the part.
+
+    A manifest's sizes are for whole objects; its ETags are compared, its names not used.
+    """
     tagged = {"/new": "new", "/old": "old"}
 
     def answer(exchange: Exchange) -> bytes:
@@ -329,7 +338,7 @@ def test_the_size_of_a_part_counts_and_not_that_of_its_object(run: Run, raw: Raw
 def test_parts_of_objects_in_a_bucket_are_fetched(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """The requests are signed, by a store that checks that; a range behind the end fails."""
+    """The requests are signed, which the store checks; a range beyond the end fails."""
     versitygw.put("a/b.tar", BODY)
     url = f"s3://{versitygw.bucket}/a"
     parts = [Part("b.tar", at, BODY[at : at + 100]) for at in range(0, 1000, 100)]
@@ -359,7 +368,7 @@ def test_parts_of_objects_in_a_bucket_are_fetched(
 def test_what_cannot_be_meant_is_one_line(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    """Exit code 2, before anything is asked for."""
+    """Impossible options end with exit code 2, before any request."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "csv")
     refused = run("get", listed, dest, "--allow-private", *options)
@@ -370,7 +379,7 @@ def test_what_cannot_be_meant_is_one_line(
 
 
 def test_other_columns_are_another_job(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """What is stored would not be what is asked for; the same command has nothing to do."""
+    """Stored and requested data would differ; the same command has nothing to do."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [{**Part("x", 10, RIGHT).row(server.url), "other": "3"}], "csv")
     assert get(run, listed, dest).code == 0
@@ -381,7 +390,7 @@ def test_other_columns_are_another_job(run: Run, raw: Raw, dest: Path, tmp_path:
 
 
 def test_python_has_the_same_keywords(raw: Raw, tmp_path: Path) -> None:
-    """For lists; items of a program have no columns, and a Range of their own is refused with what there is."""
+    """Keywords for parts apply to lists. Items of a program have no columns, and their own Range is refused."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "parquet")
     columns: Any = {"offset_column": "offset", "length_column": "length"}

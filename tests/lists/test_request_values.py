@@ -1,4 +1,4 @@
-"""Values of a list in bodies and header fields: each stays in its place, and what cannot stand there fails its line."""
+"""Values of a list in bodies and header fields: each stays in its place, and an invalid value fails its line."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from methods_server import MethodsServer
 
 Run = Callable[..., Any]
 
-# No column can be missing from a body's texts; as a value of JSON it is null.
+# No column of a body's text may be missing; as a JSON value, it is null.
 ROWS: list[dict[str, Any]] = [
     {"id": 0, "text": "a\"b'c\\d", "any": 1.5},
     {"id": 1, "text": "line\r\nline\u2028\u0000\u007f", "any": None},
@@ -28,26 +28,26 @@ TEXTS = {row["id"]: row.get("text") for row in ROWS}
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that keeps what it received."""
+    """A server that keeps its requests."""
     with MethodsServer() as server:
         yield server
 
 
 @pytest.fixture
 def listed(tmp_path: Path) -> Path:
-    """The rows as lines of JSON."""
+    """Writes the rows as JSON lines."""
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return path
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object) -> Any:  # noqa: ANN401 - as `run`
-    """A job of a list, in a format that takes one URL many times."""
+    """Runs a job of a list, in a format that allows a URL many times."""
     return run("get", listed, dest, "--format", "jsonl", "--allow-private", *options)
 
 
 def details(dest: Path) -> dict[str, str]:
-    """What failed and why, by the line."""
+    """Returns failures with their reasons, by line."""
     assert {failure.kind for failure in fetchmill.failures(dest)} <= {"url"}
     return {failure.name: failure.detail or "" for failure in fetchmill.failures(dest)}
 
@@ -70,7 +70,7 @@ def test_any_text_comes_out_as_it_was(run: Run, methods: MethodsServer, dest: Pa
 
 
 def test_values_of_json_are_plain(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
-    """Numbers, true, false and null as they are; texts, objects and lists fail their lines, unless taken with `!r`."""
+    """Numbers, true, false and null are unchanged; strings, objects and lists fail their lines, unless `!r` is used."""
     template = ("--template", methods.url + "/x", "--data-json")
     assert get(run, listed, dest, *template, '{"id": {id}, "any": {any}}').code == 3
 
@@ -87,7 +87,7 @@ def test_values_of_json_are_plain(run: Run, methods: MethodsServer, dest: Path, 
 
 
 def test_bytes_that_are_no_text_fail_their_line(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """In a body and in a field."""
+    """Bytes that are not text fail their line, in a body and in a field."""
     listed = tmp_path / "rows.csv"
     listed.write_bytes(b"id,text\n1,a\n2,\xff\xfe\n")
     for index, options in enumerate([("--data", "{text}"), ("--header", "X-Text: {text}")]):
@@ -103,7 +103,7 @@ def test_bytes_that_are_no_text_fail_their_line(run: Run, methods: MethodsServer
 def test_no_value_ends_a_header_field(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, value: str | None
 ) -> None:
-    """A line with such a value, or without one, fails without a request."""
+    """A line with such a value, or without a value, fails without a request."""
     listed = tmp_path / "rows.jsonl"
     listed.write_text(json.dumps({"id": 1, "v": "fine: {x}\t\u00e9"}) + "\n" + json.dumps({"id": 2, "v": value}) + "\n")
     done = get(run, listed, dest, "--template", methods.url + "/x{id}", "--header", "X-V: {v}")
@@ -119,14 +119,14 @@ def test_no_value_ends_a_header_field(
 def test_a_row_says_nothing_of_the_connection(
     run: Run, methods: MethodsServer, dest: Path, listed: Path, name: str
 ) -> None:
-    """Such a field would let one request end in another."""
+    """A field that frames the connection is refused, because one request could end inside another."""
     done = get(run, listed, dest, "--template", methods.url + "/x", "--data", "a", "--header", f"{name}: {{id}}")
     assert (done.code, methods.received) == (2, [])
     assert name.lower() in done.err.lower()
 
 
 def test_bodies_have_a_bound(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """Of a line, of an item, and of a job."""
+    """The bound applies to a line, an item and a job."""
     listed = tmp_path / "rows.jsonl"
     rows = [{"id": index, "text": "x" * length} for index, length in enumerate([65_000, 66_000])]
     listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -146,7 +146,7 @@ def test_bodies_have_a_bound(run: Run, methods: MethodsServer, dest: Path, tmp_p
 
 
 def test_an_empty_body_is_a_body(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
-    """It has a length, so that the server does not wait for more."""
+    """An empty body has a length, so that the server does not wait for more."""
     assert get(run, listed, dest, "--template", methods.url + "/{id}x", "--method", "POST").code == 0
     assert {(request.method, request.body, request.fields["content-length"]) for request in methods.received} == {
         ("POST", b"", "0")
@@ -154,7 +154,7 @@ def test_an_empty_body_is_a_body(run: Run, methods: MethodsServer, dest: Path, l
 
 
 def test_objects_of_buckets_take_no_such_requests(run: Run, dest: Path, tmp_path: Path) -> None:
-    """They would not be what the bucket's name says."""
+    """Objects of buckets refuse bodies and methods, which would not match the bucket's name."""
     listed = tmp_path / "list.txt"
     listed.write_text("s3://bucket/key\n")
     options = ("--endpoint-url", "http://127.0.0.1:9", "--no-sign-request", "--method", "DELETE")
@@ -180,7 +180,7 @@ def test_objects_of_buckets_take_no_such_requests(run: Run, dest: Path, tmp_path
 def test_nonsense_is_refused_in_one_line(
     run: Run, listed: Path, dest: Path, source: str, options: tuple[object, ...], said: str
 ) -> None:
-    """Before anything is sent or written."""
+    """The error comes before anything is sent or written."""
     texts = [option.decode("utf-8", "surrogateescape") if isinstance(option, bytes) else option for option in options]
     refused = get(run, listed if source == "rows.jsonl" else Path(source), dest, *texts)
     if source != "rows.jsonl":
@@ -192,7 +192,7 @@ def test_nonsense_is_refused_in_one_line(
 
 
 def test_a_check_takes_braces_as_they_are(run: Run, methods: MethodsServer, tmp_path: Path) -> None:
-    """Its requests differ by their URLs only, and no field is lost."""
+    """Requests of a check differ only by their URLs, and no field is lost."""
     listed = tmp_path / "list.txt"
     listed.write_text(methods.url + "/x\n")
     options = ("--header", "X-Id: {id}", "--credentials-for", methods.url, "--allow-private")

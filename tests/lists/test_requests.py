@@ -1,4 +1,4 @@
-"""Methods, bodies and headers of a list, and `fetchmill.Request` in `fetchmill.get`: what a server receives."""
+"""Methods, bodies and headers of a list, and `fetchmill.Request` in `fetchmill.get`, as a server receives them."""
 
 import json
 import signal
@@ -26,25 +26,25 @@ HOSTILE = ['a"b\\c', "x\r\nX-Evil: 1", "}, {", "a&b=c d%20+", "näme ☃", "{id}
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that keeps what it received."""
+    """A server that keeps its requests."""
     with MethodsServer() as server:
         yield server
 
 
 def rows(count: int) -> list[dict[str, str]]:
-    """Of a list whose URLs are all made of one template."""
+    """Returns the rows of a list whose URLs all come from one template."""
     return [{"id": str(index), "text": f"t{index}"} for index in range(count)]
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object) -> Any:  # noqa: ANN401 - as `run`
-    """A job of a list, in a format that takes one URL many times."""
+    """Runs a job of a list, in a format that allows a URL many times."""
     return run("get", listed, dest, "--format", "jsonl", "--allow-private", *options)
 
 
 def test_each_row_is_posted_once_with_its_own_body(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """To one URL; the body is JSON, with a number, a text and the type of it."""
+    """All rows have one URL; the body is JSON, with a number, a string and its type."""
     listed = write_list(tmp_path, rows(300), "csv")
     template = '{"id": {id}, "text": "<{text}>", "empty": {}}'
     done = get(run, listed, dest, "--template", methods.url + "/x", "--data-json", template)
@@ -61,7 +61,7 @@ def test_each_row_is_posted_once_with_its_own_body(
 def test_a_hostile_value_stays_in_its_place(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, option: str
 ) -> None:
-    """It comes out of the body as it stands in the list, whatever is in it."""
+    """The body contains the value of the list unchanged, whatever it is."""
     listed = write_list(tmp_path, [{"id": str(index), "text": value} for index, value in enumerate(HOSTILE)], "jsonl")
     data = "id={id}&text={text}" if option == "--data" else '{"id": "{id}", "text": "{text}"}'
     done = get(run, listed, dest, "--template", methods.url + "/{id}x", option, data)
@@ -80,7 +80,7 @@ def test_a_hostile_value_stays_in_its_place(
 def test_headers_by_row_refuse_control_characters(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, column: str
 ) -> None:
-    """They go to the template's own origin; a line with a line end in its value fails without a request."""
+    """Fields go to the template's own origin; a line with a line end in its value fails without a request."""
     smuggled = "x\r\n\r\nDELETE /admin HTTP/1.1\r\nHost: internal\r\nX: y"
     values = ["plain", "x\r\nX-Evil: 1", "nul\0", smuggled, "{braces}"]
     listed = write_list(tmp_path, [{"id": str(index), "v": value} for index, value in enumerate(values)], "jsonl")
@@ -100,7 +100,7 @@ def test_headers_by_row_refuse_control_characters(
 def test_a_header_by_row_needs_to_know_where_it_may_go(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """A list may lead anywhere, so its rows get no field that may be a secret unless an origin is named."""
+    """A list may lead anywhere, so its rows get no possibly secret field unless an origin is named."""
     other = MethodsServer()
     with other:
         listed = write_list(tmp_path, [{"url": server.url + "/x", "v": "1"} for server in (methods, other)], "csv")
@@ -127,7 +127,7 @@ def test_a_header_by_row_needs_to_know_where_it_may_go(
 def test_only_what_is_idempotent_is_tried_again(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, path: str, options: tuple[str, ...], may: bool
 ) -> None:
-    """After a 503, a 500 and a connection that breaks."""
+    """Only idempotent requests are tried again after a 503, a 500 and a broken connection."""
     listed = write_list(tmp_path, [{"url": methods.url + path}])
     patience = ("--attempts", 2) if path not in {"/429", "/503"} else ("--give-up-after", "3s")
     done = get(run, listed, dest, *options, *patience)
@@ -140,7 +140,7 @@ def test_only_what_is_idempotent_is_tried_again(
 def test_a_redirected_post_does_what_a_stream_does(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """303 makes a GET of it, 307 leaves it as it is; another origin gets no field that may be a secret."""
+    """303 makes it a GET, and 307 keeps it; another origin gets no possibly secret field."""
     with MethodsServer() as other:
         paths = ["/303", "/307", f"/to/{other.url}/x"]
         listed = write_list(tmp_path, [{"url": methods.url + path, "id": path} for path in paths], "csv")
@@ -154,7 +154,7 @@ def test_a_redirected_post_does_what_a_stream_does(
 
 
 def test_another_body_is_another_job(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """What is stored and what is still to come would not belong together. The body itself is not shown."""
+    """Stored and future objects would not belong together. The body itself is not shown."""
     listed = write_list(tmp_path, rows(3), "csv")
     template = ("--template", methods.url + "/{id}x")
     assert get(run, listed, dest, *template, "--data", "secret={text}").code == 0
@@ -168,7 +168,7 @@ def test_another_body_is_another_job(run: Run, methods: MethodsServer, dest: Pat
 
 
 def test_a_second_pass_sends_the_same_request(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """Method, body and fields of what failed are kept with it."""
+    """A retry run sends the same request: the failure keeps the method, body and fields."""
     listed = write_list(tmp_path, [{"id": "error", "text": "t"}], "csv")
     options = ("--template", methods.url + "/{id}", "--data", "a={text}", "--header", "X-Id: {id}")
     assert get(run, listed, dest, *options).code == 3
@@ -180,7 +180,7 @@ def test_a_second_pass_sends_the_same_request(run: Run, methods: MethodsServer, 
 
 
 def test_a_post_is_never_made_twice_by_a_run_behind_a_kill(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Each is received once at most, over five kills; what was on its way then has failed, and says why."""
+    """Over five kills, each is received at most once; requests in flight have failed, with the reason."""
     count = 1500
     listed = write_list(tmp_path, rows(count), "csv")
     with MethodsServer(delay=0.01) as server:
@@ -216,7 +216,7 @@ def test_a_post_is_never_made_twice_by_a_run_behind_a_kill(start: Start, run: Ru
 
 
 def test_after_sigint_all_is_posted_exactly_once(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
-    """What was sent gets its outcome before the run ends, and what was not is sent by the next."""
+    """Sent requests get their outcome before the run ends, and the next run sends the others."""
     listed = write_list(tmp_path, rows(300), "csv")
     with MethodsServer(delay=0.01) as server:
         command: tuple[object, ...] = ("get", listed, dest, "--format", "jsonl", "--allow-private", "-j", 8)
@@ -234,7 +234,10 @@ def test_after_sigint_all_is_posted_exactly_once(start: Start, run: Run, dest: P
 
 
 def test_requests_of_a_program_go_through_get(methods: MethodsServer, tmp_path: Path) -> None:
-    """With method, body and headers of their own, among URLs, and again only for other items."""
+    """Requests have their own method, body and headers, and are mixed with URLs.
+
+    They are sent again only for other items.
+    """
     items: list[GetItem] = [
         fetchmill.Request(methods.url + "/a", "POST", {"X-Id": "1"}, b"\0\xff"),
         methods.url + "/b",
@@ -255,7 +258,7 @@ def test_requests_of_a_program_go_through_get(methods: MethodsServer, tmp_path: 
 def test_what_cannot_make_such_requests_refuses_them(
     methods: MethodsServer, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    """In one line, and nothing is sent."""
+    """The error is one line, and nothing is sent."""
     item = fetchmill.Request(methods.url + "/a", "POST")
     with pytest.raises(UsageError, match=r"native|jsonl"):
         fetchmill.get([item], tmp_path / "out", **{"format": "jsonl", **options})
@@ -278,7 +281,7 @@ def test_what_cannot_make_such_requests_refuses_them(
 def test_what_cannot_be_meant_is_one_line(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    """Exit code 2, before anything is sent."""
+    """The exit code is 2, before anything is sent."""
     listed = write_list(tmp_path, rows(2), "csv")
     refused = get(run, listed, dest, "--template", methods.url + "/{id}x", *options)
 
@@ -288,7 +291,7 @@ def test_what_cannot_be_meant_is_one_line(
 
 
 def test_files_of_one_url_need_names(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """Else all but the first would be posted and thrown away."""
+    """Files of one URL need names: otherwise, all but the first would be posted and discarded."""
     listed = write_list(tmp_path, rows(2), "csv")
     options = ("--allow-private", "--template", methods.url + "/x", "--data", "a={id}")
     refused = run("get", listed, dest, *options)

@@ -1,4 +1,4 @@
-"""What a job has skipped: the real reason, in the summary, in `status --skipped`, and in the exit code."""
+"""Skipped targets: the real reason, in the summary, in `status --skipped`, and in the exit code."""
 
 import json
 from collections.abc import Callable
@@ -18,14 +18,14 @@ MAP = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
 
 def page(*links: str) -> bytes:
-    """An index page, as nginx makes it."""
+    """Returns an index page as nginx writes it."""
     lines = "".join(f'<a href="{link}">x</a>\n' for link in links)
     body = f"<html><head><title>Index of /f/</title></head><body><h1>Index of /f/</h1><pre>{lines}</pre></body></html>"
     return reply(body.encode(), "Content-Type: text/html")
 
 
 def sitemap(*urls: str) -> bytes:
-    """A sitemap."""
+    """Returns a sitemap."""
     return reply(f"<urlset {MAP}>{''.join(f'<url><loc>{url}</loc></url>' for url in urls)}</urlset>".encode())
 
 
@@ -45,7 +45,7 @@ ELSEWHERE = ("http://other.test/a.txt", "http://other.test/b.txt")
 def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
     run: Run, raw: Raw, dest: Path, command: str, path: str, content: bytes, options: tuple[str, ...], reason: str
 ) -> None:
-    """The reason is the real one, and the same command again says the same."""
+    """The reason is the real one, and the same command gives the same answer."""
     server = raw({path: content, "/robots.txt": reply(b"", status="404 Not Found")})
     words = (command, f"{server.url}{path}", dest if command == "get" else dest.with_suffix(".csv"), *options)
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
 
 
 def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path) -> None:
-    """Exit code 3, with the reason; a list of what is left out is a wish."""
+    """The exit code is 3, with the reason; exclusions are intended."""
     server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
     assert ended.code == 3, ended.err
@@ -83,7 +83,7 @@ def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path)
 
 
 def test_what_is_taken_beside_what_is_skipped_is_well(run: Run, raw: Raw, dest: Path) -> None:
-    """One object is enough; reasons are counted all the same."""
+    """One fetched object is enough for exit code 0; reasons of skips are counted nevertheless."""
     listed = page("../", "a.txt", *ELSEWHERE, "/lib/x", "mailto:a@b.test")
     server = raw({"/f/": listed, "/f/a.txt": reply(b"a"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--json")
@@ -95,7 +95,7 @@ def test_what_is_taken_beside_what_is_skipped_is_well(run: Run, raw: Raw, dest: 
 
 
 def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, environment: dict[str, str]) -> None:
-    """Nobody asked for them either."""
+    """Both robots.txt and folder markers are reasons of skips, like others that the user did not ask for."""
     robots = reply(b"User-agent: *\nDisallow: /f/private\n")
     server = raw({"/f/": page("../", "private.txt"), "/robots.txt": robots})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html")
@@ -111,7 +111,7 @@ def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, e
 def test_what_has_not_changed_is_no_trouble(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path
 ) -> None:
-    """A sync with nothing to do says nothing of filters, and exits with 0; so does a finished job."""
+    """A sync with nothing to do does not mention filters, and exits with 0; so does a finished job."""
     for number in range(5):
         (served / f"f{number}").write_text("x")
     source = f"{nginx(files=Site(autoindex='html')).url('files')}/"
@@ -126,7 +126,7 @@ def test_what_has_not_changed_is_no_trouble(
 
 @pytest.mark.parametrize("content", ["", "# only a comment\n", "no url\n"])
 def test_a_list_without_a_target_exits_with_3(run: Run, tmp_path: Path, content: str) -> None:
-    """In each command that reads one; an iterable may be empty."""
+    """Each command that reads lists exits with 3 for an empty one; an iterable may be empty."""
     listed = tmp_path / "urls.txt"
     listed.write_text(content)
     for words in (("get", listed, tmp_path / "out"), ("list", listed), ("check", listed)):

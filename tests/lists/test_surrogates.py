@@ -1,4 +1,4 @@
-"""Half a surrogate pair, as Python's json writes what is no text, is a matter of the one name that has it."""
+"""An unpaired surrogate, as Python's json writes invalid text, affects only the name that has it."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ BAD = "b\udcff.txt"
 
 
 def reply(body: str | bytes) -> bytes:
-    """A good one."""
+    """Returns a good reply."""
     data = body if isinstance(body, bytes) else body.encode()
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
 
@@ -27,7 +27,7 @@ def reply(body: str | bytes) -> bytes:
 @pytest.mark.parametrize("format", ["files", "parquet", "null"])
 @pytest.mark.parametrize("listing", ["api", "autoindex"])
 def test_a_name_that_is_no_text_fails_alone(run: Run, raw: Raw, dest: Path, listing: str, format: str) -> None:
-    """What an API calls it is lost, so it is not asked for. Its neighbours are fetched."""
+    """A name with a surrogate is not requested, because the API's name is lost. Its neighbours are fetched."""
     names = ["a.txt", BAD, "c.txt"]
     if listing == "api":
         routes = {"/list": reply(json.dumps({"FileNames": names})), "/get/a.txt": reply("a"), "/get/c.txt": reply("c")}
@@ -40,7 +40,7 @@ def test_a_name_that_is_no_text_fails_alone(run: Run, raw: Raw, dest: Path, list
 
     assert ended.code == 3, ended.err
     if listing == "autoindex":
-        # A folder's names are bytes, and such a one may be there.
+        # A folder's names are bytes, and such a name may exist.
         assert "3 listed = 2 fetched + 1 absent + 0 failed" in ended.err
         return
     assert "3 listed = 2 fetched + 0 absent + 1 failed" in ended.err
@@ -49,7 +49,7 @@ def test_a_name_that_is_no_text_fails_alone(run: Run, raw: Raw, dest: Path, list
 
 
 def test_a_line_of_a_list_fails_alone(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """In its URL or in a column that is kept; where nobody looks it does not matter."""
+    """A surrogate in the URL or in a kept column fails the line; in unused columns it does not matter."""
     server = raw({"/a": reply("a"), "/d": reply("d")})
     rows = [
         {"url": f"{server.url}/a", "note": "fine", "other": "\ud800"},

@@ -1,4 +1,4 @@
-"""Tables of programs as sources, and missing values."""
+"""A program's tables as sources, and missing values."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +16,12 @@ Serve = Callable[..., Server]
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Of the first objects of a synthetic server."""
+    """Returns the URLs of a synthetic server's first objects."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 def test_tables_of_programs_are_sources(server: Serve, tmp_path: Path) -> None:
-    """Of Arrow, Polars and pandas, with a missing value, which is one failed target."""
+    """Tables of Arrow, Polars and pandas work; a missing value is one failed target."""
     urls = urls_of(server(synthetic=20), 20)
     ids = [str(number) for number in range(21)]
     columns: dict[str, list[Any]] = {"id": ids, "link": [*urls, None]}
@@ -39,7 +39,7 @@ def test_tables_of_programs_are_sources(server: Serve, tmp_path: Path) -> None:
 
 
 def test_none_in_an_iterable_is_one_failed_target(server: Serve, tmp_path: Path) -> None:
-    """Alone and in a pair."""
+    """None in an iterable, alone or in a pair, is one failed target."""
     urls = urls_of(server(synthetic=3), 3)
 
     def items() -> Iterator[Any]:

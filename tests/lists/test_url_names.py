@@ -1,4 +1,4 @@
-"""Files whose names are made of URLs: decoded, one file for each URL, and as before where a job has begun before."""
+"""Files with names made from URLs: decoded, one file per URL, and unchanged in older jobs."""
 
 import contextlib
 import sqlite3
@@ -34,7 +34,7 @@ NAMES = {
     "line%0Abreak": "line%0Abreak",
     "caf%E9": "caf%E9",
 }  # fmt: skip
-# URLs that a careless rule would give one file.
+# URLs that a careless rule would give the same file.
 SPELLINGS = (
     "s:t", "s%3At", "s%3at", "%41", "A", "%2541", "%C3%BC:", "%C3%BC%3A", "%C3%BC%253A", "%c3%bc%3A", "%25C3%25BC%253A",
     "u%CC%88", "%C3%BC", "%C3%bc", "50%25", "50%", "50%2525", "v ", "v%2520", "v.", "v", "%E9", "%25E9", "%01", "%2501",
@@ -42,12 +42,12 @@ SPELLINGS = (
 
 
 def echo(exchange: Exchange) -> bytes:
-    """Answers with the target."""
+    """Returns the target as the body."""
     return reply(exchange.target.encode())
 
 
 def serve(raw: Raw, paths: Mapping[str, str] | tuple[str, ...], folder: Path) -> tuple[RawServer, Path]:
-    """A server of objects that are their own targets, and the list of their URLs."""
+    """Serves objects that are their own targets, and a list of their URLs."""
     site = raw({f"/{path.strip().partition('?')[0]}": echo for path in paths} | {"/v%20": echo})
     listed = folder / "urls.jsonl"
     listed.write_text("".join(f'{{"url": "{site.url}/{path}"}}\n'.replace("v ", "v%20") for path in paths))
@@ -55,18 +55,18 @@ def serve(raw: Raw, paths: Mapping[str, str] | tuple[str, ...], folder: Path) ->
 
 
 def host(site: RawServer) -> str:
-    """The first segment of its names."""
+    """Returns the first segment of its names."""
     return site.url.removeprefix("http://")
 
 
 def files(dest: Path) -> dict[str, bytes]:
-    """Paths of files, and what is in them."""
+    """Returns paths and contents of files."""
     found = (path for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts)
     return {str(path.relative_to(dest)): path.read_bytes() for path in found}
 
 
 def test_names_of_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """As people read them; readers, verify and its repair know the URL of each."""
+    """Names are readable; readers, verify and its repair know the URL of each."""
     site, listed = serve(raw, NAMES, tmp_path)
     done = run("get", listed, dest, "--allow-private")
     assert done.code == 0, done.err
@@ -87,7 +87,7 @@ def test_names_of_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: Pat
 
 
 def test_each_spelling_of_a_url_has_a_file(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Whatever stands for the same characters, it is another object."""
+    """Another spelling of the same characters is another object."""
     site, listed = serve(raw, SPELLINGS, tmp_path)
     done = run("get", listed, dest, "--allow-private")
     assert done.code == 0, done.err
@@ -100,14 +100,14 @@ def test_each_spelling_of_a_url_has_a_file(run: Run, raw: Raw, dest: Path, tmp_p
 
 @pytest.mark.parametrize("given", ["{}/%C3%BC", "{}/ü/"])
 def test_a_prefix_is_that_of_the_url_or_of_the_name(run: Run, raw: Raw, dest: Path, tmp_path: Path, given: str) -> None:
-    """Both lead to the same files."""
+    """A prefix in the form of the URL or of the name leads to the same files."""
     site, listed = serve(raw, ("%C3%BC/a%20b", "%C3%BC/c"), tmp_path)
     done = run("get", listed, dest, "--strip-prefix", given.format(host(site)), "--allow-private")
     assert (done.code, sorted(files(dest))) == (0, ["a b", "c"]), done.err
 
 
 def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> RawServer:
-    """A finished job that was begun by an older release, killed, and resumed by this one."""
+    """Returns a finished job that an older release started, that was killed, and that this release resumed."""
     site = raw({"/first": reply(b"first"), "/%C3%BC/c%3Ad": Exchange.stall, "/last%20": Exchange.stall})
     listed = tmp_path / "urls.txt"
     listed.write_text("".join(f"{site.url}{path}\n" for path in site.routes))
@@ -119,7 +119,7 @@ def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> Raw
         time.sleep(0.01)
     process.kill()
     process.wait()
-    # Of a name of plain ASCII the releases make the same.
+    # For a plain ASCII name, all releases give the same result.
     with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
         assert journal.execute("UPDATE job SET value = '3' WHERE key = 'rules'").rowcount == 1
         journal.commit()
@@ -132,7 +132,7 @@ def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> Raw
 def test_a_job_of_an_older_release_keeps_its_names(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """After a kill, for verify and its repair, and in what was exported of it and what is synced into it."""
+    """An older job keeps its names after a kill, for verify and its repair, in exports, and in syncs into it."""
     site = old_job(run, start, raw, dest, tmp_path)
     encoded = {f"{host(site)}/{name}" for name in ("first", "%25C3%25BC/c%253Ad", "last%2520")}
     assert files(dest).keys() == encoded
@@ -150,7 +150,7 @@ def test_a_job_of_an_older_release_keeps_its_names(
 
 
 def test_packs_are_exported_under_decoded_names(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """In a pack a name is the URL; as files they have the names that a list gives them."""
+    """In a pack, a name is the URL; as files, objects have the names that a list gives them."""
     site, listed = serve(raw, NAMES, tmp_path)
     assert run("get", listed, dest, "--format", "parquet", "--allow-private").code == 0
     assert {name for name, _ in read_objects(dest, "parquet")} == {f"{site.url}/{path}" for path in NAMES}
@@ -161,7 +161,7 @@ def test_packs_are_exported_under_decoded_names(run: Run, raw: Raw, dest: Path, 
 
 
 def test_a_sync_keeps_the_names_that_it_began_with(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Decoded in a new destination and in one of a job; encoded where an older release has begun."""
+    """Names are decoded in a new destination and in a job's, and encoded if an older release started it."""
     site, listed = serve(raw, NAMES, tmp_path)
     decoded = {f"{host(site)}/{name}" for name in NAMES.values()}
     options = ("--allow-private", "--delete", "--max-delete", "100%")

@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - nothing runs it
-"""A program that uses every public name, for type checkers: `make lint` checks it with mypy, strictly. Nothing runs it.
+"""A program that uses every public name, for type checkers: `make lint` checks it with mypy, strictly.
 
-tests/project/test_public_names.py says when a name is missing here.
+It is never run. tests/project/test_public_names.py reports names that are missing here.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def upper(replies: list[fetchmill.FetchedReply]) -> list[bytes | Exception | Non
 
 
 def look(snapshot: fetchmill.Snapshot) -> None:
-    """Shows how a job is getting on."""
+    """Shows the progress of a job."""
     waits: tuple[fetchmill.Wait, ...] = snapshot.waits
     limited: fetchmill.LimitedBy | None = snapshot.limited_by
     latency: fetchmill.Latency | None = snapshot.latency
@@ -29,13 +29,13 @@ def look(snapshot: fetchmill.Snapshot) -> None:
 
 
 def requests() -> Iterator[fetchmill.Request | tuple[str, str]]:
-    """Targets of a program."""
+    """Yields targets of a program."""
     yield fetchmill.Request(URL, method="POST", body=b"{}", headers={"accept": "text/html"})
     yield (URL, "name")
 
 
 def jobs() -> None:
-    """Everything that fetches into a destination."""
+    """Calls everything that fetches into a destination."""
     report: fetchmill.Report = fetchmill.get(requests(), "out", format="parquet", transform=upper, progress=look)
     fetchmill.get(URL, "images", image_max_side=512, image_format="webp", first=100, progress=True)
     resumed: fetchmill.Report = fetchmill.resume("out", retry_failed=["5xx"])
@@ -60,12 +60,12 @@ def jobs() -> None:
 
 
 def take(targets: Sequence[fetchmill.ListedTarget]) -> None:
-    """Takes listed targets."""
+    """Receives listed targets."""
     print(targets)
 
 
 def reading() -> None:
-    """Everything that reads a destination."""
+    """Calls everything that reads a destination."""
     status: fetchmill.Status = fetchmill.status("out")
     progress: fetchmill.JobProgress | None = status.progress
     failures: list[fetchmill.Failure] = list(fetchmill.failures("out"))
@@ -83,12 +83,12 @@ def reading() -> None:
 
 
 def found(finding: fetchmill.Finding) -> None:
-    """What `verify` has found."""
+    """Shows the findings of `verify`."""
     print(finding.name)
 
 
 def streams() -> None:
-    """Replies as they come."""
+    """Receives replies as they arrive."""
     for reply in fetchmill.stream([URL], concurrency=10):
         one: fetchmill.Reply = reply
         headers: fetchmill.Headers = one.headers
@@ -101,7 +101,7 @@ def streams() -> None:
 
 
 async def awaited() -> None:
-    """The same in an event loop."""
+    """Does the same in an event loop."""
 
     async def urls() -> AsyncIterator[str]:
         yield URL
@@ -119,7 +119,7 @@ async def awaited() -> None:
 
 
 def pools() -> None:
-    """Bounded concurrency without a loop."""
+    """Uses bounded concurrency without a loop."""
     for result in bounded.threads.map(abs, [1], limit=1, on_error="return", attempts=3, retry_on=OSError):
         print(result.error if isinstance(result, bounded.Failed) else result)
     try:
@@ -131,7 +131,7 @@ def pools() -> None:
 
 
 def cluster() -> None:
-    """One job on several machines."""
+    """Runs one job on several machines."""
     shared_jobs.get("urls.parquet", "/nfs/run", format="tar", on=fetchmill.Ray(workers=4))
     shared_jobs.join("/nfs/run")
     shared_jobs.resume("/nfs/run")
@@ -144,7 +144,7 @@ def cluster() -> None:
 
 
 def servers() -> None:
-    """Servers for tests."""
+    """Starts servers for tests."""
     server: testing.Server
     with testing.serve(synthetic=10, faults=[testing.Fault("status", status=503, times=1)]) as server:
         print(server.url, testing.synthetic_body("file-000000000000", 100))
@@ -157,7 +157,7 @@ def servers() -> None:
 
 
 def errors() -> None:
-    """What is raised."""
+    """Handles exceptions."""
     try:
         jobs()
     except fetchmill.DeleteLimitError as error:

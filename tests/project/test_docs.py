@@ -19,21 +19,21 @@ ANY = "Any format from DuckDB, Polars, pandas and the shell"
 
 
 def examples(section: str) -> list[str]:
-    """The commands below a heading."""
+    """Returns the commands below a heading."""
     found = re.search(rf"^### {re.escape(section)}\n(.*?)^##", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert found, section
     return re.findall(r"^    ((?:python|fetchmill|cat|zcat|mkdir|tar|warcio) .*)$", found[1], re.MULTILINE)
 
 
 def cases() -> list[tuple[str, str]]:
-    """Formats and commands."""
+    """Returns formats and commands."""
     own = [(name, command) for name in FORMATS if name != "files" for command in examples(f"`{name}`")]
     return own + [(name, command) for name in FORMATS for command in examples(ANY)]
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A destination of each format, each called `out` in a folder of its own."""
+    """Creates a destination of each format, each called `out` in its own folder."""
     folder = tmp_path_factory.mktemp("formats")
     with serve(synthetic=40) as server:
         for name in FORMATS:
@@ -43,7 +43,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_there_are_examples_for_every_format() -> None:
-    """Three at least of each, and four for any."""
+    """There are at least three for each format, and four for any format."""
     assert {name: len(examples(f"`{name}`")) >= 3 for name in FORMATS if name != "files"} == dict.fromkeys(
         ("tar", "parquet", "warc", "jsonl"), True
     )
@@ -52,7 +52,7 @@ def test_there_are_examples_for_every_format() -> None:
 
 @pytest.mark.parametrize(("format", "command"), cases())
 def test_an_example_works(stored: Path, format: str, command: str) -> None:
-    """It says something, and complains about nothing."""
+    """An example prints something, and no error."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],

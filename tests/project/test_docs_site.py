@@ -27,11 +27,11 @@ from fetchmill.cli.main import COMMANDS
 from fetchmill.cli.main import command as group
 from fetchmill.errors import UsageError
 
-# What the build reads; `--quiet` would let it count no warnings.
+# The input of the build; with `--quiet`, it would count no warnings.
 SOURCES = ("mkdocs.yml", "docs", "scripts")
-# Commands that have a class of options in the table; the other class is that of streams.
+# Commands with a class of options in the table; the other class is that of streams.
 TABLES = {name: getattr(table, name.upper()) for name in ("get", "plan", "check", "list", "sync")}
-# Values that a key may have by mistake or not.
+# Values that a key may have, wrong ones included.
 VALUES = (True, False, 3, 0, 403, 0.5, "3", "1%", "1MiB", "auto", "a:b", "http://a", "2026-11-01", "*.json")
 VALUES_WITH_PARTS = (["*.json"], ["5xx", "dns*"], [403], [True], {"X-Team": "data"}, {"X": 3}, [["a"]])
 
@@ -45,7 +45,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 class Html(HTMLParser):
-    """A page of the site: its fragments, and what it loads."""
+    """A page of the site: its fragments, and the resources that it loads."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Html(HTMLParser):
         self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element begins."""
+        """Handles the start of an element."""
         found = {name: value or "" for name, value in attrs}
         if "id" in found:
             self.ids.add(found["id"])
@@ -65,15 +65,15 @@ class Html(HTMLParser):
             self.loaded.append(found.get("src", ""))
 
     def handle_data(self, data: str) -> None:
-        """Text."""
+        """Handles text."""
         self.text += data
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+    """Serves files silently."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -84,7 +84,7 @@ def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built without a warning: a link or fragment that leads nowhere, or a page without a place, is one."""
+    """The site, built without a warning. A broken link or fragment, or a page outside the navigation, is a warning."""
     folder = tmp_path_factory.mktemp("docs") / "site"
     built = build(ROOT, folder)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -93,20 +93,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def schema(site: Path) -> dict[str, Any]:
-    """The schema of configuration files."""
+    """Returns the schema of configuration files."""
     found: dict[str, Any] = json.loads((site / "reference/fetchmill.schema.json").read_text())
     Draft7Validator.check_schema(found)
     return found
 
 
 def commands() -> dict[str, click.Command]:
-    """The commands by their names."""
+    """Returns the commands by name."""
     found = {name: group.get_command(click.Context(group), name) for name in COMMANDS}
     return {name: command for name, command in found.items() if command is not None}
 
 
 def test_every_page_of_the_guide_and_the_reference_is_in_the_navigation(site: Path) -> None:
-    """And was built."""
+    """Every page of the guide and the reference is in the navigation and was built."""
     pages = [*(ROOT / "docs/guide").rglob("*.md"), *(ROOT / "docs/reference").rglob("*.md")]
     paths = [path.relative_to(ROOT / "docs").as_posix() for path in pages]
     navigation = re.findall(r"(?:- |: )(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
@@ -117,7 +117,7 @@ def test_every_page_of_the_guide_and_the_reference_is_in_the_navigation(site: Pa
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
-    """No fonts, scripts or pictures of other hosts."""
+    """There are no fonts, scripts or pictures of other hosts."""
     pages = list(site.rglob("*.html"))
     loaded = {(path.name, url) for path in pages for url in Html(path).loaded if re.match(r"\w+:|//", url)}
 
@@ -127,7 +127,7 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_start_page_has_the_four_commands_and_the_chart(site: Path) -> None:
-    """From the README."""
+    """The start page has the four commands and the chart of the README."""
     page = Html(site / "index.html")
 
     assert "fetchmill serve --synthetic 200000 --port 8080 &" in page.text
@@ -136,7 +136,7 @@ def test_start_page_has_the_four_commands_and_the_chart(site: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_reference_has_every_command_and_option(site: Path, name: str) -> None:
-    """With a fragment for each option, and each row of the table of options is one of them."""
+    """There is a fragment for each option, and each row of the options table is one of them."""
     page = Html(site / "reference/commands" / name / "index.html")
     command = commands()[name]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
@@ -149,7 +149,10 @@ def test_the_reference_has_every_command_and_option(site: Path, name: str) -> No
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
-    """With its signature and the first words of its docstring; and each option of streams, which have no command."""
+    """Each has its signature and the first words of its docstring.
+
+    Options of streams, which have no command, are included.
+    """
     pages = [Html(path) for path in (site / "reference/python").rglob("index.html")]
     fragments = [name for page in pages for name in page.ids]
     text = " ".join(" ".join(page.text for page in pages).split())
@@ -167,7 +170,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 def test_language_models_find_every_page(site: Path) -> None:
-    """llms.txt names the pages as Markdown, and llms-full.txt has them all."""
+    """llms.txt names the pages as Markdown, and llms-full.txt contains them all."""
     index = (site / "llms.txt").read_text()
     whole = (site / "llms-full.txt").read_text()
     paths = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", index, re.MULTILINE)
@@ -179,7 +182,7 @@ def test_language_models_find_every_page(site: Path) -> None:
 
 
 def test_search_finds_an_option(site: Path) -> None:
-    """Each is a section of the index."""
+    """Search finds each option as a section of the index."""
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
 
     assert "reference/commands/get/#max-failed" in {section["location"] for section in found}
@@ -187,7 +190,7 @@ def test_search_finds_an_option(site: Path) -> None:
 
 @pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "requirements-dev.txt", "tests/project/test_docs_site.py")
 def test_search_works_in_a_browser_without_the_network(site: Path, tmp_path: Path) -> None:
-    """From static files at loopback; nothing else is asked for, and no script complains."""
+    """Search works with static files at loopback. Nothing else is requested, and no script reports an error."""
     handler = functools.partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, open_tab(tmp_path) as tab:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -207,7 +210,7 @@ def test_search_works_in_a_browser_without_the_network(site: Path, tmp_path: Pat
 
 
 def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict[str, Any]) -> None:
-    """And refuses a wrong key, table and value."""
+    """The schema accepts the page's examples, and refuses a wrong key, table or value."""
     page = (ROOT / "docs/reference/configuration.md").read_text()
     examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     validator = Draft7Validator(schema)
@@ -220,7 +223,7 @@ def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_schema_refuses_nothing_that_the_command_takes(schema: dict[str, Any], name: str, tmp_path: Path) -> None:
-    """Each key with values of each type; and the schema has no key that the command refuses."""
+    """Each key is tried with values of each type; the schema has no key that the command refuses."""
     command = commands()[name]
     validator = Draft7Validator(schema)
     wrong: list[tuple[str, object]] = []
@@ -243,7 +246,7 @@ def test_the_schema_refuses_nothing_that_the_command_takes(schema: dict[str, Any
 
 
 def toml(value: object) -> str:
-    """A value as TOML writes it."""
+    """Formats a value as TOML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
     return json.dumps(value)
@@ -252,7 +255,7 @@ def toml(value: object) -> str:
 @pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "scripts/docs_hooks.py")
 @pytest.mark.parametrize("link", ["[x](no-such-page.md)", "[x](lists.md#no-such-heading)", "[x](../../no-such-file)"])
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, link: str) -> None:
-    """To a page, to a heading, and out of docs/."""
+    """The link may be to a page, to a heading, or out of docs/."""
     for path in ROOT.iterdir():
         if path.name not in SOURCES:
             (tmp_path / path.name).symlink_to(path)

@@ -1,4 +1,4 @@
-"""Each fetchmill command that a page shows is one that the command line takes."""
+"""Each fetchmill command on a page is accepted by the command line."""
 
 import re
 import shlex
@@ -13,20 +13,20 @@ from fetchmill.cli.main import command as group
 from fetchmill.errors import FetchmillError
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs/guide").rglob("*.md"), *(ROOT / "docs/reference").rglob("*.md")]
-# Indented blocks, and fenced ones of a shell or of no language.
+# Indented blocks, and fenced ones with a shell language or none.
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SHELLS = ("", "bash", "console", "sh")
 _CODE = re.compile(r"`(fetchmill [a-z][^`]*)`")
-# A remark after a command is two spaces away from it, or begins with a hash.
+# A remark follows a command after two spaces, or begins with a hash.
 _REMARK = re.compile(r"(?<=\S)\s{2,}(?=[a-z0-9]).*$|\s#\s.*$")
-# Files whose content is read with the options.
+# Files that are read together with the options.
 FILES = ("fetchmill.toml", "token.txt")
-# What ends a command in a line of a shell, or comes before one.
+# Ends of a command in a shell line, and separators before one.
 _END = ("|", "&", "&&", ";", "||", ">", ">>", "2>", "<")
 
 
 def commands(page: Path) -> list[str]:
-    """The fetchmill commands in the blocks of a page; a backslash continues a line."""
+    """Returns the fetchmill commands in the blocks of a page; a backslash continues a line."""
     text = page.read_text()
     blocks = [body for language, body in _FENCE.findall(text) if language in _SHELLS]
     blocks += re.findall(r"^    (.*)$", _FENCE.sub("", text), re.MULTILINE)
@@ -36,19 +36,19 @@ def commands(page: Path) -> list[str]:
 
 
 def mentions(page: Path) -> list[str]:
-    """Those in the text and the tables of a page: arguments and values may be left out there."""
+    """Returns those in the text and the tables of a page, which may lack arguments and values."""
     return _CODE.findall(re.sub(r"^    .*$", "", _FENCE.sub("", page.read_text()), flags=re.MULTILINE))
 
 
 def arguments(line: str) -> list[str]:
-    """What follows the program, up to the end of the command."""
+    """Returns the arguments after the program, up to the end of the command."""
     words = shlex.split(line, comments=False)[1:]
     ends = [at for at, word in enumerate(words) if word in _END]
     return words[: ends[0]] if ends else words
 
 
 def refusal(line: str, *, is_mention: bool = False) -> str | None:
-    """What the command line says against a command; None if it takes it. Nothing is run.
+    """Returns the command line's error for a command; None if it accepts the command. Nothing is run.
 
     Args:
         line: the command.
@@ -74,7 +74,7 @@ def refusal(line: str, *, is_mention: bool = False) -> str | None:
 
 
 def test_commands_of_pages_are_found() -> None:
-    """Of many forms: indented, in tables, after a pipe, over several lines."""
+    """Commands are found indented, in tables, after a pipe, and on several lines."""
     found = {page.stem: [*commands(page), *mentions(page)] for page in PAGES}
 
     assert sum(map(len, found.values())) > 280
@@ -85,12 +85,12 @@ def test_commands_of_pages_are_found() -> None:
 
 @pytest.mark.parametrize("line", ["fetchmill get a b --concurency 3", "fetchmill gett a b", "fetchmill get a"])
 def test_a_wrong_command_is_refused(line: str) -> None:
-    """An unknown option, an unknown command, a missing argument."""
+    """An unknown option, an unknown command, and a missing argument are refused."""
     assert refusal(line) is not None
 
 
 def test_commands_of_pages_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the parser of the command line: names, options and values."""
+    """The parser of the command line checks names, options and values."""
     for name in FILES:
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The examples, and the programs of docs/guide/transform.md, run as they are written, against a server of this test."""
+"""The examples, and the programs of docs/guide/transform.md, run unchanged against a server of this test."""
 
 import io
 import re
@@ -16,14 +16,14 @@ Serve = Callable[..., Server]
 
 
 def image(width: int, height: int, format: str) -> bytes:
-    """An image of one colour."""
+    """Returns an image of one colour."""
     made = io.BytesIO()
     Image.new("RGB", (width, height), (200, 30, 30)).save(made, format)
     return made.getvalue()
 
 
 def test_images_are_resized_and_what_is_none_is_left_out(server: Serve, served: Path, dest: Path, root: Path) -> None:
-    """As the example's program does it."""
+    """The example's program resizes images and leaves out other objects."""
     (served / "wide.png").write_bytes(image(800, 200, "PNG"))
     (served / "small.jpg").write_bytes(image(40, 30, "JPEG"))
     (served / "broken.png").write_bytes(image(800, 200, "PNG")[:100])
@@ -44,7 +44,7 @@ def test_images_are_resized_and_what_is_none_is_left_out(server: Serve, served: 
 
 
 def test_the_program_of_the_page_on_transforms_works(server: Serve, served: Path, tmp_path: Path, root: Path) -> None:
-    """With this server's address in the place of the one that stands there."""
+    """The program of the page on transforms works, with the server's address replaced."""
     (served / "a.html").write_text("<html><title>A page</title></html>")
     (served / "b.txt").write_text("no page")
     (program,) = re.findall(

@@ -1,4 +1,4 @@
-"""The tool that keeps the layers finds what is planted, and finds nothing here."""
+"""The tool that checks the layers finds planted faults, and no faults in this project."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ def check(root: Path, checked: Path) -> tuple[int, str]:
 
 @pytest.fixture
 def small(root: Path, tmp_path: Path) -> Path:
-    """The least that the tool reads, which is quicker."""
+    """Creates the smallest project that the tool can read, which is faster."""
     (tmp_path / "crates/fetchmill-model/src").mkdir(parents=True)
     shutil.copy(root / "Cargo.lock", tmp_path)
     return tmp_path
@@ -31,7 +31,7 @@ def small(root: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def copy(root: Path, tmp_path: Path) -> Path:
-    """What the tool reads, to be spoilt."""
+    """Copies the tool's input, so that faults can be planted."""
     for part in ("crates", "python/fetchmill"):
         shutil.copytree(root / part, tmp_path / part, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     shutil.copy(root / "Cargo.lock", tmp_path)
@@ -41,7 +41,7 @@ def copy(root: Path, tmp_path: Path) -> Path:
 
 
 def test_the_layers_are_kept(root: Path) -> None:
-    """Here and now."""
+    """The current code keeps the layers."""
     assert check(root, root) == (0, "layers kept\n")
 
 
@@ -57,7 +57,7 @@ def test_the_layers_are_kept(root: Path) -> None:
     ],
 )
 def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: str, found: str) -> None:
-    """With its file and line."""
+    """A planted import is found, with file and line."""
     planted = copy / f"crates/fetchmill-{module}.rs"
     text = planted.read_text()
     planted.write_text(f"{text}\n{code}\n")
@@ -81,7 +81,7 @@ def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: st
     ],
 )
 def test_what_only_looks_like_an_import_is_not(root: Path, copy: Path, code: str) -> None:
-    """Comments, literals, and plain values of the standard library."""
+    """Comments, literals, and plain values of the standard library are not imports."""
     planted = copy / "crates/fetchmill-model/src/name/mod.rs"
     planted.write_text(f"{planted.read_text()}\n{code}\n")
 
@@ -125,7 +125,7 @@ HANDS_ON = "mod a; mod b; pub use a::A; pub use b::B;"
     ],
 )
 def test_a_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str], found: str) -> None:
-    """Direct, through names that are handed on, with a parent, and by methods."""
+    """A cycle may be direct, through re-exports, with a parent, or by methods."""
     plant(small, files)
 
     assert check(root, small) == (1, f"crates/fetchmill-server/src/planted: {found}\n")
@@ -145,14 +145,14 @@ def test_a_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str]
     ],
 )
 def test_what_is_no_cycle_is_not_found(root: Path, small: Path, files: dict[str, str]) -> None:
-    """A parent that hands names on, or that is used, or that uses; and tests, which may see all."""
+    """A parent may re-export, be used, or use; tests may use everything."""
     plant(small, files)
 
     assert check(root, small) == (0, "layers kept\n")
 
 
 def plant(small: Path, files: dict[str, str]) -> None:
-    """Modules in a folder of their own."""
+    """Creates modules in a separate folder."""
     folder = small / "crates/fetchmill-server/src/planted"
     folder.mkdir(parents=True)
     for name, code in files.items():
@@ -160,7 +160,7 @@ def plant(small: Path, files: dict[str, str]) -> None:
 
 
 def test_a_picture_that_is_not_of_the_code_is_found(root: Path, copy: Path) -> None:
-    """And drawn again."""
+    """A picture that does not match the code is found and redrawn."""
     page = copy / "docs/internals/architecture.md"
     drawn = page.read_text()
     page.write_text(drawn.replace("    planner --> ", "    planner --> name\n    planner --> "))
@@ -171,7 +171,7 @@ def test_a_picture_that_is_not_of_the_code_is_found(root: Path, copy: Path) -> N
 
 
 def test_a_table_names_the_modules_that_are_there(root: Path, copy: Path) -> None:
-    """One that is left out, and one that does not exist."""
+    """The table may lack a module, or have one that does not exist."""
     page = copy / "docs/internals/architecture.md"
     page.write_text(page.read_text().replace("| `cookies` |", "| `biscuits` |"))
 
@@ -182,7 +182,7 @@ def test_a_table_names_the_modules_that_are_there(root: Path, copy: Path) -> Non
 
 
 def test_a_planted_dependency_is_found(root: Path, copy: Path) -> None:
-    """Through another crate too."""
+    """A planted dependency is found even through another crate."""
     lock = copy / "Cargo.lock"
     lock.write_text(
         lock.read_text().replace('name = "memchr"\n', 'name = "memchr"\ndependencies = [\n "pyo3",\n]\n', 1)
@@ -196,7 +196,7 @@ def test_a_planted_dependency_is_found(root: Path, copy: Path) -> None:
 
 
 def test_a_planted_import_of_the_native_module_is_found(root: Path, copy: Path) -> None:
-    """Only the border knows it."""
+    """A planted import of the native module is found: only the binding may use it."""
     planted = copy / "python/fetchmill/_options/units.py"
     planted.write_text(f"{planted.read_text()}\nfrom fetchmill._native import Job\n")
 

@@ -1,4 +1,4 @@
-"""The licences of dependencies: all are allowed, and one that is not would be told."""
+"""Licences of dependencies: all are allowed, and a forbidden one would be reported."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ ALLOWED = {"MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"}
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    """`scripts/check-licences` as a module."""
+    """Returns `scripts/check-licences` as a module."""
     return load_script("check-licences")
 
 
@@ -38,12 +38,12 @@ def script() -> ModuleType:
     ],
 )
 def test_an_expression_is_met_or_not(script: ModuleType, expression: str, expected: bool) -> None:
-    """As SPDX defines it."""
+    """Licence expressions are evaluated as SPDX defines them."""
     assert script.is_allowed(expression, ALLOWED) is expected
 
 
 def test_all_dependencies_are_allowed(root: Path) -> None:
-    """Of the lock file, and of the distributions as they are installed."""
+    """The licences of the lock file, and of the installed distributions, are allowed."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/check-licences"], capture_output=True, text=True, timeout=120, check=False
     )
@@ -51,7 +51,7 @@ def test_all_dependencies_are_allowed(root: Path) -> None:
 
 
 def test_a_licence_that_is_not_allowed_is_named(script: ModuleType) -> None:
-    """With what it is the licence of: without MIT there would be many."""
+    """The error names its dependency: without MIT, there would be many."""
     found = script.crates({"Apache-2.0"}) + script.packages({"Apache-2.0"})
 
     assert any(line.startswith("crate tokio ") and line.endswith(": MIT") for line in found)
@@ -59,7 +59,7 @@ def test_a_licence_that_is_not_allowed_is_named(script: ModuleType) -> None:
 
 
 def test_a_copy_must_be_allowed_and_unchanged(script: ModuleType, root: Path, tmp_path: Path) -> None:
-    """Those that are in the package are."""
+    """Copies of other projects in the package are allowed and unchanged."""
     (origin,) = (root / "python").rglob("origin.json")
     shutil.copytree(origin.parent, tmp_path / "copy")
     assert script.copies(root / "python", ALLOWED) == script.copies(tmp_path, ALLOWED) == []
@@ -72,7 +72,7 @@ def test_a_copy_must_be_allowed_and_unchanged(script: ModuleType, root: Path, tm
 
 
 def test_cargo_deny_s_rules_can_be_read(root: Path) -> None:
-    """It is not here to read them: they name what is demanded, and crates that are there come from one registry."""
+    """cargo-deny itself is not run here: its rules have the required lists, and all crates come from one registry."""
     rules = tomllib.loads((root / "deny.toml").read_text())
     assert set(rules) == {"graph", "advisories", "licenses", "bans", "sources"}
     command = ["cargo", "metadata", "--offline", "--locked", "--format-version", "1"]

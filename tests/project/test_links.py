@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere, and so does each path of the project that a page or a comment names."""
+"""Links between pages are valid, and so are the project's paths in pages and comments."""
 
 import re
 import subprocess
@@ -9,21 +9,21 @@ import pytest
 from conftest import ROOT
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# Of what is in these folders, full paths are written.
+# Paths in these folders are written in full.
 PATH = re.compile(r"(?<![\w/.<{-])((?:docs|tests|scripts|packages|crates)/[\w./-]+\.(?:md|py|rs|json|svg|toml))\b")
-# What was true then is not corrected; and these plant files that are not there.
+# Old facts in these are not corrected, or they plant files that do not exist.
 IGNORED = ("CHANGELOG.md", "tests/project/")
 
 
 def _files(*suffixes: str) -> list[Path]:
-    """Files under version control with one of these endings."""
+    """Returns files under version control with one of these endings."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
     found = (ROOT / name for name in listed.split("\0") if name)
     return [path for path in found if path.suffix in suffixes and path.is_file() and not path.is_symlink()]
 
 
 def _anchors(page: Path) -> set[str]:
-    """The fragments of a page's headings, as GitHub makes them."""
+    """Returns the fragments of a page's headings, as GitHub creates them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
@@ -35,7 +35,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def _broken(page: Path) -> list[str]:
-    """Links of a page that lead nowhere."""
+    """Returns broken links of a page."""
     broken = []
     for link in LINK.findall(re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)):
         path, _, fragment = link.partition("#")
@@ -48,7 +48,7 @@ def _broken(page: Path) -> list[str]:
 
 
 def test_every_link_leads_to_a_page_and_its_heading() -> None:
-    """In every page of the project."""
+    """Links of every page lead to a page and a heading."""
     pages = _files(".md")
 
     assert len(pages) > 80
@@ -57,7 +57,7 @@ def test_every_link_leads_to_a_page_and_its_heading() -> None:
 
 @pytest.mark.parametrize("suffix", [".md", ".rs", ".py", ""])
 def test_every_path_that_is_named_exists(suffix: str) -> None:
-    """In pages, comments and scripts."""
+    """Paths in pages, comments and scripts exist."""
     wrong = []
     for path in _files(suffix):
         name = path.relative_to(ROOT).as_posix()

@@ -12,16 +12,16 @@ PATH = ROOT / "docs/guide/notebook.ipynb"
 
 
 def printed(notebook: nbformat.NotebookNode) -> list[list[tuple[str, str]]]:
-    """What each cell of code has printed; how a job was getting on differs from run to run."""
+    """Returns the output of each code cell, without the progress of jobs, which differs from run to run."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     streams = [[output for output in cell.outputs if output.output_type != "display_data"] for cell in cells]
     return [[(output.output_type, output.get("text", "")) for output in outputs] for outputs in streams]
 
 
 @pytest.mark.of_files("docs/guide/notebook.ipynb", "python/fetchmill/__init__.py", "python/fetchmill/cli/serve.py")
-@pytest.mark.filterwarnings("default")  # those of the kernel's client are its own
+@pytest.mark.filterwarnings("default")  # warnings of the kernel's client
 def test_the_notebook_prints_what_it_shows() -> None:
-    """From top to bottom, in an interpreter of its own."""
+    """The notebook runs from top to bottom in its own interpreter."""
     shown = nbformat.read(PATH, as_version=4)  # type: ignore[no-untyped-call]
     run = copy.deepcopy(shown)
     for cell in run.cells:

@@ -1,4 +1,4 @@
-"""The table of options and the keywords of type checkers are those of their source and of the core."""
+"""The table of options and the keywords for type checkers agree with their source and with the core."""
 
 import re
 import subprocess
@@ -19,21 +19,21 @@ def make(root: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def copy(root: Path, tmp_path: Path) -> Path:
-    """A folder with the source, and without the generated files."""
+    """Creates a folder with the source, but without the generated files."""
     (tmp_path / FOLDER).mkdir(parents=True)
     (tmp_path / SOURCE).write_text((root / SOURCE).read_text())
     return tmp_path
 
 
 def test_generated_files_are_up_to_date(root: Path) -> None:
-    """`make generated` writes them."""
+    """The generated files are up to date; `make generated` writes them."""
     checked = make(root, "--check")
 
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 def test_a_check_writes_nothing(root: Path, copy: Path) -> None:
-    """It shows what is missing; without `--check` the same files are written."""
+    """`--check` shows the differences and writes nothing; without it, the same files are written."""
     checked = make(root, "--check", copy)
     assert (checked.returncode, checked.stderr) == (1, "not up to date: run `make generated`\n")
     assert list((copy / FOLDER).iterdir()) == []
@@ -70,7 +70,7 @@ def test_a_check_writes_nothing(root: Path, copy: Path) -> None:
 def test_a_source_that_is_not_the_core_is_refused(
     root: Path, copy: Path, before: str, after: str, message: str
 ) -> None:
-    """By the name of the option; nothing is written."""
+    """The error has the option's name; nothing is written."""
     text = (copy / SOURCE).read_text()
     assert before in text
     (copy / SOURCE).write_text(text.replace(before, after))
@@ -84,7 +84,7 @@ def test_a_source_that_is_not_the_core_is_refused(
 
 
 def test_an_option_of_the_core_needs_a_row(root: Path, copy: Path) -> None:
-    """One that is left out of the source would be out of reach."""
+    """An option of the core without a row is refused, because it could not be used."""
     text = (copy / SOURCE).read_text()
     (copy / SOURCE).write_text(re.sub(r"\[Storing\.cdxj\][^[]*", "", text))
 

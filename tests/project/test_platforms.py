@@ -1,4 +1,4 @@
-"""Platforms: what a user reads where fetchmill cannot run, and what its packages contain."""
+"""Platforms: messages where fetchmill cannot run, and the contents of its packages."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from project_scripts import load_script
 
 @pytest.fixture
 def without_native(root: Path, tmp_path: Path) -> Path:
-    """A folder with the package as another platform has it: without its native module."""
+    """Creates a folder with the package as on another platform: without its native module."""
     package = tmp_path / "fetchmill"
     package.mkdir()
     for path in (root / "python/fetchmill").iterdir():
@@ -33,7 +33,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_missing_native_module_is_one_line(without_native: Path) -> None:
-    """On the command line; the rest of the line is the loader's own reason."""
+    """The command line prints it; the rest of the line is the loader's own reason."""
     ended = run(without_native, "-m", "fetchmill", "--version")
 
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -45,7 +45,7 @@ def test_a_missing_native_module_is_one_line(without_native: Path) -> None:
 
 
 def test_a_missing_native_module_is_an_import_error(without_native: Path) -> None:
-    """In Python."""
+    """In Python, a missing native module is an ImportError."""
     ended = run(without_native, "-c", "import fetchmill; fetchmill.get")
 
     assert ended.returncode == 1
@@ -54,7 +54,7 @@ def test_a_missing_native_module_is_an_import_error(without_native: Path) -> Non
 
 @pytest.mark.parametrize(("system", "name"), [("darwin", "Darwin"), ("win32", "Windows")])
 def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, system: str, name: str) -> None:
-    """With what to use there."""
+    """Another system is named, with the solution there."""
     monkeypatch.setattr("sys.platform", system)
     monkeypatch.setattr("platform.system", lambda: name)
 
@@ -64,14 +64,14 @@ def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, system: str, n
 
 
 def test_other_import_errors_are_left_alone() -> None:
-    """Such as a missing dependency."""
+    """Other import errors, such as a missing dependency, are not changed."""
     error = ImportError("No module named 'click'", name="click")
 
     assert explain(error) is error
 
 
 def test_an_unknown_platform_is_refused(root: Path) -> None:
-    """Before anything is installed."""
+    """The error comes before anything is installed."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/build-wheels", "sparc"], capture_output=True, text=True, check=False
     )
@@ -81,7 +81,7 @@ def test_an_unknown_platform_is_refused(root: Path) -> None:
 
 
 def test_notices_have_a_text_for_each_crate(root: Path) -> None:
-    """Of all that the native module links; crates without a file are named."""
+    """Each crate that the native module links has a text; crates without a file are named."""
     script = load_script("make-notices")
     crates = script.linked_crates()
 
@@ -96,7 +96,7 @@ def test_notices_have_a_text_for_each_crate(root: Path) -> None:
 
 
 def test_the_source_distribution_is_complete(root: Path, tmp_path: Path) -> None:
-    """Each crate and module is there, links are files, and Cargo resolves its dependencies from the lock file."""
+    """Each crate and module is included, links are files, and Cargo resolves dependencies with the lock file."""
     subprocess.run(["make", "--silent", "sdist", f"DIST={tmp_path}", "ENV="], cwd=root, capture_output=True, check=True)
     (archive,) = tmp_path.glob("fetchmill-*.tar.gz")
     with tarfile.open(archive) as packed:

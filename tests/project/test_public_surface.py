@@ -1,4 +1,4 @@
-"""What the package shows: names, documentation, types."""
+"""The package's surface: names, documentation, types."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from fetchmill import errors, file_system, testing
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
-    """`__all__`, `dir()` and reality are the same."""
+    """`__all__`, `dir()` and the actual names agree."""
     assert dir(fetchmill) == sorted(fetchmill.__all__)
     for name in fetchmill.__all__:
         assert getattr(fetchmill, name) is not None
@@ -22,7 +22,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    """By itself, not by what it inherits."""
+    """Every public name has its own docstring; an inherited one does not count."""
     for module in (fetchmill, file_system, testing):
         for name in module.__all__:
             if name != "__version__":
@@ -30,7 +30,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_error_is_public_and_has_its_exit_code() -> None:
-    """docs/reference/exit-codes.md says the same."""
+    """Every error is public and has the exit code in docs/reference/exit-codes.md."""
     classes = {
         name: value
         for name, value in vars(errors).items()
@@ -57,7 +57,7 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
 
 
 def test_the_version_has_one_source(root: Path) -> None:
-    """The workspace's; the bench repeats it, because it is made for one version."""
+    """The workspace has the version; the bench repeats it, because it belongs to one version."""
     assert f'version = "{fetchmill.__version__}"' in (root / "Cargo.toml").read_text()
     bench = (root / "packages/fetchmill-bench/pyproject.toml").read_text()
     assert f'version = "{fetchmill.__version__}"' in bench
@@ -77,7 +77,7 @@ def test_the_version_has_one_source(root: Path) -> None:
     ],
 )
 def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str]) -> None:
-    """So that the command starts quickly."""
+    """Modules are loaded on demand, so that the command starts quickly."""
     program = f"import sys; {statement}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
 
@@ -85,7 +85,10 @@ def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str
 
 
 def test_no_variable_of_the_environment_changes_what_is_durable() -> None:
-    """The package reads one of its own, which shows where an internal error is. The native module reads none."""
+    """The package reads one variable of its own, which shows the place of an internal error.
+
+    The native module reads none.
+    """
     package = Path(fetchmill.__file__).parent
     native = next(package.glob("_native*.so")).read_bytes()
     own = {

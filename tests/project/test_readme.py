@@ -1,4 +1,4 @@
-"""The README, from top to bottom, in an empty folder; and its chart."""
+"""The README, run from top to bottom in an empty folder; and its chart."""
 
 import re
 from pathlib import Path
@@ -10,19 +10,19 @@ from own_bench.report import CHART, RESULTS, chart, load
 from ports import free_ports
 from printed import PrintedShell
 
-KILLED = -9  # bash becomes the only command of its line
+KILLED = -9  # bash becomes the line's only command
 README = (ROOT / "README.md").read_text()
 
 
 def lines_below(heading: str) -> list[str]:
-    """The commands below a heading, as they are printed."""
+    """Returns the commands below a heading, as printed."""
     found = re.search(rf"^## {heading}\n(.*?)^## ", README, re.DOTALL | re.MULTILINE)
     assert found
     return re.findall(r"^    (.*)$", re.sub(r"```.*?```", "", found[1], flags=re.DOTALL), re.MULTILINE)
 
 
 def test_the_readme_works_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
-    """The four lines, the two for one's own data, and the program; only the port is another one."""
+    """The four lines, the two for the user's data, and the program work; only the port differs."""
     shell = PrintedShell(tmp_path, environment, {"8080": (port := str(free_ports(1)[0]))})
     serve, kill, resume, verify, *own = lines_below("Try it")
 
@@ -46,5 +46,5 @@ def test_the_readme_works_as_printed(environment: dict[str, str], tmp_path: Path
 
 
 def test_the_chart_has_the_figures_of_the_tables() -> None:
-    """`make bench-report` has drawn it from the last measurement."""
+    """`make bench-report` drew it from the last measurement."""
     assert CHART.read_text() == chart(load(RESULTS))

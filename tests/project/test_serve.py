@@ -24,14 +24,14 @@ Serve = Callable[..., testing.Server]
 
 
 def read(url: str) -> bytes:
-    """The body at a URL."""
+    """Returns the body at a URL."""
     with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - http, from our own server
         body: bytes = reply.read()
     return body
 
 
 def url_of(process: subprocess.Popen[str]) -> str:
-    """What the command says when it is ready."""
+    """Returns the URL that the command prints when it is ready."""
     assert process.stderr is not None
     line = process.stderr.readline()
     assert line.startswith("serving "), line
@@ -42,7 +42,7 @@ def url_of(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_a_signal(start: Run, number: signal.Signals) -> None:
-    """And then writes its counters, if asked to."""
+    """The server runs until a signal, and then writes its counters if requested."""
     process = start("serve", "--synthetic", "1e3", "--size", "1KiB", "--port", 0, "--page-size", 10, "--stats")
     url = url_of(process)
 
@@ -59,7 +59,7 @@ def test_it_serves_until_a_signal(start: Run, number: signal.Signals) -> None:
 
 
 def test_a_folder_is_served(start: Run, tmp_path: Path) -> None:
-    """Relative to where the command runs."""
+    """A folder is served, with a path relative to the working folder."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a b").write_text("content")
 
@@ -78,7 +78,7 @@ def test_a_folder_is_served(start: Run, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_served_is_one_line(run: Run, arguments: list[str], message: str) -> None:
-    """A missing folder, an option that makes no sense."""
+    """A missing folder and an impossible option are one-line errors."""
     refused = run("serve", *arguments)
 
     assert (refused.code, refused.out) == (2, "")
@@ -88,7 +88,7 @@ def test_what_cannot_be_served_is_one_line(run: Run, arguments: list[str], messa
 
 
 def test_a_used_port_leads_on(run: Run, server: Serve) -> None:
-    """To the option that has another one."""
+    """The message names the option for another port."""
     port = server(synthetic=1).url.rpartition(":")[2]
 
     refused = run("serve", "--synthetic", 5, "--port", port)
@@ -101,7 +101,7 @@ def test_a_used_port_leads_on(run: Run, server: Serve) -> None:
 
 
 def test_fault_flags_become_faults(start: Run) -> None:
-    """A status with Retry-After, for the first request of every name."""
+    """The first request for every name gets a status with Retry-After."""
     flags = ("--error-rate", "1", "--error-status", "429", "--retry-after", "7", "--fault-times", "1")
     url = url_of(start("serve", "--synthetic", 5, "--port", 0, *flags))
     name = "file-000000000001"
@@ -115,7 +115,7 @@ def test_fault_flags_become_faults(start: Run) -> None:
 
 
 def test_the_library_serves_in_this_process(server: Serve) -> None:
-    """It counts, and stops at the end of the block."""
+    """The server counts requests, and stops at the end of the block."""
     with server(synthetic=5, faults=[Fault("status", status=503, retry_after=(1, 2), match="*")]) as running:
         with pytest.raises(urllib.error.HTTPError) as refused:
             read(f"{running.url}/get/file-000000000001")
@@ -136,13 +136,13 @@ def test_the_library_serves_in_this_process(server: Serve) -> None:
     ],
 )
 def test_the_library_refuses_nonsense(options: dict[str, Any], message: str) -> None:
-    """As UsageError."""
+    """Impossible options raise a UsageError."""
     with pytest.raises(fetchmill.UsageError, match=message):
         testing.serve(**options)
 
 
 def exchange(server: testing.Server, request: str, *, seconds: float = 30) -> bytes:
-    """All that comes for these bytes until the server closes."""
+    """Sends these bytes. Returns everything until the server closes."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=seconds) as connection:
         connection.sendall(request.encode("latin-1"))
@@ -153,7 +153,7 @@ def exchange(server: testing.Server, request: str, *, seconds: float = 30) -> by
 
 
 def trickle(server: testing.Server, request: bytes) -> None:
-    """Ten bytes a second, until the server has closed; a request that takes a minute."""
+    """Sends ten bytes per second until the server closes; the request would take a minute."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
         for byte in request:
@@ -162,13 +162,13 @@ def trickle(server: testing.Server, request: bytes) -> None:
 
 
 def ask(server: testing.Server, target: str, *, host: str = "localhost") -> bytes:
-    """The reply to one request for this host."""
+    """Returns the reply to one request for this host."""
     return exchange(server, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
 
 
 @pytest.fixture
 def dotted(tmp_path: Path) -> Path:
-    """A folder with what nobody wants to show, and the state of a job in a folder of it."""
+    """Creates a folder with hidden files, and a job's state in a subfolder."""
     folder = tmp_path / "dotted"
     for name in ("a", "b/c", ".env", ".git/config", "b/.ssh/id", "old/.fetchmill/x"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def dotted(tmp_path: Path) -> Path:
 
 
 def test_names_that_start_with_a_dot_are_neither_listed_nor_given(server: Serve, dotted: Path) -> None:
-    """Nor what is in such folders, however the name is written."""
+    """Hidden names are not served, including the contents of hidden folders, however the name is written."""
     served = server(dotted)
 
     assert json.loads(read(f"{served.url}/list"))["FileNames"] == ["a", "b/c"]
@@ -187,7 +187,7 @@ def test_names_that_start_with_a_dot_are_neither_listed_nor_given(server: Serve,
 
 
 def test_hidden_names_are_served_when_asked_for_but_no_state_of_a_job(start: Run, dotted: Path) -> None:
-    """With `--hidden`."""
+    """`--hidden` serves hidden names, but not a job's state."""
     url = url_of(start("serve", dotted, "--port", 0, "--hidden"))
 
     assert json.loads(read(f"{url}/list"))["FileNames"] == [".env", ".git/config", "a", "b/.ssh/id", "b/c"]
@@ -198,7 +198,7 @@ def test_hidden_names_are_served_when_asked_for_but_no_state_of_a_job(start: Run
 
 @pytest.mark.parametrize("target", ["/list", "/get/file-000000000000", "/stats"])
 def test_at_loopback_only_requests_for_this_machine_are_answered(server: Serve, target: str) -> None:
-    """A page in a browser may let a name of its own lead here; the browser says that name."""
+    """A foreign page may let its own name lead here, and the browser sends that name."""
     served = server(synthetic=1)
     named = server(synthetic=1, allow_hosts=["files.test"])
 
@@ -215,7 +215,7 @@ def test_at_loopback_only_requests_for_this_machine_are_answered(server: Serve, 
 
 
 def test_allow_host_is_an_option_of_the_command(start: Run) -> None:
-    """It may be given again."""
+    """`--allow-host` may be repeated."""
     url = url_of(start("serve", "--synthetic", 1, "--port", 0, "--allow-host", "a.test", "--allow-host", "b.test"))
 
     for host, status in (("a.test", 200), ("b.test", 200), ("c.test", 421)):
@@ -229,7 +229,7 @@ def test_allow_host_is_an_option_of_the_command(start: Run) -> None:
 
 
 SMUGGLED = "GET /get/file-000000000001 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-# What one parser passes over, and another reads as the length of a body.
+# Lines that one parser ignores, and another reads as the length of a body.
 AMBIGUOUS = {
     "a blank before the colon": f"Content-Length : {len(SMUGGLED)}",
     "a tab before the colon": f"Content-Length\t: {len(SMUGGLED)}",
@@ -255,7 +255,7 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("fields", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
 def test_what_could_hide_a_request_is_refused_and_ends_the_connection(server: Serve, fields: str) -> None:
-    """What comes behind an ambiguous head is never answered as a request."""
+    """Bytes after an ambiguous head are never answered as a request."""
     served = server(synthetic=2)
     head = f"GET /get/file-000000000000 HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n"
 
@@ -267,7 +267,7 @@ def test_what_could_hide_a_request_is_refused_and_ends_the_connection(server: Se
 
 
 def test_a_client_that_sends_no_request_is_let_go(server: Serve) -> None:
-    """Within its time, whether it has begun one, trickles it, or has had one answered; a delay is not its fault."""
+    """Clients without a request, with a trickled one, or idle after one are disconnected; delays do not count."""
     served = server(synthetic=2, client_timeout=1, delay=(2.5, 2.5))
     whole = "GET /list HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -280,7 +280,7 @@ def test_a_client_that_sends_no_request_is_let_go(server: Serve) -> None:
 
 
 def test_clients_that_read_nothing_do_not_hold_up_others(server: Serve, tmp_path: Path) -> None:
-    """Their connections end, with all that waits for them; others are answered meanwhile."""
+    """Connections of clients that read nothing end, with all pending replies. Other clients are served meanwhile."""
     (tmp_path / "large").write_bytes(bytes(32 << 20))
     (tmp_path / "small").write_text("small")
     served = server(tmp_path, client_timeout=2)
@@ -302,7 +302,7 @@ def test_clients_that_read_nothing_do_not_hold_up_others(server: Serve, tmp_path
 
 
 def test_the_last_page_has_no_marker_and_both_forms_are_understood(server: Serve, raw: Run, tmp_path: Path) -> None:
-    """Clients ask whether it is there. A server that writes null is understood all the same."""
+    """Clients check whether the marker exists. A server that sends null is also supported."""
     pages = []
     served = server(synthetic=25, page_size=10)
     target = f"{served.url}/list"

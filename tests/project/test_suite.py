@@ -1,4 +1,4 @@
-"""The suite itself: which tests `make test` runs, and what it makes of a failure."""
+"""The suite itself: the tests that `make test` runs, and its handling of failures."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ENGINES = ("native", "sync", "threads", "processes", "asyncio", "combo")
 FORMATS = ("files", "parquet", "tar", "warc", "jsonl", "null")
 MOMENTS = ("first", "middle", "last")
 
-# One test for each thing that a second run may or may not excuse.
+# One test for each observation that a second run may or may not excuse.
 PROGRAM = """
 import os, subprocess, time
 from collections import Counter
@@ -54,13 +54,13 @@ CONFTEST = 'pytest_plugins = ("selection", "failures")\n'
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    """`scripts/judge-tests` as a module."""
+    """Returns `scripts/judge-tests` as a module."""
     return load_script("judge-tests")
 
 
 @pytest.fixture
 def suite(tmp_path: Path, root: Path) -> Callable[..., str]:
-    """Runs pytest over a program in a folder of its own; gives what it printed."""
+    """Runs pytest over a program in its own folder. Returns the output."""
 
     def run(program: str, *options: str) -> str:
         (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -75,7 +75,10 @@ def suite(tmp_path: Path, root: Path) -> Callable[..., str]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sample_has_every_value_of_each_parameter(seed: int) -> None:
-    """With as many cases as the longest parameter has values; and nearly every pair with as many as there are pairs."""
+    """As many cases as the longest parameter has values are enough.
+
+    With as many as there are pairs, nearly all pairs occur.
+    """
     cases = list(product(ENGINES, FORMATS, MOMENTS))
 
     small = [cases[index] for index in sample(cases, 6, random.Random(seed))]
@@ -88,7 +91,7 @@ def test_sample_has_every_value_of_each_parameter(seed: int) -> None:
 
 
 def test_sample_differs_by_seed() -> None:
-    """So that in some runs every case has its turn."""
+    """Samples differ by seed, so that several runs cover every case."""
     cases = list(product(ENGINES, FORMATS))
 
     seen = {index for seed in range(60) for index in sample(cases, 6, random.Random(seed))}
@@ -98,7 +101,7 @@ def test_sample_differs_by_seed() -> None:
 
 
 def test_fast_and_rest_have_each_test_once(suite: Callable[..., str]) -> None:
-    """What one leaves out the other has; without a suite all runs."""
+    """Each test is in exactly one of them; without a suite, all tests run."""
     program = """
 import pytest
 @pytest.mark.sampled(2)
@@ -124,7 +127,7 @@ def test_plain(): pass
 
 
 def test_one_in_three_has_its_turn_by_the_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """All cases of a test together, a third of the tests with each seed; the others are in the rest."""
+    """All cases of a test run together, and a third of the tests with each seed; the others are in the rest."""
     program = """
 import pytest
 for number in range(60):
@@ -148,7 +151,7 @@ for number in range(60):
 
 
 def test_slice_ends_when_its_time_is_over(suite: Callable[..., str]) -> None:
-    """A test that has begun ends, and no other begins."""
+    """A slice starts no test after its time, and lets the running one finish."""
     program = """
 import time, pytest
 @pytest.mark.thorough
@@ -161,7 +164,7 @@ def test_slow(x): time.sleep(0.2)
 
 
 def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -> None:
-    """Wrong bytes, lost and doubled objects, crashes and hangs are faults; another count or time is not."""
+    """Wrong bytes, lost or doubled objects, crashes and hangs are faults; another count or time is not."""
     suite(PROGRAM, "-n", "2", "--failures", str(tmp_path / "failures.jsonl"))
 
     rows = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
@@ -190,7 +193,7 @@ def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -
 def test_failures_that_nobody_wrote_down_end_the_run(
     root: Path, tmp_path: Path, code: int, written: str, expected: int
 ) -> None:
-    """Only failed tests that `judge-tests` sees may wait for it; an earlier part's failures do not count."""
+    """Only failed tests that `judge-tests` can see may be judged later; failures of an earlier part do not count."""
     failures = tmp_path / "failures.jsonl"
     failures.write_text("{}\n")
     program = f"import sys; open(sys.argv[-1], 'a').write({written!r}); sys.exit({code})"
@@ -200,7 +203,7 @@ def test_failures_that_nobody_wrote_down_end_the_run(
 
 
 def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) -> None:
-    """Each part has a file of its own; a run without failures has none."""
+    """Each part has its own file; a run without failures has none."""
     assert script.read_failures(tmp_path / "failures") == []
     (tmp_path / "failures").mkdir()
     for part in ("test-python", "test-slice"):
@@ -215,7 +218,7 @@ def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) ->
 @pytest.mark.of_files("scripts/rustc-with-clippy", "Makefile")
 @pytest.mark.parametrize(("argument", "passes"), [("&[u8]", True), ("&Vec<u8>", False)])
 def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, passes: bool) -> None:
-    """`make test` has no other pass of Clippy: a lint that is a warning fails the build."""
+    """`make test` has no separate Clippy pass: a lint that is a warning fails the build."""
     (tmp_path / "src").mkdir()
     (tmp_path / "Cargo.toml").write_text('[package]\nname = "linted"\nedition = "2024"\n[workspace]\n')
     (tmp_path / "src/lib.rs").write_text(f"pub fn count(bytes: {argument}) -> usize {{ bytes.len() }}\n")
@@ -229,7 +232,7 @@ def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, pass
 
 
 def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType) -> None:
-    """Only what saw no fault, in a file that the change leaves alone, may run again."""
+    """Only a test that saw no fault, in an unchanged file, may run again."""
     failures = [
         script.Failure("tests/test_a.py::test_flaky", None, ""),
         script.Failure("tests/test_a.py::test_fails_again", None, ""),
@@ -256,17 +259,17 @@ def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType
 
 @pytest.mark.parametrize(("count", "passes"), [(0, True), (1, True), (5, True), (6, False), (21, False)])
 def test_more_than_five_flaky_tests_fail_the_run(script: ModuleType, count: int, passes: bool) -> None:
-    """A few are bad luck."""
+    """More than five flaky tests fail the run; a few may fail by chance."""
     failures = [script.Failure(f"tests/test_a.py::test_{number}", None, "") for number in range(count)]
 
     assert script.judge(failures, lambda _: False, lambda _: True).passes is passes
 
 
 class Repository:
-    """A repository of git.
+    """A git repository.
 
     Args:
-        folder: for it.
+        folder: its folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -281,7 +284,7 @@ class Repository:
         self._git("commit", "-m", name, day=day)
 
     def move(self, name: str, to: str, day: str) -> None:
-        """Moves a file, and commits that."""
+        """Moves a file and commits that."""
         (self.folder / to).parent.mkdir(exist_ok=True)
         (self.folder / name).rename(self.folder / to)
         self._git("add", "-A")
@@ -296,7 +299,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """One without commits."""
+    """A repository without commits."""
     monkeypatch.delenv("FETCHMILL_BASE", raising=False)
     for cached in (changes.changed_files, changes.rewrites, changes._base, changes._moves):
         cached.cache_clear()
@@ -304,7 +307,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def test_change_is_what_upstream_lacks_or_the_last_day(repository: Repository) -> None:
-    """Commits, edits and new files; not what is older."""
+    """A change includes commits, edits and new files, but nothing older."""
     for name, day in (("old", "2026-01-01"), ("crates/new", "2026-01-05"), ("newest", "2026-01-05")):
         repository.commit(name, "1", day)
     folder = repository.folder
@@ -316,7 +319,7 @@ def test_change_is_what_upstream_lacks_or_the_last_day(repository: Repository) -
 
 
 def test_mark_of_selection_rewrites_no_test(repository: Repository) -> None:
-    """A line of a test does."""
+    """A changed selection marker does not count as a change of a test; a changed line of a test does."""
     before = "def test_a(): pass\n"
     repository.commit("test_a.py", before, day="2026-01-01")
     repository.commit("test_b.py", before, day="2026-01-01")
@@ -344,7 +347,7 @@ def test_docstring_rewrites_no_test(repository: Repository) -> None:
 
 
 def test_move_rewrites_no_test(repository: Repository) -> None:
-    """A change of the same file does."""
+    """A moved file does not count as a change of a test; a change of the same file does."""
     text = "".join(f"def test_{number}(): pass\n" for number in range(20))
     repository.commit("test_a.py", text, day="2026-01-01")
     repository.commit("test_b.py", text.replace("pass", "assert 1"), day="2026-01-01")

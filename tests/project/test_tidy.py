@@ -1,4 +1,4 @@
-"""What no linter looks at: leftovers, names that say nothing, traces of a machine."""
+"""Checks that no linter makes: leftovers, meaningless names, traces of a machine."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Written so that this file does not find itself.
+# Written in such a way that this file does not match itself.
 LEFTOVERS = re.compile(
     r"\b(?:FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|\bbreakpoint\(\)|\bdbg!\(|^(?:<{7}|>{7}) ", re.MULTILINE
 )
@@ -21,7 +21,7 @@ TEXT = {".py", ".pyi", ".rs", ".md", ".toml", ".txt", ".sh", ".yml", ".json", ""
 
 @cache
 def project_files() -> tuple[Path, ...]:
-    """Files that are in the repository, or about to be."""
+    """Returns files that are in the repository, or about to be."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -34,7 +34,7 @@ def project_files() -> tuple[Path, ...]:
 
 
 def offences(pattern: re.Pattern[str]) -> list[str]:
-    """Where a pattern occurs."""
+    """Returns the places of a pattern."""
     found = []
     for path in project_files():
         text = path.read_text(errors="replace")
@@ -43,24 +43,24 @@ def offences(pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_nothing_is_left_over() -> None:
-    """Marks for later, debugging aids, conflicts."""
+    """There are no marks for later, debugging aids, or conflicts."""
     assert offences(LEFTOVERS) == []
 
 
 def test_no_machine_is_named() -> None:
-    """Paths of whoever wrote it."""
+    """There are no paths of the author's machine."""
     assert offences(MACHINE) == []
 
 
 def test_files_have_names_that_say_something() -> None:
-    """A file is a noun of the project."""
+    """A file name is a noun of the project."""
     assert [path for path in project_files() if path.stem in EMPTY_NAMES] == []
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", [".py", ".rs"])
 def test_every_file_says_what_it_is(suffix: str) -> None:
-    """By a docstring, or by `//!` at its head."""
+    """Every file has a docstring, or `//!` at its head."""
     silent = []
     for path in project_files():
         if path.suffix == suffix:
@@ -73,7 +73,7 @@ def test_every_file_says_what_it_is(suffix: str) -> None:
 
 
 def test_functions_fit_on_a_screen() -> None:
-    """Behind the docstring: a signature of many options, each documented, is no logic."""
+    """The docstring does not count, because a signature with many documented options is not logic."""
     long = []
     for path in project_files():
         if path.suffix == ".py" and ROOT / "tests" not in path.parents:
@@ -87,10 +87,10 @@ def test_functions_fit_on_a_screen() -> None:
 
 
 def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
-    """Private or not. The stub of the native module has some again, which the package's own wrap."""
+    """Class names are unique, including private ones. The native module's stub repeats some that the package wraps."""
     found: dict[str, list[str]] = {}
     for path in project_files():
-        # Each module of `own_bench` is a program by itself, and none is installed.
+        # Each module of `own_bench` is a separate program, and none is installed.
         is_installed = path.relative_to(ROOT).parts[0] in ("packages", "python") and "own_bench" not in path.parts
         if path.suffix == ".py" and is_installed:
             for node in ast.parse(path.read_text()).body:
@@ -102,7 +102,7 @@ def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
 
 
 def test_scripts_can_be_run() -> None:
-    """Those without a suffix are commands."""
+    """Scripts without a suffix are executable commands."""
     scripts = [path for path in project_files() if path.parent == ROOT / "scripts" and not path.suffix]
 
     assert scripts

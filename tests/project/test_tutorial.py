@@ -1,4 +1,4 @@
-"""The tutorial, from top to bottom, in an empty folder."""
+"""The tutorial, run from top to bottom in an empty folder."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,20 +10,20 @@ from ports import free_ports
 from printed import Block, PrintedShell, blocks
 
 PAGE = (ROOT / "docs/guide/tutorial.md").read_text()
-# What does not end with 0, by how it begins: the page says so.
+# Beginnings of lines that do not end with 0, as the page says.
 CODES = {"timeout -s KILL": -9, "fetchmill get urls.txt pages/ --format parquet --allow-private\n": 3}
-# It ends the servers of a shell, which the test has started itself.
+# This line ends a shell's servers, which the test has started itself.
 CLEANING = "kill $(jobs -p)"
 
 
 def expected_code(line: str) -> int:
-    """The exit code of a line."""
+    """Returns the exit code of a line."""
     return next((code for beginning, code in CODES.items() if f"{line}\n".startswith(beginning)), 0)
 
 
 @pytest.mark.of_files("docs/guide/tutorial.md", "tests/support/printed.py", "python/fetchmill/cli")
 def test_the_tutorial_works_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
-    """Each block in its order; a block of text has what the one before it prints. Only the ports are others."""
+    """Blocks run in order; a text block has the output of the one before it. Only the ports differ."""
     ports = ("8080", "8081", "8082")
     shell = PrintedShell(tmp_path, environment, dict(zip(ports, map(str, free_ports(3)), strict=True)))
     printed = ""
@@ -31,7 +31,7 @@ def test_the_tutorial_works_as_printed(environment: dict[str, str], tmp_path: Pa
     with ExitStack() as servers:
 
         def run(block: Block) -> str:
-            """What a block prints."""
+            """Returns the output of a block."""
             if block.language == "python":
                 ended = shell.run_program(block.text)
                 assert ended.code == 0, ended.err

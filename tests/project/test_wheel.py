@@ -1,4 +1,4 @@
-"""The wheels: built once, installed where there is no compiler, used."""
+"""The wheels: built once, installed without a compiler, and used."""
 
 import os
 import re
@@ -15,12 +15,12 @@ from fetchmill.testing import Server
 pytestmark = pytest.mark.of_files("pyproject.toml", "packages/fetchmill-bench/pyproject.toml")
 
 
-# A build with the release profile takes a quarter of an hour, and more next to other tests.
+# A build with the release profile takes 15 minutes, and longer next to other tests.
 @pytest.mark.timeout(3600)
 def test_the_wheels_work_without_a_compiler(
     root: Path, tmp_path: Path, server: Callable[..., Server], tree: Callable[..., Any]
 ) -> None:
-    """`make wheel`, a clean environment and a job; `bench` says how to get it, and is there with its own wheel."""
+    """The wheels work in a clean environment, with a job. `bench` says how to install it, and works with its wheel."""
     profile = "release" if "FETCHMILL_REAL_COMMANDS" in os.environ else "dev"
     subprocess.run(
         ["make", "--silent", "wheel", f"WHEEL_PROFILE={profile}", f"DIST={tmp_path / 'dist'}"], cwd=root, check=True
@@ -56,7 +56,7 @@ def test_the_wheels_work_without_a_compiler(
     assert re.search(r"bench +Compare ways to make requests on this machine\.", listed)
     assert fetchmill("help", "exit-codes")[:2] == (0, (root / "docs/reference/exit-codes.md").read_text())
 
-    # Without the libraries that it compares: they are many, and the engine `native` needs none of them.
+    # The libraries that it compares are left out: they are many, and the engine `native` needs none of them.
     install("--no-deps", bench)
     code, out, told = fetchmill("bench", "--only", "native,a_sync", "--count", "1000", "--seconds", "5")
     assert code == 0, told

@@ -1,4 +1,4 @@
-"""The wide-area network of the tests is as far, as lossy and as slow as it says, and nothing of it is left behind."""
+"""The wide-area network of the tests has the given delay, loss and bandwidth, and leaves nothing behind."""
 
 import os
 import signal
@@ -17,9 +17,9 @@ from wide_area import DEVICE, HOSTS, SITE, Counters, WideArea, dropped_by_device
 ADDRESS = HOSTS[SITE]
 PORT = 4000
 SMALL = {"synthetic": {"count": 10, "size": 100}}
-# Tunnels that some kernels put into each namespace; they are down, and lead nowhere.
+# Tunnels that some kernels create in each namespace; they are down.
 BUILT_IN = {"tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"}
-# Whoever connects, to one after the other, and how long each took, in seconds.
+# Connects to one address after the other, and prints the time of each in seconds.
 CONNECT = """
 import socket, time
 for _ in range({count}):
@@ -27,7 +27,7 @@ for _ in range({count}):
     socket.create_connection(({host!r}, {port}), timeout=20).close()
     print(time.perf_counter() - started)
 """
-# Sends so many bytes to each that connects, whose order shows: a number in each four.
+# Sends this many bytes to each client, with a number in each four, so that their order is visible.
 SOURCE = """
 import array, socket
 body = array.array("I", range({count} // 4)).tobytes()
@@ -47,7 +47,7 @@ with socket.create_connection(({host!r}, {port}), timeout=60) as connection:
         taken += piece
 print(time.perf_counter() - started, taken == array.array("I", range({count} // 4)).tobytes())
 """
-# Sends datagrams, each with its number, and says which came back, in order, and after how many seconds.
+# Sends numbered datagrams, and prints which ones came back, in order, and after how many seconds.
 ECHO = """
 import socket
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
@@ -74,24 +74,24 @@ for number, at in back:
 
 
 def filled(program: str, **values: object) -> str:
-    """A program with its values."""
+    """Returns a program with its values."""
     return program.format(host=ADDRESS, port=PORT, **values)
 
 
 def said(side: Network, program: str) -> list[list[str]]:
-    """What a program that ends well says, by lines and words."""
+    """Returns the output of a successful program, by lines and words."""
     ended = side.python(program)
     assert ended.code == 0, ended.err
     return [line.split() for line in ended.out.splitlines()]
 
 
 def connected(area: WideArea, count: int = 5) -> float:
-    """Seconds that a connection takes at least."""
+    """Returns the minimum number of seconds that a connection takes."""
     return min(float(seconds) for (seconds,) in said(area.near, filled(CONNECT, count=count)))
 
 
 def settled(area: WideArea) -> tuple[Counters, Counters]:
-    """The counters when nothing is on the way."""
+    """Returns the counters when no packet is on its way."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         up, down = area.link.counters()
@@ -102,17 +102,17 @@ def settled(area: WideArea) -> tuple[Counters, Counters]:
 
 
 def is_balanced(counters: Counters) -> bool:
-    """Whether all that was sent has become something."""
+    """Returns whether every sent packet has a fate."""
     return counters.sent == counters.delivered + counters.lost + counters.dropped + counters.on_the_way
 
 
 def namespace_of(process: int | str) -> str:
-    """The network that a process is in."""
+    """Returns the network of a process."""
     return os.readlink(f"/proc/{process}/ns/net")
 
 
 def processes_in(namespaces: set[str]) -> Iterator[str]:
-    """Command lines of processes that are in one of the networks."""
+    """Returns the command lines of processes in one of the networks."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if namespace_of(folder.name) in namespaces:
@@ -122,17 +122,17 @@ def processes_in(namespaces: set[str]) -> Iterator[str]:
 
 
 def test_a_connection_takes_a_round_trip(tmp_path: Path) -> None:
-    """Never less, whatever it was changed to; the name server is near."""
+    """A connection never takes less than a round trip, whatever the changes; the name server is near."""
     with wide_area(tmp_path, round_trip=0.01) as area, area.serving(tls=False, port=PORT, content=SMALL):
         for seconds in (0.01, 0.3, 0.01, 0.0):
             area.link.change(round_trip=seconds)
-            # What is on the way of the connections before must not hold up what follows.
+            # Packets of earlier connections must not delay later ones.
             settled(area)
             assert seconds <= connected(area) < seconds + 0.25
 
 
 def test_bytes_take_the_time_that_the_bandwidth_asks_for(tmp_path: Path) -> None:
-    """And the order is kept; with another bandwidth, another time."""
+    """The order is kept; another bandwidth takes another time."""
     count = 1_000_000
     with (
         wide_area(tmp_path, round_trip=0.02, megabits=8) as area,
@@ -147,7 +147,7 @@ def test_bytes_take_the_time_that_the_bandwidth_asks_for(tmp_path: Path) -> None
 
 
 def test_what_gets_lost_is_counted_and_sent_again(tmp_path: Path) -> None:
-    """About as many packets as the share says, both ways; TCP makes the bytes whole."""
+    """About the given share of the packets is lost in both directions; TCP delivers all bytes."""
     count, share = 6_000_000, 0.02
     with (
         wide_area(tmp_path, round_trip=0.002, loss=share, seed=7) as area,
@@ -160,12 +160,15 @@ def test_what_gets_lost_is_counted_and_sent_again(tmp_path: Path) -> None:
     assert all(map(is_balanced, found)), found
     _, down = found
     assert down.sent > count // 1500
-    # Five standard deviations.
+    # This is five standard deviations.
     assert abs(down.lost - share * down.sent) < 5 * (share * down.sent) ** 0.5, down
 
 
 def test_a_queue_that_is_full_drops(tmp_path: Path) -> None:
-    """What does not fit into 64 KiB before a slow link; all else arrives, and every packet is in one count."""
+    """Packets that do not fit into 64 KiB before a slow link are dropped.
+
+    All others arrive, and each is counted once.
+    """
     with (
         wide_area(tmp_path, round_trip=0.01) as area,
         area.far.running(sys.executable, "-c", filled(ECHO)),
@@ -179,7 +182,7 @@ def test_a_queue_that_is_full_drops(tmp_path: Path) -> None:
 
 
 def test_jitter_lets_no_packet_overtake_another(tmp_path: Path) -> None:
-    """Each takes a round trip at least; some take longer; the order is that in which they were sent."""
+    """Each takes at least a round trip, and some take longer; they arrive in the order of sending."""
     with (
         wide_area(tmp_path, round_trip=0.02, jitter=0.02, seed=3) as area,
         area.far.running(sys.executable, "-c", filled(ECHO)),
@@ -192,7 +195,7 @@ def test_jitter_lets_no_packet_overtake_another(tmp_path: Path) -> None:
 
 
 def test_nothing_leads_anywhere_else(tmp_path: Path) -> None:
-    """Neither side has another device, or a way to an address that is not of this network."""
+    """Neither side has another device, or a route to an address outside this network."""
     program = """
 import socket
 print(socket.socket().connect_ex(("203.0.113.1", 80)), *(name for _, name in socket.if_nameindex()))
@@ -203,7 +206,7 @@ print(socket.socket().connect_ex(("203.0.113.1", 80)), *(name for _, name in soc
             assert (int(unreachable), sorted(set(devices) - BUILT_IN)) == (101, ["lo", DEVICE])
 
 
-# A test that goes on until it is killed: it says which networks it has made.
+# A test that runs until it is killed and prints its networks.
 KILLED = """
 import sys
 sys.path[:0] = {folders!r}
@@ -219,7 +222,7 @@ with wide_area(Path({folder!r}), round_trip=0.05) as area, area.serving(content=
 
 @pytest.mark.parametrize("how", ["end", "kill"])
 def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
-    """No process, and with it no device and no namespace; also when the test is killed."""
+    """There is no process, and so no device and no namespace, even if the test is killed."""
     example("wide_area_link")
     program = KILLED.format(
         folders=[str(folder) for folder in (Path(__file__).parent, SUPPORT.parent, SUPPORT)], folder=str(tmp_path)

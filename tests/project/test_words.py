@@ -1,4 +1,4 @@
-"""The tool that keeps retired words out of the names of the code finds what is planted, and finds nothing here."""
+"""The tool that keeps retired words out of the code's names finds planted ones, and none in this project."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def check(root: Path, checked: Path) -> tuple[int, str]:
 
 
 def test_the_words_are_kept(root: Path) -> None:
-    """Here and now."""
+    """The current code has no retired words."""
     assert check(root, root) == (0, "words kept\n")
 
 
@@ -48,7 +48,7 @@ def test_the_words_are_kept(root: Path) -> None:
     ],
 )
 def test_a_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: str, found: str) -> None:
-    """With its file and line."""
+    """A planted word is found, with file and line."""
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(code)
     status, said = check(root, tmp_path)
@@ -58,7 +58,7 @@ def test_a_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: st
 
 
 def test_prose_strings_and_other_words_are_free(root: Path, tmp_path: Path) -> None:
-    """What a user sees may have any word, and a variable may be a participle."""
+    """Text for users may have any word, and a variable may be a participle."""
     (tmp_path / "crates/fetchmill-model/src").mkdir(parents=True)
     (tmp_path / "crates/fetchmill-model/src/a.rs").write_text(
         '/// A desk, as it was called.\nfn f() {\n    let told = "a desk";\n    let planet = "\\"lane";\n}\n'
@@ -69,7 +69,7 @@ def test_prose_strings_and_other_words_are_free(root: Path, tmp_path: Path) -> N
 
 
 def test_a_name_is_for_one_type(root: Path, tmp_path: Path) -> None:
-    """But for what stands in tests, in a function or in an implementation, and for the server, which shares nothing."""
+    """The exceptions are tests, functions, implementations, and the server, which shares nothing."""
     model, server = tmp_path / "crates/fetchmill-model/src", tmp_path / "crates/fetchmill-server/src"
     binding = tmp_path / "crates/fetchmill-python/src"
     for folder in (model / "tests", server, binding):

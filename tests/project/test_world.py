@@ -1,4 +1,4 @@
-"""The test world does what its hosts' names say: asked with the standard library alone."""
+"""The hosts of the test world do what their names say: tested only with the standard library."""
 
 import contextlib
 import http.client
@@ -31,25 +31,25 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: %s\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[World]:
-    """A world for all tests that only ask."""
+    """A world for all tests that only send requests."""
     with world(timeout=1.5) as running:
         yield running
 
 
 @pytest.fixture
 def client(whole: World) -> Client:
-    """Believes the world's authority."""
+    """A TLS context that trusts the world's authority."""
     return Client(whole.dns, whole.ca_pem)
 
 
 def url(running: World, scheme: str, host: str, path: str = "/") -> str:
-    """Of a host of a world."""
+    """Returns the URL of a host of a world."""
     port = running.http_port if scheme == "http" else running.https_port
     return f"{scheme}://{host}.test:{port}{path}"
 
 
 def rest_of(connection: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
+    """Reads until the other side closes."""
     pieces = []
     while piece := connection.recv(65_536):
         pieces.append(piece)
@@ -57,7 +57,7 @@ def rest_of(connection: socket.socket) -> bytes:
 
 
 def send_request(connection: socket.socket, host: str) -> None:
-    """A request for the page of a host."""
+    """Sends a request for the page of a host."""
     connection.sendall(REQUEST % f"{host}.test".encode())
 
 
@@ -66,7 +66,7 @@ def send_request(connection: socket.socket, host: str) -> None:
 
 @pytest.mark.parametrize("tcp", [False, True])
 def test_every_name_has_its_address_on_loopback(whole: World, *, tcp: bool) -> None:
-    """Numbers go round the sixteen addresses; any number will do."""
+    """Numbers rotate through the sixteen addresses; any number works."""
     answers = [ask(whole.dns, f"good-{number:06}.test", tcp=tcp) for number in (*range(20), 10**18)]
 
     addresses = [answer.addresses for answer in answers]
@@ -85,14 +85,14 @@ def test_a_name_is_given_back_as_it_was_asked_for(whole: World) -> None:
 
 @pytest.mark.parametrize("name", ["nxdomain-1.test", "better-1.test", "good-1.example", "www.good-1.test", "test"])
 def test_what_is_no_host_is_no_name(whole: World, name: str) -> None:
-    """With the record that says how long."""
+    """The answer has the record with its lifetime."""
     answer = ask(whole.dns, name)
 
     assert (answer.rcode, answer.addresses, answer.authority) == (NXDOMAIN, [], [SOA])
 
 
 def test_failures_and_empty_answers_are_told_apart(whole: World) -> None:
-    """Only that there is nothing may be kept."""
+    """Only an empty answer may be cached."""
     failed, empty = ask(whole.dns, "servfail-1.test"), ask(whole.dns, "nodata-1.test")
 
     assert (failed.rcode, failed.addresses) == (SERVFAIL, [])
@@ -102,13 +102,13 @@ def test_failures_and_empty_answers_are_told_apart(whole: World) -> None:
 
 @pytest.mark.parametrize("tcp", [False, True])
 def test_some_queries_are_never_answered(whole: World, *, tcp: bool) -> None:
-    """Over neither protocol."""
+    """Some queries are never answered, over UDP and TCP."""
     with pytest.raises(TimeoutError):
         ask(whole.dns, "nodns-1.test", tcp=tcp, timeout=1)
 
 
 def test_slow_look_ups_take_their_time(whole: World) -> None:
-    """From 100 to 400 ms."""
+    """Slow look-ups take 100 to 400 ms."""
     for number in range(3):
         started = time.monotonic()
         answer = ask(whole.dns, f"slowdns-{number}.test")
@@ -118,7 +118,7 @@ def test_slow_look_ups_take_their_time(whole: World) -> None:
 
 
 def test_an_alias_leads_over_three_names_to_a_good_host(whole: World, client: Client) -> None:
-    """The whole chain is in one answer, in its order."""
+    """One answer has the whole chain of three aliases in order."""
     answer = ask(whole.dns, "cname-000005.test")
 
     aliases = [(owner, data) for owner, kind, data in answer.records if kind == CNAME]
@@ -130,7 +130,7 @@ def test_an_alias_leads_over_three_names_to_a_good_host(whole: World, client: Cl
 
 
 def test_many_addresses_need_more_than_a_small_datagram(whole: World) -> None:
-    """Thirty, and somebody listens at each."""
+    """Thirty addresses need more than a small datagram, and each has a listener."""
     small = ask(whole.dns, "many-000001.test")
     large = ask(whole.dns, "many-000001.test", payload=1232)
 
@@ -143,7 +143,7 @@ def test_many_addresses_need_more_than_a_small_datagram(whole: World) -> None:
 
 
 def test_a_truncated_answer_is_whole_over_tcp(whole: World) -> None:
-    """However much room the client offers."""
+    """The size that the client offers does not matter."""
     answer = ask(whole.dns, "tc-1.test", payload=1232)
 
     assert (answer.is_truncated, answer.addresses) == (True, [])
@@ -152,7 +152,7 @@ def test_a_truncated_answer_is_whole_over_tcp(whole: World) -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_the_first_of_two_families_refuses(whole: World, client: Client, scheme: str) -> None:
-    """The IPv6 address is nobody's, the IPv4 address is good."""
+    """The IPv6 address has no listener, and the IPv4 address is good."""
     port = whole.http_port if scheme == "http" else whole.https_port
 
     assert ask(whole.dns, "dual-1.test", AAAA).addresses == ["::1"]
@@ -162,7 +162,7 @@ def test_the_first_of_two_families_refuses(whole: World, client: Client, scheme:
 
 
 def test_an_address_changes_from_look_up_to_look_up(whole: World) -> None:
-    """Good at first, as a name that wants to get past a check."""
+    """The first address is good, like that of a name that tries to pass a check."""
     addresses = [ask(whole.dns, "rebind-000007.test").addresses for _ in range(4)]
 
     assert addresses[0] == addresses[2] != ["127.255.255.254"]
@@ -170,7 +170,7 @@ def test_an_address_changes_from_look_up_to_look_up(whole: World) -> None:
 
 
 def test_garbage_is_no_query_and_harms_nobody(whole: World) -> None:
-    """The name server goes on."""
+    """The name server continues after garbage."""
     host, _, port = whole.dns.rpartition(":")
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
         for garbage in (b"", b"\0", b"\xff" * 12, b"\0" * 12, b"\xc0" * 600):
@@ -180,7 +180,7 @@ def test_garbage_is_no_query_and_harms_nobody(whole: World) -> None:
 
 
 def test_look_ups_are_late_and_lost_as_told() -> None:
-    """Lost ones are counted and never answered."""
+    """Look-ups are delayed and lost as requested; lost ones are counted."""
     with world(dns_delay_ms=100, dns_loss=0.5, seed=3, watched=["good-1.test"]) as lossy:
 
         def seconds(_: int) -> float | None:
@@ -204,7 +204,7 @@ def test_look_ups_are_late_and_lost_as_told() -> None:
 
 
 def test_the_dead_answer_nobody(whole: World) -> None:
-    """No SYN is answered within a second: not for one, not for hundreds at once, at no address and port."""
+    """No SYN is answered within a second, neither one nor hundreds together, at any address and port."""
     addresses = sorted({ask(whole.dns, f"dead-{number}.test").addresses[0] for number in range(16)})
     places = [(address, port) for address in addresses for port in (whole.http_port, whole.https_port)]
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -220,14 +220,14 @@ def test_the_dead_answer_nobody(whole: World) -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_nobody_listens_where_it_is_refused(whole: World, client: Client, scheme: str) -> None:
-    """The kernel says so at once."""
+    """The kernel immediately refuses connections without a listener."""
     with pytest.raises(ConnectionRefusedError):
         client.get(url(whole, scheme, "refusing-1"))
 
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_a_connection_is_reset_once_the_request_is_there(whole: World, client: Client, scheme: str) -> None:
-    """Seen below TLS, whose library may call it an end."""
+    """The test reads below TLS, whose library may report an ordinary end."""
     with client.connect(url(whole, scheme, "resetting-1")) as connection:
         send_request(connection, "resetting-1")
         time.sleep(0.2)
@@ -236,7 +236,7 @@ def test_a_connection_is_reset_once_the_request_is_there(whole: World, client: C
 
 
 def test_a_connection_is_closed_at_once(whole: World, client: Client) -> None:
-    """Before a byte was sent."""
+    """A connection is closed immediately, before any byte is sent."""
     with client.connect(url(whole, "http", "closing-1")) as connection:
         assert connection.recv(1) == b""
     with pytest.raises((ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)):
@@ -252,7 +252,7 @@ def test_a_connection_is_closed_at_once(whole: World, client: Client) -> None:
     [name for name, right in BEHAVIOURS.items() if right.status == 200 and name not in {"big", "busy", "tc", "rebind"}],
 )
 def test_good_hosts_name_themselves(whole: World, client: Client, behaviour: str, scheme: str) -> None:
-    """After all redirects, under the name that was asked for last."""
+    """Good hosts answer with the name that was requested last, after all redirects."""
     got, way = client.follow(url(whole, scheme, f"{behaviour}-41"))
 
     assert got.status == 200
@@ -262,7 +262,7 @@ def test_good_hosts_name_themselves(whole: World, client: Client, behaviour: str
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_a_connection_serves_many_requests(whole: World, client: Client, scheme: str) -> None:
-    """As HTTP/1.1 says."""
+    """A connection serves many requests, as HTTP/1.1 allows."""
     with client.connect(url(whole, scheme, "good-1")) as connection:
         for _ in range(3):
             send_request(connection, "good-1")
@@ -272,7 +272,7 @@ def test_a_connection_serves_many_requests(whole: World, client: Client, scheme:
 
 
 def test_slow_hosts_need_up_to_a_third_of_the_timeout(whole: World, client: Client) -> None:
-    """Each its own time."""
+    """Slow hosts have different delays, up to a third of the timeout."""
     delays = []
     for number in range(8):
         with client.connect(url(whole, "http", f"slow-{number}")) as connection:
@@ -288,13 +288,13 @@ def test_slow_hosts_need_up_to_a_third_of_the_timeout(whole: World, client: Clie
 @pytest.mark.parametrize("scheme", BOTH)
 @pytest.mark.parametrize(("behaviour", "status"), [("notfound", 404), ("error", 500)])
 def test_statuses_are_as_named(whole: World, client: Client, behaviour: str, status: int, scheme: str) -> None:
-    """With a body for GET and without one for HEAD."""
+    """Statuses have a body for GET and none for HEAD."""
     assert client.get(url(whole, scheme, f"{behaviour}-1")).status == status
     assert client.get(url(whole, scheme, f"{behaviour}-1"), "HEAD").body == b""
 
 
 def test_a_busy_host_wants_to_be_left_alone_once() -> None:
-    """Once a host, whatever the scheme."""
+    """A busy host answers 429 once, for either scheme."""
     with world(retry_after=7) as running:
         client = Client(running.dns, running.ca_pem)
         replies = [client.get(url(running, scheme, "busy-1")) for scheme in BOTH]
@@ -307,7 +307,7 @@ def test_a_busy_host_wants_to_be_left_alone_once() -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_redirects_lead_where_they_say(whole: World, client: Client, scheme: str) -> None:
-    """To https and on, thirty times, round and round, to an address that is not public."""
+    """Redirects lead to https and on, thirty times, in a circle, and to a non-public address."""
     _, redirecting = client.follow(url(whole, scheme, "redirecting-1"))
     got, faraway = client.follow(url(whole, scheme, "faraway-1"))
     _, looping = client.follow(url(whole, scheme, "looping-1"), most=4)
@@ -320,7 +320,7 @@ def test_redirects_lead_where_they_say(whole: World, client: Client, scheme: str
 
 
 def test_a_redirect_takes_tls_away(whole: World, client: Client) -> None:
-    """And the host would answer there."""
+    """A redirect leads from TLS to a plain host that would answer."""
     _, way = client.follow(url(whole, "https", "downgrade-1"))
 
     assert way == [url(whole, scheme, "downgrade-1") for scheme in ("https", "http")]
@@ -331,7 +331,7 @@ def test_a_redirect_takes_tls_away(whole: World, client: Client) -> None:
     ("behaviour", "sent"), [("stalling", b""), ("halfhead", b"HTTP/1.1 200 OK\r\nContent-Type: text/h")]
 )
 def test_some_replies_are_never_whole(whole: World, client: Client, behaviour: str, sent: bytes, scheme: str) -> None:
-    """The connection stays open and silent."""
+    """Incomplete replies leave the connection open and silent."""
     with client.connect(url(whole, scheme, f"{behaviour}-1")) as connection:
         send_request(connection, f"{behaviour}-1")
         connection.settimeout(0.5)
@@ -343,7 +343,7 @@ def test_some_replies_are_never_whole(whole: World, client: Client, behaviour: s
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_a_body_trickles(whole: World, client: Client, scheme: str) -> None:
-    """A byte each second."""
+    """A trickling body has one byte per second."""
     with client.connect(url(whole, scheme, "trickling-1")) as connection:
         send_request(connection, "trickling-1")
         reply = http.client.HTTPResponse(connection)
@@ -357,14 +357,14 @@ def test_a_body_trickles(whole: World, client: Client, scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_a_banner_is_no_http(whole: World, client: Client, scheme: str) -> None:
-    """It comes before anything was asked."""
+    """A banner comes before any request."""
     with client.connect(url(whole, scheme, "garbage-1")) as connection:
         assert connection.recv(999).startswith(b"SSH-2.0-")
 
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_heads_and_bodies_are_large(whole: World, client: Client, scheme: str) -> None:
-    """1 MiB of head, 10 MiB of body."""
+    """There are 1 MiB of head and 10 MiB of body."""
     with client.connect(url(whole, scheme, "huge-1")) as connection:
         connection.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") % b"huge-1.test")
         head, _, body = rest_of(connection).partition(b"\r\n\r\n")
@@ -376,7 +376,7 @@ def test_heads_and_bodies_are_large(whole: World, client: Client, scheme: str) -
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_bodies_end_as_they_please(whole: World, client: Client, scheme: str) -> None:
-    """With the connection, too early, and in chunks."""
+    """Bodies end with the connection, too early, or in chunks."""
     endless, chunked = (client.get(url(whole, scheme, f"{name}-1")) for name in ("nolength", "chunked"))
     with pytest.raises(http.client.IncompleteRead):
         client.get(url(whole, scheme, "truncated-1"))
@@ -388,14 +388,14 @@ def test_bodies_end_as_they_please(whole: World, client: Client, scheme: str) ->
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_protocols_are_switched_unasked(whole: World, client: Client, scheme: str) -> None:
-    """To one that does not exist."""
+    """A 101 switches to a protocol that does not exist."""
     with client.connect(url(whole, scheme, "upgrade-1")) as connection:
         send_request(connection, "upgrade-1")
         assert connection.recv(999).startswith(b"HTTP/1.1 101 ")
 
 
 def test_a_host_speaks_nothing_but_http2(whole: World, client: Client) -> None:
-    """Who offers only HTTP/1.1 is turned away."""
+    """Clients that offer only HTTP/1.1 are refused."""
     with pytest.raises(ssl.SSLError, match=r"(?i)alert.no.application.protocol"):
         client.connect(url(whole, "https", "http2-1"), alpn="http/1.1")
     with client.connect(url(whole, "https", "http2-1"), alpn="h2") as connection:
@@ -420,19 +420,19 @@ def test_a_host_speaks_nothing_but_http2(whole: World, client: Client) -> None:
     ],
 )
 def test_certificates_have_one_fault_each(whole: World, client: Client, behaviour: str, says: str) -> None:
-    """OpenSSL names the same one."""
+    """Each bad certificate has one fault, which OpenSSL reports as well."""
     with pytest.raises(ssl.SSLCertVerificationError, match=says):
         client.get(url(whole, "https", f"{behaviour}-1"))
 
 
 def test_plain_http_answers_where_tls_belongs(whole: World, client: Client) -> None:
-    """OpenSSL sees that it is no TLS."""
+    """OpenSSL detects plain HTTP on the TLS port."""
     with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number|record.layer.failure|http.request"):
         client.get(url(whole, "https", "plain-1"))
 
 
 def test_a_handshake_is_closed_or_never_answered(whole: World, client: Client) -> None:
-    """Two ways to get no TLS."""
+    """A handshake is closed or never answered."""
     with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
         client.get(url(whole, "https", "notls-1"))
     with pytest.raises(TimeoutError):
@@ -440,12 +440,12 @@ def test_a_handshake_is_closed_or_never_answered(whole: World, client: Client) -
 
 
 def test_what_is_tls_own_is_good_without(whole: World, client: Client) -> None:
-    """With http there is nothing to go wrong."""
+    """Hosts with TLS faults are good over http."""
     assert {client.get(url(whole, "http", f"{behaviour}-1")).status for behaviour in ONLY_HTTPS} == {200}
 
 
 def test_no_session_is_resumed(whole: World, client: Client) -> None:
-    """Every connection pays for a full handshake."""
+    """No session is resumed: every connection makes a full handshake."""
     with client.connect(url(whole, "https", "good-1")) as connection:
         send_request(connection, "good-1")
         connection.recv(999)
@@ -458,7 +458,7 @@ def test_no_session_is_resumed(whole: World, client: Client) -> None:
 
 
 def test_watched_hosts_keep_a_diary() -> None:
-    """When requests came, how many connections were open at a time, how often the name was looked up."""
+    """The record has the times of requests, the number of simultaneous connections, and the number of look-ups."""
     with world(watched=["good-1.test", "error-1.test", "good-2.test"]) as running:
         client = Client(running.dns, running.ca_pem)
         with client.connect(url(running, "https", "good-1")), client.connect(url(running, "https", "good-1")) as second:
@@ -496,7 +496,7 @@ def test_all_behaviours_have_a_right_answer(root: Path) -> None:
 
 
 def test_the_table_of_the_docs_is_right(root: Path) -> None:
-    """Behaviours in their order, each with its status or kinds."""
+    """Behaviours are in order, each with its status or kinds."""
     rows = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", (root / "docs/guide/world.md").read_text(), re.MULTILINE)
 
     told = {
@@ -507,7 +507,7 @@ def test_the_table_of_the_docs_is_right(root: Path) -> None:
 
 
 def test_sites_are_mixed_as_told_and_the_same_again() -> None:
-    """Every behaviour occurs, every site has a host of its own."""
+    """Every behaviour occurs, and every site has its own host."""
     mixed = list(sites((80, 443), 20_000, seed=5))
 
     counts = Counter(site.behaviour for site in mixed)
@@ -520,7 +520,7 @@ def test_sites_are_mixed_as_told_and_the_same_again() -> None:
 
 
 def test_sites_have_the_scheme_and_the_answer_that_is_right() -> None:
-    """It depends on the scheme and on how the check is made."""
+    """The answer depends on the scheme and on the settings of the check."""
     redirecting = {
         site.url.split(":")[0]: site for site in sites((80, 443), 99, mix={"redirecting": 1}, redirects=False)
     }
@@ -534,7 +534,7 @@ def test_sites_have_the_scheme_and_the_answer_that_is_right() -> None:
 
 @pytest.mark.parametrize("mix", [{}, {"better": 1.0}, {"good": 0.0}, {"good": 2.0, "dead": -1.0}])
 def test_a_mixture_that_makes_no_sense_is_refused(mix: dict[str, float]) -> None:
-    """Before the first site."""
+    """The error comes before the first site."""
     with pytest.raises(UsageError, match="mix"):
         sites((80, 443), 1, mix=mix)
 
@@ -553,7 +553,7 @@ def test_a_mixture_that_makes_no_sense_is_refused(mix: dict[str, float]) -> None
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
-    """In one line."""
+    """The error is one line."""
     with pytest.raises(UsageError) as refused:
         world(**options)  # type: ignore[arg-type]
 
@@ -561,13 +561,13 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
 
 
 def test_a_port_that_is_taken_is_named(whole: World) -> None:
-    """With its address."""
+    """A port in use is reported with its address."""
     with pytest.raises(UsageError, match=f"127.77.1.1:{whole.http_port}"):
         world(http_port=whole.http_port)
 
 
 def test_worlds_live_side_by_side_and_end() -> None:
-    """With all their connections; what they saw stays."""
+    """Connections of a stopped world end, and its statistics remain."""
     with world(threads=2) as one, world(threads=2) as other:
         for running in (one, other):
             for number in range(4):
@@ -576,7 +576,7 @@ def test_worlds_live_side_by_side_and_end() -> None:
             one.stop()
             one.stop()
 
-            # Which of the two it sees depends on what was under way.
+            # Which of the two it sees depends on the requests in progress.
             with contextlib.suppress(ConnectionResetError):
                 assert open_connection.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
@@ -585,7 +585,7 @@ def test_worlds_live_side_by_side_and_end() -> None:
 
 
 def test_a_world_of_its_own_process_ends_with_its_input(tmp_path: Path) -> None:
-    """It says where it is and, in the end, what it saw."""
+    """A world prints its address and, at the end, its statistics."""
     ca_file = tmp_path / "ca.pem"
     command = (sys.executable, "-m", "fetchmill.world", "--ca-file", str(ca_file), "--addresses", "1")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

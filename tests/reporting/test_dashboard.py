@@ -1,4 +1,4 @@
-"""What a dashboard answers, and whom: figures, metrics, and nothing for those who may not read or behave badly."""
+"""A dashboard's answers: figures and metrics, and nothing for unauthorized or misbehaving clients."""
 
 import base64
 import hashlib
@@ -27,12 +27,12 @@ FIGURES = ("/metrics", "/api/snapshot", "/api/samples", "/api/samples?after=0")
 
 
 def basic(text: str) -> str:
-    """As a browser shows a user and a password."""
+    """Returns a user and a password as a browser sends them."""
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
 def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Values by name and labels, as Prometheus' own library reads them."""
+    """Returns values by name and labels, read by Prometheus' own library."""
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
     found = {(each.name, tuple(sorted(each.labels.items()))): each.value for each in samples}
     assert len(found) == len(samples)
@@ -40,7 +40,7 @@ def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_every_reply_keeps_others_out() -> None:
-    """The page, its parts, figures and refusals: for its own origin, not kept, not guessed at, without a Referer."""
+    """The page, its parts, figures and refusals are same-origin, not cached, not sniffed, and without a Referer."""
     with showing() as dashboard:
         replies = [ask(dashboard, path) for path in (*PATHS, *FIGURES, "/nothing")]
         replies += [ask(dashboard, "/", "POST"), ask(dashboard, host="evil.test"), exchange(dashboard, b"x\r\n\r\n")]
@@ -58,7 +58,7 @@ def test_every_reply_keeps_others_out() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"])
 def test_nothing_can_be_controlled(method: str) -> None:
-    """Other methods than GET and HEAD are refused everywhere."""
+    """Methods other than GET and HEAD are refused everywhere."""
     with showing() as dashboard:
         replies = [ask(dashboard, path, method) for path in ("/", "/metrics", "/api/snapshot")]
 
@@ -67,7 +67,7 @@ def test_nothing_can_be_controlled(method: str) -> None:
 
 @pytest.mark.parametrize("path", [*PATHS, *FIGURES])
 def test_head_is_get_without_a_body(path: str) -> None:
-    """The length is told all the same; numbers of seconds have changed by then."""
+    """The length is sent nevertheless; numbers of seconds may have changed by then."""
     with showing() as dashboard:
         head, got = ask(dashboard, path, "HEAD"), ask(dashboard, path)
 
@@ -100,7 +100,7 @@ def test_head_is_get_without_a_body(path: str) -> None:
     ],
 )
 def test_a_foreign_name_that_leads_here_is_refused(host: str, status: int) -> None:
-    """A page of somebody else's has such a name when it rebinds it: not even metrics are for it."""
+    """A foreign page has such a name after DNS rebinding: it does not even get metrics."""
     with showing(names=["Watch.Test"]) as dashboard:
         replies = [
             exchange(dashboard, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -132,13 +132,13 @@ def test_a_foreign_name_that_leads_here_is_refused(host: str, status: int) -> No
     ],
 )
 def test_what_is_no_request_gets_400(head: bytes) -> None:
-    """One line, and the connection ends."""
+    """The 400 reply is one line, and the connection ends."""
     with showing() as dashboard:
         assert exchange(dashboard, head).status == 400
 
 
 def test_a_long_head_gets_431() -> None:
-    """However it is long."""
+    """A head may be too long in any way."""
     with showing() as dashboard:
         long = [b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"]
         long.append(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 2000 + b"\r\n")
@@ -167,7 +167,7 @@ def test_a_long_head_gets_431() -> None:
     ],
 )
 def test_without_the_token_nobody_reads_anything(shown: str | None) -> None:
-    """Every path, whether it is there or not, and every method gets the same 401."""
+    """Every path, existing or not, and every method get the same 401."""
     fields = {} if shown is None else {"Authorization": shown}
     with showing(address="127.0.0.1:0", token=TOKEN) as dashboard:
         replies = [ask(dashboard, path, **fields) for path in (*PATHS, *FIGURES, "/nothing")]
@@ -179,7 +179,7 @@ def test_without_the_token_nobody_reads_anything(shown: str | None) -> None:
 
 @pytest.mark.parametrize("shown", [f"Bearer {TOKEN}", f"bearer {TOKEN}", basic(f"user:{TOKEN}"), basic(f":{TOKEN}")])
 def test_with_the_token_all_is_read(shown: str) -> None:
-    """As Prometheus and as a browser show it; the name must be right even so."""
+    """Prometheus and a browser send it in different ways; the host name must still be correct."""
     with showing(token=TOKEN) as dashboard:
         assert [ask(dashboard, path, Authorization=shown).status for path in PATHS] == [200] * len(PATHS)
         assert ask(dashboard, "/metrics", Authorization=shown).status == 200
@@ -190,7 +190,7 @@ def test_with_the_token_all_is_read(shown: str) -> None:
     ("address", "own", "foreign"), [("0.0.0.0:0", "127.0.0.1", "127.0.0.2"), ("[::]:0", "[::1]", "[::2]")]
 )
 def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> None:
-    """The message says how to make one; with one they are listened on, and known by the address that was asked."""
+    """The message says how to create one; with a token, it listens there and accepts that address as its name."""
     with pytest.raises(UsageError, match=r"set a token: openssl rand -hex 16 > token.txt, and --dashboard-token"):
         Dashboard(address, (), None, {})
     with showing(address=address, token=TOKEN) as dashboard:
@@ -213,7 +213,7 @@ def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> N
     ],
 )
 def test_an_address_is_one(address: str, message: str) -> None:
-    """Nothing is guessed."""
+    """An address is never guessed."""
     with pytest.raises(UsageError, match=re.escape(message)):
         Dashboard(address, (), None, {})
 
@@ -222,7 +222,7 @@ def test_an_address_is_one(address: str, message: str) -> None:
     "token", ["", "short", "a" * 257, "with a space in it", "with\nline ends....", "non-äscii-token.."]
 )
 def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) -> None:
-    """Without being shown."""
+    """A weak or unsendable token is refused and not shown."""
     with pytest.raises(UsageError, match="dashboard_token must be 16 to 256 visible ASCII characters") as refused:
         Dashboard(None, (), token, {})
 
@@ -230,7 +230,7 @@ def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) ->
 
 
 def test_metrics_are_what_prometheus_reads() -> None:
-    """Its own library does; the values are the job's."""
+    """Prometheus' own library reads the metrics; the values are the job's."""
     with showing() as dashboard:
         reply = ask(dashboard, "/metrics")
     found = metrics(reply.body.decode())
@@ -258,7 +258,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
 
 
 def names_of_limits() -> list[str]:
-    """What can limit a job, as the core calls it."""
+    """Returns the core's names for the limits of a job."""
     source = (ROOT / "crates/fetchmill-engine/src/control/telemetry/bottleneck.rs").read_text()
     found = re.findall(r'LimitKind::\w+ => "([a-z-]+)"', source)
     assert len(found) > 10
@@ -266,7 +266,7 @@ def names_of_limits() -> list[str]:
 
 
 def test_metrics_of_a_job_that_has_just_begun_can_be_read() -> None:
-    """Without latency, failures, and a word on what limits it; large numbers are exact."""
+    """There is no latency, failure or limit yet; large numbers are exact."""
     snapshot = {**SNAPSHOT, "latency": None, "limited_by": None, "failures": {}, "bytes": 2**53 - 1}
     found = metrics(metrics_text(snapshot, 1.5, "1.0"))
 
@@ -277,7 +277,7 @@ def test_metrics_of_a_job_that_has_just_begun_can_be_read() -> None:
 
 
 def test_labels_cannot_break_out() -> None:
-    """Whatever a kind is called."""
+    """Labels are escaped for any name of a kind."""
     kind = 'a"} 1\nfetchmill_bytes_total 5\\'
     found = metrics(metrics_text({**SNAPSHOT, "failures": {kind: 3}}, 0.0, "1.0"))
 
@@ -285,12 +285,12 @@ def test_labels_cannot_break_out() -> None:
 
 
 def names_of_metrics() -> set[str]:
-    """All that there are."""
+    """Returns the names of all metrics."""
     return set(re.findall(r"# TYPE (\S+) ", metrics_text(SNAPSHOT, 0.0, "1.0")))
 
 
 def test_the_dashboard_of_grafana_names_metrics_that_there_are() -> None:
-    """And every panel has an expression."""
+    """The Grafana dashboard uses existing metrics, and every panel has an expression."""
     panels = json.loads((ROOT / "docs/guide/grafana.json").read_text())["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     named = {name for expression in expressions for name in re.findall(r"fetchmill_\w+", expression)}
@@ -301,12 +301,12 @@ def test_the_dashboard_of_grafana_names_metrics_that_there_are() -> None:
 
 
 def test_the_docs_name_all_metrics_and_no_other() -> None:
-    """In the table."""
+    """The table in the docs has exactly the existing metrics."""
     assert set(re.findall(r"`(fetchmill_\w+)", (ROOT / "docs/guide/dashboard.md").read_text())) == names_of_metrics()
 
 
 def test_figures_come_as_json() -> None:
-    """The snapshot with what the job is, and samples after a moment."""
+    """The snapshot has the job's properties, and samples start after a given moment."""
     job = StillJob([sample(1), sample(2), sample(3)])
     with showing(job) as dashboard:
         snapshot = json.loads(ask(dashboard, "/api/snapshot").body)
@@ -323,7 +323,7 @@ def test_figures_come_as_json() -> None:
 
 
 def test_secrets_of_urls_are_not_told() -> None:
-    """In the source, and in what the job waits for."""
+    """Secrets are removed from the source, and from waits of the job."""
     url = "http://user:pa55word@a.test/l?X-Amz-Signature=s1gnature&n=1"
     wait = {"what": f"the page {url} fails", "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
     with showing(StillJob(waits=[wait]), source=url) as dashboard:
@@ -335,7 +335,7 @@ def test_secrets_of_urls_are_not_told() -> None:
 
 
 def test_figures_that_cannot_be_read_do_not_end_the_server() -> None:
-    """That request gets 500, and no traceback."""
+    """Unreadable figures cause a 500 without a traceback, and the server continues."""
     job = StillJob()
     with showing(job) as dashboard:
         whole = job.given
@@ -350,7 +350,7 @@ def test_figures_that_cannot_be_read_do_not_end_the_server() -> None:
 
 
 def test_clients_that_only_hold_connections_keep_nobody_out() -> None:
-    """Three hundred half heads: a request among them is answered, and only so many connections stay open."""
+    """Among three hundred half heads, a request is answered; the number of open connections is limited."""
     with showing() as dashboard:
         held = [socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) for _ in range(300)]
         for connection in held:
@@ -360,7 +360,7 @@ def test_clients_that_only_hold_connections_keep_nobody_out() -> None:
         server = dashboard._server
         assert server is not None
         assert len(server._connections) <= page_server.CONNECTIONS_MAX
-        # The oldest were given up.
+        # The oldest ones were closed.
         assert read_reply(held[0]).status == 0
         for connection in held:
             connection.close()
@@ -368,7 +368,7 @@ def test_clients_that_only_hold_connections_keep_nobody_out() -> None:
 
 
 def test_a_head_that_comes_too_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does each further byte buy more time."""
+    """A slow head is abandoned, even if further single bytes arrive."""
     monkeypatch.setattr(page_server, "HEAD_SECONDS_MAX", 0.3)
     with showing() as dashboard, socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) as slow:
         ended = threading.Event()
@@ -389,7 +389,7 @@ def test_a_head_that_comes_too_slowly_is_not_waited_for(monkeypatch: pytest.Monk
 
 
 def test_a_reply_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is more than the kernel's buffers take."""
+    """A reply that is larger than the kernel's buffers, and is not read, ends its connection."""
     monkeypatch.setattr(page_server, "REPLY_SECONDS_MAX", 0.3)
     job = StillJob([sample(number, limited_by="x" * 10_000) for number in range(2000)])
     with showing(job) as dashboard, socket.socket() as idle:
@@ -405,7 +405,7 @@ def test_a_reply_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_end_leaves_no_thread_and_no_port() -> None:
-    """Also with connections that are open, and when it has never shown anything."""
+    """No thread and no port are left, with open connections, and without any request."""
     before = set(threading.enumerate())
     with showing() as dashboard:
         port = port_of(dashboard)
@@ -423,7 +423,7 @@ def test_the_end_leaves_no_thread_and_no_port() -> None:
 
 
 def test_what_was_taken_from_the_registry_is_as_it_was() -> None:
-    """Byte for byte, with its licence and nothing beside it."""
+    """The script is identical byte for byte, and comes with its licence and no other files."""
     folder = STATIC / "uplot"
     origin = json.loads((folder / "origin.json").read_text())
 
@@ -435,7 +435,7 @@ def test_what_was_taken_from_the_registry_is_as_it_was() -> None:
 
 
 def test_nothing_of_ours_names_another_place() -> None:
-    """No address but the namespace of SVG, no script or style within the page."""
+    """The only address is the SVG namespace, and the page has no inline script or style."""
     for path in STATIC.glob("*.*"):
         text = path.read_text()
         assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}, path
@@ -447,7 +447,7 @@ Run = Callable[..., Any]
 
 
 def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Path) -> None:
-    """In one line, and nothing was made."""
+    """The error is one line, and nothing was created."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = run("get", "http://127.0.0.1:1", dest, "--dashboard-addr", address)
@@ -471,7 +471,7 @@ def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Pa
     ],
 )
 def test_options_that_cannot_be_used_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
-    """In one line, which shows no token."""
+    """The error is one line without a token."""
     (tmp_path / "short.txt").write_text("s3cret\n")
     ended = run("get", "http://127.0.0.1:1", "out", *arguments)
 

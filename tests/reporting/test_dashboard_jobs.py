@@ -27,7 +27,7 @@ Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[str]]
 Serve = Callable[..., Server]
 
-# Of 400 objects ten are never answered, ten are absent and ten fail: so a job comes to a stand.
+# Of 400 objects, ten are never answered, ten are absent and ten fail, so the job comes to a standstill.
 FAULTS = [
     Fault("stall", match="file-00000000001*", seconds=120),
     Fault("status", status=404, match="file-00000000002*"),
@@ -37,19 +37,19 @@ STILL = {"listed": 400, "fetched": 370, "absent": 10, "failed": 10, "in_flight":
 
 
 def get(url: str, **fields: str) -> bytes:
-    """What is there now."""
+    """Returns the current contents."""
     asked = urllib.request.Request(url, headers=fields)  # noqa: S310 - of a dashboard
     with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
         return bytes(reply.read())
 
 
 def get_json(url: str) -> dict[str, Any]:
-    """The same as JSON."""
+    """Returns the current contents as JSON."""
     return dict(json.loads(get(url)))
 
 
 def snapshot_at_rest(url: str) -> dict[str, Any]:
-    """What the dashboard says when nothing happens any more."""
+    """Returns the dashboard's snapshot when nothing changes any more."""
     deadline = time.monotonic() + 30
     while True:
         found = get_json(f"{url}api/snapshot")
@@ -60,7 +60,7 @@ def snapshot_at_rest(url: str) -> dict[str, Any]:
 
 
 def status_at_rest(run: Run, dest: Path) -> dict[str, Any]:
-    """What the journal says when the last commit window is in it."""
+    """Returns the journal's status after the last commit window."""
     deadline = time.monotonic() + 30
     while True:
         found: dict[str, Any] = json.loads(run("status", dest, "--json").out)
@@ -70,7 +70,7 @@ def status_at_rest(run: Run, dest: Path) -> dict[str, Any]:
 
 
 def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
-    """The next event of that name on standard output."""
+    """Returns the next event of that name on standard output."""
     assert process.stdout is not None
     for line in process.stdout:
         found: dict[str, Any] = json.loads(line)
@@ -81,7 +81,7 @@ def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def tab(tmp_path: Path) -> Iterator[Tab]:
-    """A browser."""
+    """Opens a browser."""
     folder = tmp_path / "browser"
     folder.mkdir()
     with open_tab(folder) as opened:
@@ -89,19 +89,19 @@ def tab(tmp_path: Path) -> Iterator[Tab]:
 
 
 def figure(key: str) -> str:
-    """Where the table has a figure, for the browser."""
+    """Returns the browser's place of a figure in the table."""
     return f"document.querySelector('#figures tr[data-figure=\"{key}\"] td')?.textContent"
 
 
 def number(text: str) -> int:
-    """`1,234` and `400, and more` as a number."""
+    """Returns `1,234` and `400, and more` as numbers."""
     found = re.match(r"[0-9,]+", text)
     assert found, text
     return int(found[0].replace(",", ""))
 
 
 def test_the_page_shows_the_figures_of_the_job(start: Start, server: Serve, run: Run, tab: Tab, dest: Path) -> None:
-    """In a real browser while a real job runs: the same as its snapshot and its status; nothing else is asked for."""
+    """In a real browser during a real job, they equal its snapshot and its status; nothing else is requested."""
     job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
     url = event(job, "dashboard")["url"]
 
@@ -136,7 +136,7 @@ def test_the_page_shows_the_figures_of_the_job(start: Start, server: Serve, run:
 
 
 def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
-    """On the page, whatever kinds, waits and limits are called."""
+    """Kinds, waits and limits on the page are never markup."""
     hostile = """<img src="http://fetched.test/x" onerror=alert(1)></td></script>"""
     wait = {"what": hostile, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
     latency = {"p50": 0.02, "p90": 0.5, "p99": 1.5, "max": 2.0}
@@ -165,7 +165,7 @@ def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
 
 
 def test_the_page_reckons_rates_gaps_and_units(tab: Tab) -> None:
-    """Rates are over ten seconds; between two runs a line ends; and figures have units."""
+    """Rates cover ten seconds, a line ends between two runs, and figures have units."""
     samples = [sample(number, settled=number) for number in range(1, 21)]
     samples += [sample(1000 + number, interval=2.0, settled=50) for number in (2, 4)]
     with showing(StillJob(samples)) as dashboard:
@@ -199,7 +199,7 @@ def test_the_page_reckons_rates_gaps_and_units(tab: Tab) -> None:
 
 
 def test_the_page_takes_all_samples_again_when_the_job_has_merged_them(tab: Tab) -> None:
-    """What it has is finer then than what comes."""
+    """The page's samples are then finer than the new ones."""
     job = StillJob([sample(number) for number in range(1, 5)])
     with showing(job) as dashboard:
         tab.open(dashboard.url)
@@ -211,7 +211,7 @@ def test_the_page_takes_all_samples_again_when_the_job_has_merged_them(tab: Tab)
 
 
 def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) -> None:
-    """What charts are made of is all that happened; and Prometheus' metrics say the same."""
+    """The samples behind the charts cover everything, and Prometheus' metrics agree."""
     job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
     url = event(job, "dashboard")["url"]
     snapshot = snapshot_at_rest(url)
@@ -234,7 +234,7 @@ def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) 
 
 
 def test_origins_of_a_list_are_told_apart(start: Start, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Of a job over many origins the page and the metrics have the latency of each."""
+    """For a job over many origins, the page and the metrics have the latency of each."""
     slow, prompt = server(synthetic=10_000, delay=(0.5, 0.5)), server(synthetic=10_000)
     urls = tmp_path / "urls.txt"
     urls.write_text(
@@ -257,7 +257,7 @@ def test_origins_of_a_list_are_told_apart(start: Start, server: Serve, dest: Pat
 
 
 def test_the_page_waits_for_a_job_that_is_started_again(start: Start, server: Serve, tab: Tab, dest: Path) -> None:
-    """It says that the server is away, and goes on by itself when it is back; a reload changes nothing."""
+    """The page says that the server is away, and continues by itself when it is back; a reload changes nothing."""
     source = server(synthetic=400, faults=FAULTS).url
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = ("get", source, dest, "--json", "--dashboard-addr", address, "-j", "32")
@@ -280,7 +280,7 @@ def test_the_page_waits_for_a_job_that_is_started_again(start: Start, server: Se
 
 
 def test_a_browser_logs_in_with_the_token(start: Start, server: Serve, tab: Tab, dest: Path, tmp_path: Path) -> None:
-    """As a password. The token is in a file, and in no list of processes."""
+    """The token is the password. It is in a file, and not in the process list."""
     (tmp_path / "token.txt").write_text(f"{TOKEN}\n")
     source = server(synthetic=400, faults=FAULTS).url
     job = start("get", source, dest, "--json", "--dashboard", "--dashboard-token", "token.txt", "-j", "32")
@@ -297,7 +297,7 @@ def test_a_browser_logs_in_with_the_token(start: Start, server: Serve, tab: Tab,
 def test_the_variable_has_the_token_itself(
     start: Start, server: Serve, dest: Path, environment: dict[str, str]
 ) -> None:
-    """For another address, too."""
+    """The variable also sets the token for another address."""
     variables = {**environment, "FETCHMILL_DASHBOARD_TOKEN": TOKEN}
     source = server(synthetic=400, faults=FAULTS).url
     job = start("get", source, dest, "--json", "--dashboard-addr", "0.0.0.0:0", env=variables)
@@ -312,7 +312,7 @@ def test_the_variable_has_the_token_itself(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["get", "check", "list"])
 def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path: Path, command: str) -> None:
-    """The address is a notice; nothing answers any more behind the end."""
+    """A notice has the address; nothing answers after the end."""
     source = server(synthetic=2000, page_size=100, list_delay=(0.1, 0.1), delay=(0.02, 0.02))
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(2000)))
     asked, options = {
@@ -345,7 +345,7 @@ def test_a_job_of_python_has_one_with_every_engine(
     engine: Literal["native", "threads", "asyncio", "processes"],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Its address is on standard error; it ends with the call, and leaves no thread."""
+    """The dashboard's address is on standard error. The dashboard ends with the call, and leaves no thread."""
     source = server(synthetic=300, delay=(0.05, 0.05))
     address = f"127.0.0.1:{free_ports(1)[0]}"
     before = {thread.name for thread in threading.enumerate()}
@@ -373,7 +373,7 @@ def test_a_job_of_python_has_one_with_every_engine(
 
 
 def test_python_refuses_two_addresses(tmp_path: Path) -> None:
-    """Of one dashboard."""
+    """Two addresses for one dashboard are refused."""
     with pytest.raises(fetchmill.UsageError, match="dashboard and dashboard_addr give different addresses"):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard="127.0.0.1:1", dashboard_addr="127.0.0.1:2")
     with pytest.raises(fetchmill.UsageError, match="dashboard must be True, False, or HOST:PORT"):
@@ -385,7 +385,7 @@ STAMP = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def test_a_log_has_notices_and_the_summary(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Each line with its time; a second run appends. What a terminal is shown stays as it was."""
+    """Each line has its time, and a second run appends; a terminal shows the same as before."""
     source = server(synthetic=20, faults=[Fault("status", status=404, match="file-000000000003")])
     plain = run("get", source.url, tmp_path / "plain")
     first = run("get", source.url, dest, "--log-file", "job.log")
@@ -402,7 +402,7 @@ def test_a_log_has_notices_and_the_summary(run: Run, server: Serve, dest: Path, 
 
 
 def test_a_log_can_be_json(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """The events of --json with a time, also of an error."""
+    """A JSON log has the events of --json with a time, including an error's."""
     source = server(synthetic=20)
     assert run("get", source.url, dest, "--log-file", "job.jsonl", "--log-format", "json").code == 0
     wrong = run("get", source.url, dest, "--format", "tar", "--log-file", "job.jsonl", "--log-format", "json")
@@ -418,7 +418,7 @@ def test_a_log_can_be_json(run: Run, server: Serve, dest: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("command", ["check", "list"])
 def test_other_commands_write_logs_too(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
-    """With their summaries."""
+    """Logs of other commands have their summaries."""
     source = server(synthetic=20)
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(20)))
     options = ["--allow-private"] if command == "check" else []
@@ -433,7 +433,7 @@ def test_other_commands_write_logs_too(run: Run, server: Serve, tmp_path: Path, 
 
 
 def test_secrets_are_not_logged(run: Run, tmp_path: Path) -> None:
-    """Nor in a report of a source, nor in an error."""
+    """Secrets are not in logs, including the report of a source and an error."""
     url = "http://user:pa55word@127.0.0.1:1/?sig=s1gnature"
     for format in ("text", "json"):
         run("get", url, "out", "--give-up-after", "0.2", "--log-file", f"{format}.log", "--log-format", format)
@@ -444,7 +444,7 @@ def test_secrets_are_not_logged(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_opened_ends_the_command(run: Run, tmp_path: Path) -> None:
-    """Before the job starts."""
+    """The error comes before the job starts."""
     ended = run("get", "http://127.0.0.1:1", "out", "--log-file", "no/such/folder.log")
     alone = run("get", "http://127.0.0.1:1", "out", "--log-format", "json")
 
@@ -455,7 +455,7 @@ def test_a_log_that_cannot_be_opened_ends_the_command(run: Run, tmp_path: Path) 
 
 
 def test_a_log_on_a_full_disk_does_not_end_the_job(run: Run, server: Serve, dest: Path) -> None:
-    """It is said once."""
+    """A log on a full disk is reported once, and the job continues."""
     ended = run("get", server(synthetic=20).url, dest, "--log-file", "/dev/full")
 
     assert ended.code == 0

@@ -1,4 +1,4 @@
-"""The detail of a failure: what was wrong, in rows, lists of failures, streams and the summary."""
+"""The detail of a failure: its cause, in rows, lists of failures, streams and the summary."""
 
 import socket
 import ssl
@@ -17,10 +17,10 @@ from raw_server import Behaviour, RawServer, bare_reply, reply, then_close
 
 Run = Callable[..., Any]
 
-# The value of a parameter that must not be shown.
+# A secret value of a parameter.
 HIDDEN = "s3cr3t-of-a-test"
 DETAIL_BYTES_MAX = 1100
-# What a server answers, the failure kind, and words of the detail.
+# The server's answer, the failure kind, and words of the detail.
 ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "unauthorized": (
         reply(status="401 Unauthorized").replace(b"\r\n", b'\r\nWWW-Authenticate: Basic realm="a\x1b[31m"\r\n', 1),
@@ -65,7 +65,7 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "head": (bare_reply(*(f"X-{number}: x" for number in range(200))), "head-too-large", "128 header fields"),
     "gzip": (reply(b"no", "Content-Encoding: gzip"), "bad-encoding", "gzip"),
 }
-# The program gets every complete reply of a stream, and whole redirects.
+# A stream's program gets every complete reply, and whole redirects.
 REPLIES = (
     "unauthorized",
     "forbidden",
@@ -83,7 +83,7 @@ OPTIONS = ("--attempts", 1, "--max-size", 50, "--allow-private", "--compressed")
 
 @pytest.fixture
 def answers(raw: Callable[..., RawServer]) -> dict[str, tuple[str, str, str]]:
-    """The URL of each answer, its failure kind, and words of its detail."""
+    """Returns the URL of each answer, its failure kind, and words of its detail."""
     server = raw({f"/{name}": behaviour for name, (behaviour, _, _) in ANSWERS.items()})
     with socket.create_server(("127.0.0.1", 0)) as closed:
         refused = f"http://127.0.0.1:{closed.getsockname()[1]}/"
@@ -94,12 +94,12 @@ def answers(raw: Callable[..., RawServer]) -> dict[str, tuple[str, str, str]]:
 
 
 def without_throttled(answers: dict[str, tuple[str, str, str]]) -> dict[str, tuple[str, str, str]]:
-    """A job waits for minutes before a throttled target has failed."""
+    """Returns the answers without throttling, because a job waits for minutes before a throttled target fails."""
     return {url: answer for url, answer in answers.items() if answer[0] != "throttled"}
 
 
 def assert_detail(name: str, detail: str | None, words: str) -> None:
-    """It has the words, is printable and bounded, and has no secret."""
+    """Checks that a detail has these words, is printable and bounded, and has no secret."""
     assert detail is not None, name
     assert words in detail, (name, detail)
     assert detail.isprintable(), (name, detail)
@@ -111,7 +111,7 @@ def assert_detail(name: str, detail: str | None, words: str) -> None:
 def test_each_failure_of_a_job_has_a_detail(
     engine: str, run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path
 ) -> None:
-    """In the list of failures, with the native engine in words that say what was wrong."""
+    """The list of failures has it; the native engine also says what was wrong."""
     answers = without_throttled(answers)
     dest = tmp_path / "out"
     of_engine = () if engine == "native" else ("--engine", engine)
@@ -138,7 +138,7 @@ def test_each_failure_of_a_job_has_a_detail(
 
 
 def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path) -> None:
-    """Of a check, and with `--keep-failed`."""
+    """Each failed row of a check, and of `--keep-failed`, has a detail."""
     checked = tmp_path / "checked.jsonl"
     listed = write_list(tmp_path, [{"url": url} for url in answers])
     run("check", listed, checked, "--attempts", 1, "--allow-private")
@@ -149,7 +149,7 @@ def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[st
 
     rows = {row["url"]: row for row in read_rows(checked) if row["url"]}
     for url, (name, _, words) in answers.items():
-        # A check decodes nothing, and asks for no length.
+        # A check decodes nothing, and needs no length.
         if name in {"url", "gzip", "endless", "large"}:
             continue
         assert_detail(name, rows[url]["detail"], words)
@@ -159,7 +159,7 @@ def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[st
 
 
 def test_each_failure_of_a_stream_has_a_detail(answers: dict[str, tuple[str, str, str]]) -> None:
-    """The text of its error."""
+    """Each failure of a stream has its detail as the text of its error."""
     with fetchmill.stream(list(answers), attempts=1, max_size=50, compressed=True) as replies:
         for got in replies:
             name, _, words = answers[got.url]
@@ -169,7 +169,7 @@ def test_each_failure_of_a_stream_has_a_detail(answers: dict[str, tuple[str, str
 
 
 def unusual(certificates: Certificates) -> ssl.SSLContext:
-    """A server that offers ciphers that nobody else takes."""
+    """A server that offers only ciphers that no client accepts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.good.chain, certificates.good.key)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -179,7 +179,7 @@ def unusual(certificates: Certificates) -> ssl.SSLContext:
 
 @pytest.fixture
 def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
-    """URLs of servers, and words of the detail of a request for them."""
+    """Returns URLs of servers, and words of the detail of a request for them."""
     contexts = {
         demanding(
             certificates, ssl.TLSVersion.TLSv1_2
@@ -197,7 +197,7 @@ def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
 def test_a_tls_alert_has_its_name(
     run: Run, secured: dict[str, str], certificates: Certificates, tmp_path: Path
 ) -> None:
-    """A client certificate that is missing is called so, with TLS 1.2 and 1.3."""
+    """A missing client certificate is reported as such, with TLS 1.2 and 1.3."""
     listed = write_list(tmp_path, [{"url": url} for url in secured])
 
     run(
@@ -220,7 +220,7 @@ def test_a_tls_alert_has_its_name(
 
 
 def test_the_summary_counts_by_status_over_runs(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """After a second pass those that were taken back are not counted."""
+    """After a retry run, targets that were taken back are not counted."""
     routes: dict[str, Behaviour] = {f"/a{number}": reply(status="401 x") for number in range(3)}
     routes |= {f"/b{number}": reply(status="500 x") for number in range(2)}
     server = raw(routes)
@@ -246,7 +246,7 @@ def test_the_summary_counts_by_status_over_runs(run: Run, raw: Callable[..., Raw
 
 
 def test_a_sync_counts_failures_by_status(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """As a get does; with the reason of a 401, and in Python."""
+    """A sync counts failures by status like a get, with the reason of a 401, and in Python."""
     server = raw(
         {"/a": reply(b"a"), "/b": reply(status="401 x"), "/c": reply(status="401 x"), "/d": reply(status="451 x")}
     )

@@ -1,4 +1,4 @@
-"""What holds a job back: each of ten bottlenecks made on purpose is named within five seconds."""
+"""The limit of a job: each of ten deliberate bottlenecks is named within five seconds."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ Serve = Callable[..., Server]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
-# A bottleneck is named so soon after it began.
+# Time in which a bottleneck is named.
 WITHIN = 5.0
 MANY = 1_000_000
 
@@ -41,9 +41,10 @@ def named(
     since: float | None = None,
     ends_group: bool = False,
 ) -> str:
-    """How a running job says that this holds it back, in the time that it has; it is ended then.
+    """Returns the message of a running job that names this limit in time, and then ends the job.
 
-    `since`: seconds after the start of the job when the bottleneck began. `ends_group`: the command has a child.
+    `since`: seconds after the start of the job when the bottleneck began. `ends_group`: whether the command has a
+    child.
     """
     seen = []
     try:
@@ -58,7 +59,7 @@ def named(
             if event["seconds"] > begun and limited_by["kind"] == kind:
                 LOG.info("%s", seen[-1])
                 return str(limited_by["text"])
-            # Progress is written once a second.
+            # Progress is written once per second.
             if event["seconds"] > begun + within + 1.0:
                 break
     finally:
@@ -70,7 +71,7 @@ def named(
 
 
 class QueueingServer:
-    """Four requests at a time, ten milliseconds each, whatever comes: the others wait in a queue."""
+    """A server that answers four requests at a time, in ten milliseconds each; all others wait in a queue."""
 
     PLACES, SECONDS = 4, 0.01
 
@@ -89,7 +90,7 @@ class QueueingServer:
         self._thread.join()
 
     async def _run(self) -> None:
-        """Until it is ended; `asyncio.run` ends the tasks of connections."""
+        """Runs until it is ended; `asyncio.run` ends the tasks of connections."""
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         self._places = asyncio.Semaphore(self.PLACES)
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -110,7 +111,7 @@ class QueueingServer:
 
 
 def urls(folder: Path, *origins: str, count: int = 20_000) -> Path:
-    """A list of so many URLs, in turns of these origins."""
+    """Writes a list of this many URLs, alternating between these origins."""
     path = folder / "urls.txt"
     path.write_text("".join(f"{origins[number % len(origins)]}/get/{number}\n" for number in range(count)))
     return path
@@ -118,7 +119,7 @@ def urls(folder: Path, *origins: str, count: int = 20_000) -> Path:
 
 @pytest.mark.timing
 def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
-    """A page takes longer than fetching what is on it."""
+    """The listing is named if a page takes longer than fetching its objects."""
     served = server(synthetic=MANY, page_size=100, list_delay=(0.2, 0.2))
 
     text = named(start("get", served.url, dest, "--format", "null", "--json"), "listing")
@@ -129,10 +130,10 @@ def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
 
 @pytest.mark.alone
 def test_the_server(start: Start, tmp_path: Path) -> None:
-    """Replies take longer with many in flight than with few, and connecting does not."""
+    """Replies take longer with many requests in flight than with few, but connecting does not."""
     with QueueingServer() as queueing:
         source = urls(tmp_path, queueing.url)
-        # While a number is looked for, that is the answer.
+        # While a number is searched, this is the answer.
         command = start("get", source, tmp_path / "out", "--format", "null", "--allow-private", "--json", "-j", 64)
         text = named(command, "server")
     assert "in flight" in text
@@ -140,7 +141,7 @@ def test_the_server(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.timing
 def test_the_number_in_flight(server: Serve, start: Start, dest: Path) -> None:
-    """Replies take as long as with few in flight: more would be faster."""
+    """Replies take as long as with few requests in flight: more would be faster."""
     served = server(synthetic=MANY, delay=(0.1, 0.1))
 
     text = named(start("get", served.url, dest, "--format", "null", "--json", "-j", 16), "concurrency")
@@ -150,13 +151,13 @@ def test_the_number_in_flight(server: Serve, start: Start, dest: Path) -> None:
 
 @pytest.mark.alone
 def test_the_network(tmp_path: Path) -> None:
-    """10 Mbit/s between them: packets wait before the link, those of new connections as well."""
+    """The link has 10 Mbit/s: packets wait before it, including those of new connections."""
     content = {"synthetic": {"count": MANY, "size": 4000}}
     with (
         wide_area(tmp_path, round_trip=0.01, megabits=10) as area,
         area.serving(content=content) as site,
     ):
-        # While a number is looked for, that is the answer.
+        # While a number is searched, this is the answer.
         options = ("--format", "null", "--json", "--ca-file", area.ca_file, "-j", 64)
         arguments = ("get", site.url, tmp_path / "out", *options)
         command = area.near.command(*COMMAND, *map(str, arguments))
@@ -166,7 +167,7 @@ def test_the_network(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 def test_this_machines_processors(server: Serve, start: Start, dest: Path) -> None:
-    """One processor for a job that could use more."""
+    """The job has one processor and could use more."""
     served = server(synthetic=100 * MANY)
     processor = min(os.sched_getaffinity(0))
 
@@ -183,7 +184,7 @@ def test_this_machines_processors(server: Serve, start: Start, dest: Path) -> No
 
 @pytest.mark.timing
 def test_the_disk(server: Serve, memory_path: Path, environment: dict[str, str]) -> None:
-    """Each sync takes a second: what comes meanwhile finds no room in memory."""
+    """Each sync takes a second: later objects find no room in memory."""
     served = server(synthetic=MANY, size=100_000)
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
@@ -196,13 +197,13 @@ def test_the_disk(server: Serve, memory_path: Path, environment: dict[str, str])
         [*slow, *COMMAND, *get], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
 
-    # Its first pages wait for the disk, too.
+    # Its first pages also wait for the disk.
     assert "storing takes" in named(command, "disk", within=WITHIN + 3, ends_group=True)
 
 
 @pytest.mark.alone
 def test_the_transform(server: Serve, start: Start, dest: Path, environment: dict[str, str]) -> None:
-    """A function that takes five milliseconds for a reply."""
+    """A transform that takes five milliseconds per reply is named."""
     served = server(synthetic=MANY)
     arguments = ("--transform", "transforms:takes_its_time", "--format", "jsonl", "--json")
 
@@ -213,7 +214,7 @@ def test_the_transform(server: Serve, start: Start, dest: Path, environment: dic
 
 @pytest.mark.timing
 def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> None:
-    """Of requests, and of bytes."""
+    """The rate of requests and the rate of bytes are named."""
     served = server(synthetic=MANY, size=1000)
 
     rate = start("get", served.url, tmp_path / "rate", "--format", "null", "--json", "--rate", 100)
@@ -249,7 +250,7 @@ def test_the_rate_of_each_host(
     kind: str,
     text: str,
 ) -> None:
-    """A rate that binds is named, and not the bound of requests at once."""
+    """A rate that applies is named, and not the limit of requests in flight."""
     served = [server(synthetic=MANY) for _ in range(hosts)]
     source = urls(tmp_path, *(each.url for each in served))
     bounds = ("--rate-per-host", 30, "--allow-private", "--json")
@@ -259,7 +260,7 @@ def test_the_rate_of_each_host(
 
 @pytest.mark.timing
 def test_replies_that_do_not_come(server: Serve, start: Start, tmp_path: Path) -> None:
-    """Without a reply no time of replies is made up; the last targets are named with their deadline."""
+    """Without a reply, no reply time is invented; the last targets are named with their deadline."""
     served = server(synthetic=MANY, delay=(60.0, 60.0))
     many, few = urls(tmp_path, served.url), tmp_path / "few.txt"
     few.write_text(f"{served.url}/get/1\n{served.url}/get/2\n")
@@ -277,7 +278,7 @@ def test_replies_that_do_not_come(server: Serve, start: Start, tmp_path: Path) -
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ["native", "threads"])
 def test_throttling(server: Serve, start: Start, dest: Path, engine: str) -> None:
-    """429 above 200 a second; how many it permits is found in some seconds."""
+    """The server answers 429 above 200 requests/s; fetchmill finds this rate in some seconds."""
     served = server(synthetic=MANY, faults=[Fault("status", status=429, above=200)])
 
     command = start("get", served.url, dest, "--format", "null", "--json", "--engine", engine)
@@ -288,7 +289,7 @@ def test_throttling(server: Serve, start: Start, dest: Path, engine: str) -> Non
 
 @pytest.mark.timing
 def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
-    """Two hosts that get two requests at once each, and take their time."""
+    """Two slow hosts get two requests at a time each."""
     served = [server(synthetic=MANY, delay=(0.2, 0.2)) for _ in range(2)]
     source = urls(tmp_path, *(each.url for each in served))
     bounds = ("--limit-per-host", 2, "--rate-per-host", 0, "--allow-private")
@@ -300,14 +301,14 @@ def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.timing
 def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
-    """The server goes away in the middle."""
-    # All is listed by then, and most is not fetched: else the page that fails would be named.
+    """An outage is named after the server has gone away."""
+    # Everything is listed by then, and most is not fetched: otherwise, the failing page would be named.
     served = server(synthetic=30_000, delay=(0.02, 0.02))
     begun = time.monotonic()
     command = start("get", served.url, dest, "--format", "null", "--json", "-j", 64)
     time.sleep(2)
     served.stop()
-    # A job finds out that it is not one broken object, but all.
+    # A job first finds out that all objects fail, and not only one.
     text = named(command, "outage", since=time.monotonic() - begun, within=WITHIN + 2)
 
     assert text.startswith("an outage: the server gives no good reply")
@@ -316,7 +317,7 @@ def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
 
 @pytest.mark.alone
 def test_python_is_named_where_it_is_the_bound(server: Serve, start: Start, dest: Path) -> None:
-    """One interpreter uses one processor."""
+    """The processor is named for a Python engine, whose interpreter uses one."""
     served = server(synthetic=MANY)
 
     command = start("get", served.url, dest, "--format", "null", "--json", "--engine", "asyncio")
@@ -326,7 +327,7 @@ def test_python_is_named_where_it_is_the_bound(server: Serve, start: Start, dest
 
 @pytest.mark.timing
 def test_it_is_said_everywhere(server: Serve, start: Start, run: Callable[..., Any], dest: Path) -> None:
-    """In the status of a running job, at its end, and in its report; in Python, too."""
+    """The limit is in the status of a running job, at its end, and in its report; in Python, too."""
     served = server(synthetic=600, delay=(0.1, 0.1))
     command = start("get", served.url, dest, "-j", 8, "--json")
     time.sleep(4)
@@ -354,7 +355,7 @@ def test_it_is_said_everywhere(server: Serve, start: Start, run: Callable[..., A
 
 @pytest.mark.timing
 def test_samples_go_on_where_a_run_was_killed(server: Serve, start: Start, dest: Path) -> None:
-    """The series of a job is in its journal; all its counts together are what the job did."""
+    """The journal has the samples of all runs; their counts add up to the job's."""
     served = server(synthetic=500, delay=(0.1, 0.1))
     command = start("get", served.url, dest, "-j", 8, "--quiet")
     time.sleep(3)
@@ -369,7 +370,7 @@ def test_samples_go_on_where_a_run_was_killed(server: Serve, start: Start, dest:
     first, *_, last = samples
     assert first["time"] < last["time"]
     assert job.samples(samples[-3]["time"]) == samples[-2:]
-    # The killed run took its last second with it, and what was not durable yet is fetched again.
+    # The killed run lost its last second, and unsaved data is fetched again.
     fetched = sum(sample["fetched"] for sample in samples)
     assert 500 - 160 <= fetched <= 500 + 160
     assert samples[-1]["in_flight"] == 0
@@ -379,7 +380,7 @@ def test_samples_go_on_where_a_run_was_killed(server: Serve, start: Start, dest:
 
 
 def first_with_latency(server: Server, dest: Path) -> dict[str, Any]:
-    """A snapshot of a job that has its first replies; the job is ended then."""
+    """Returns a snapshot of a job that has its first replies, and then ends the job."""
     job = Job(GetOptions(source=server.url, dest=dest, format="null").to_json())
     until = time.monotonic() + 60
     while not (snapshot := job.snapshot())["latency"]:
@@ -390,7 +391,7 @@ def first_with_latency(server: Server, dest: Path) -> dict[str, Any]:
 
 
 def test_a_snapshot_has_the_latency_of_replies(server: Serve, dest: Path) -> None:
-    """As they were measured, not as they were planned."""
+    """A snapshot has the measured latency, not the planned one."""
     served = server(synthetic=MANY, delay=(0.05, 0.05))
 
     last = first_with_latency(served, dest)

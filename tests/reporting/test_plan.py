@@ -1,4 +1,4 @@
-"""`fetchmill plan`: a probe of some seconds says what a job would take, and leaves nothing behind."""
+"""`fetchmill plan`: a probe of some seconds predicts the cost of a job, and leaves nothing behind."""
 
 import gzip
 import json
@@ -35,13 +35,13 @@ Serve = Callable[..., Server]
 MIB = 1 << 20
 # Enough to see that it works; the default is 10.
 BRIEF = ("--probe-seconds", 2)
-# What a prediction may be off by, of the time that the job took.
+# Maximum error of a prediction, as a share of the actual time.
 TOLERANCE = 0.25
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, environment: dict[str, str]) -> Path:
-    """Where the command puts temporary folders; nothing else is there."""
+    """Returns the command's folder for temporary folders; nothing else is there."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     environment["TMPDIR"] = str(folder)
@@ -49,7 +49,7 @@ def temporary(tmp_path: Path, environment: dict[str, str]) -> Path:
 
 
 def planned(ended: Any) -> Any:  # noqa: ANN401 - JSON
-    """The plan that a command has written."""
+    """Returns the plan that a command has written."""
     assert ended.code == 0, ended.err
     (line,) = ended.out.splitlines()
     event = json.loads(line)
@@ -58,14 +58,14 @@ def planned(ended: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def of_format(plan: Any, name: str) -> Any:  # noqa: ANN401 - JSON
-    """What it says of a format."""
+    """Returns its estimate for a format."""
     (found,) = (each for each in plan["formats"] if each["format"] == name)
     return found
 
 
 @pytest.mark.thorough
 def test_a_plan_tells_all_that_a_job_takes(run: Run, server: Serve, dest: Path, temporary: Path) -> None:
-    """Each estimate within its range, for as many objects as the listing tells; nothing is left anywhere."""
+    """Each estimate is within its range, for the number of listed objects; nothing is left anywhere."""
     served = server(synthetic=1_000_000, size=300)
 
     plan = planned(run("plan", served.url, dest, "--json", *BRIEF))
@@ -83,7 +83,7 @@ def test_a_plan_tells_all_that_a_job_takes(run: Run, server: Serve, dest: Path, 
 
 
 def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
-    """On standard output; a log gets one line besides."""
+    """The table is on standard output; a log gets one additional line."""
     served = server(synthetic=50_000)
 
     ended = run("plan", served.url, dest, *BRIEF)
@@ -101,7 +101,10 @@ def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "warc"])
 def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path: Path, format: str) -> None:
-    """Bytes and inodes of a job of 20,000 objects in folders; `files` on a file system of blocks."""
+    """Bytes and inodes of a job of 20,000 objects in folders are as predicted.
+
+    `files` uses a file system with blocks.
+    """
     count = 20_000
     dest = memory_path / "out"
     served = server(synthetic=count, size=700)
@@ -113,19 +116,19 @@ def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path:
     output = [path for path in files if path.is_file() and (".fetchmill" not in path.parts or "manifest" in path.name)]
     block = plan["room"]["block"] if format == "files" else 1
     size = sum(-(-path.stat().st_size // block) * block for path in output)
-    # The journal is in what was predicted, at its largest.
+    # The prediction includes the journal at its maximum size.
     assert size + 64 * count == pytest.approx(found["disk_bytes"]["value"], rel=0.15)
     assert found["disk_bytes"]["low"] <= size + 64 * count <= found["disk_bytes"]["high"]
     if format == "files":
         assert count < found["inodes"]["value"] < 1.2 * count
     else:
-        # Some of the journal's are gone by now.
+        # Some of the journal's files are gone by now.
         assert found["inodes"]["low"] - 6 <= len(files) <= found["inodes"]["high"] + 6
 
 
 @pytest.mark.thorough
 def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Before anything is fetched."""
+    """Lists are counted, and manifests give sizes, before anything is fetched."""
     served = server(synthetic=300_000, size=150, delay=(0.02, 0.02))
     urls, rows = tmp_path / "urls.txt", tmp_path / "rows.csv"
     names = [f"{served.url}/get/file-{number:012}" for number in range(300_000)]
@@ -142,25 +145,25 @@ def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, t
 
 
 class PastTheBound:
-    """A clock that passes the bound of counting after some parts of the list."""
+    """A clock that passes the time limit of counting after some parts of the list."""
 
     def __init__(self) -> None:
         self._parts = 0
 
     def monotonic(self) -> float:
-        """31 s after some parts."""
+        """Returns 31 s after some parts."""
         return 31.0 if self._parts >= 20 else 0.0
 
     def note(self, *_: object) -> None:
-        """A part was counted."""
+        """Notes that a part was counted."""
         self._parts += 1
 
 
 @pytest.mark.parametrize("kind", ["txt", "txt.gz", "jsonl", "parquet", "folder"])
 def test_a_list_too_long_to_count_is_extrapolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    """By the part that was read: of the bytes, or of the rows."""
+    """The share of bytes or rows that were read determines the number."""
     count = 400_000
-    # Names that compress little: a block of the compressed list, which is read at once, has few lines then.
+    # These names hardly compress, so a block of the compressed list, which is read in one piece, has few lines.
     rng = random.Random(1)
     lines = [f"http://127.0.0.1/{rng.randbytes(16).hex()}" for _ in range(count)]
     path = tmp_path / f"urls.{kind}"
@@ -193,7 +196,7 @@ def test_a_list_too_long_to_count_is_extrapolated(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.one_in(3)
 def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]) -> None:
-    """A LIST for each thousand keys, a GET for each, at the prices given."""
+    """The plan has one LIST per thousand keys and one GET per key, at the given prices."""
     with s3(synthetic=20_000, size=100) as store:
         prices = ("--price-list", 5, "--price-get", 0.4, "--price-gb", 100)
         own = environment | store.environment()
@@ -208,7 +211,7 @@ def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]
 
 @pytest.mark.one_in(3)
 def test_objects_may_be_given(run: Run, server: Serve) -> None:
-    """And without a total it is a million."""
+    """`--objects` sets the number; without a total, it is a million."""
     served = server(synthetic=5000)
 
     plan = planned(run("plan", served.url, "--objects", "2e9", "--json", *BRIEF))
@@ -219,7 +222,7 @@ def test_objects_may_be_given(run: Run, server: Serve) -> None:
 
 @pytest.mark.one_in(3)
 def test_what_is_asked_for_again_is_a_request_more(run: Run, server: Serve) -> None:
-    """And what is absent takes no room."""
+    """Repeated requests are counted; an absent object takes no space."""
     faults = [Fault("status", status=404, rate=0.25), Fault("status", status=500, rate=0.2, times=1)]
     served = server(synthetic=1_000_000, faults=faults)
 
@@ -241,7 +244,7 @@ def test_what_is_asked_for_again_is_a_request_more(run: Run, server: Serve) -> N
 def test_a_source_that_gives_nothing_is_an_error(
     run: Run, server: Serve, temporary: Path, faults: Sequence[Fault], code: int, message: str
 ) -> None:
-    """One line that says why."""
+    """The error is one line with the reason."""
     served = server(synthetic=5000, faults=faults)
 
     ended = run("plan", served.url, *BRIEF, "--quiet")
@@ -254,7 +257,7 @@ def test_a_source_that_gives_nothing_is_an_error(
 @pytest.mark.parametrize(
     ("source", "code", "message"),
     [
-        # Refused, or on a busy machine not before the time for connecting, or that of the probe, is over.
+        # The connection is refused, or on a busy machine the connect or probe time ends first.
         ("http://127.0.0.1:1", None, "refused|connect-timeout|nothing was listed"),
         ("-", 2, "give it as a file"),
         ("missing.txt", 2, "missing.txt"),
@@ -263,11 +266,11 @@ def test_a_source_that_gives_nothing_is_an_error(
 def test_a_source_that_is_not_there_is_an_error(
     run: Run, temporary: Path, source: str, code: int | None, message: str
 ) -> None:
-    """One line, in the time of the probe."""
+    """The error is one line, within the time of the probe."""
     started = time.monotonic()
     ended = run("plan", source, *BRIEF, "--quiet")
 
-    # What a job says when it has tried long enough, or the probe is over first.
+    # The message of a job that has tried long enough, or whose probe ends first.
     assert ended.code in ((code,) if code else (4, 5)), ended.err
     assert re.fullmatch(r"fetchmill: error: [^\n]+\n", ended.err), ended.err
     assert re.search(message, ended.err)
@@ -276,7 +279,7 @@ def test_a_source_that_is_not_there_is_an_error(
 
 
 def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -> None:
-    """There is nothing to plan."""
+    """An empty listing is an error, because there is nothing to plan."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty.txt").touch()
     for source in (server(tmp_path / "empty").url, "empty.txt"):
@@ -291,7 +294,7 @@ def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -
 def test_a_signal_ends_it_at_once(
     start: Callable[..., Any], server: Serve, dest: Path, temporary: Path, number: signal.Signals, after: float
 ) -> None:
-    """In each part of the probe; no temporary folder is left."""
+    """A signal ends each part of the probe immediately; no temporary folder is left."""
     served = server(synthetic=100_000, delay=(0.05, 0.05))
     process = start("plan", served.url, dest, "--probe-seconds", 30)
     while not list(temporary.iterdir()):
@@ -312,9 +315,9 @@ def test_a_signal_ends_it_at_once(
 @pytest.mark.thorough
 @pytest.mark.alone
 def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
-    """As many connections as a job with the same options, and no more requests than its rate."""
+    """The probe has as many connections as a job with the same options, and no more requests than its rate."""
     served = server(synthetic=100_000)
-    # Replies are held for up to a second: four seconds of probe, less the warm-up, told a tenth less.
+    # Replies are held for up to a second: four seconds of probe, without the warm-up, gave a tenth less.
     plan = planned(run("plan", served.url, "--rate", 200, "-j", 8, "--json", "--probe-seconds", 8))
     stats = served.stats()
 
@@ -322,13 +325,13 @@ def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
     assert stats["get"] <= 200 * 8 * 1.3
     alone = server(synthetic=100_000)
     assert run("get", alone.url, "null", "--rate", 200, "-j", 8, "--format", "null", "--max-duration", 8).code == 8
-    # Two runs that fetch, one after the other: in its beginning each uses a connection for few requests.
+    # Two runs fetch one after the other: each starts with a connection for few requests.
     assert stats["connections"] <= 2 * alone.stats()["connections"] + 8
 
 
 @pytest.fixture
 def disk() -> Iterator[Callable[[int, int], Path]]:
-    """Makes a file system of its own with so many bytes and inodes, or a few more."""
+    """Creates a file system with this number of bytes and inodes, or slightly more."""
     with ExitStack() as stack:
         yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
 
@@ -337,7 +340,7 @@ def disk() -> Iterator[Callable[[int, int], Path]]:
 def test_what_does_not_fit_is_told(
     run: Run, server: Serve, disk: Callable[..., Path], environment: dict[str, str]
 ) -> None:
-    """The plan is made all the same, and the exit code says it; another format is named."""
+    """The plan is made nevertheless, and the exit code shows it; another format is suggested."""
     served = server(synthetic=1_000_000)
     dest = disk(256 * MIB, 2000) / "out"
 
@@ -355,7 +358,7 @@ def test_what_does_not_fit_is_told(
 
 @pytest.mark.thorough
 def test_python_has_it_as_a_call(server: Serve, tmp_path: Path) -> None:
-    """With the same figures."""
+    """`fetchmill.plan` returns the same figures."""
     served = server(synthetic=30_000)
 
     plan = fetchmill.plan(served.url, tmp_path / "out", format="parquet", probe_seconds=2)
@@ -371,7 +374,7 @@ def test_python_has_it_as_a_call(server: Serve, tmp_path: Path) -> None:
 
 
 def counted(rates: Sequence[float], *, body: int = 100) -> list[Snapshot]:
-    """The counters of a run whose rate was so in each second, ten times a second."""
+    """Returns the counters of a run with this rate in each second, ten times per second."""
     snapshots, settled = [], 0
     for number in range(10 * len(rates) + 1):
         settled += int(rates[(number - 1) // 10] / 10) if number else 0
@@ -390,7 +393,7 @@ def counted(rates: Sequence[float], *, body: int = 100) -> list[Snapshot]:
 
 
 def test_a_warm_up_does_not_count() -> None:
-    """The steady rate, and the time with what the warm-up has cost."""
+    """The steady rate is returned, and the time includes the cost of the warm-up."""
     rate = steady_rate(counted([50, 200, 600, *([1000, 1020, 980] * 3)]))
 
     assert rate is not None
@@ -400,7 +403,7 @@ def test_a_warm_up_does_not_count() -> None:
 
 
 def test_what_was_fetched_while_the_number_in_flight_was_sought_does_not_count() -> None:
-    """However slowly it was found."""
+    """Objects that were fetched during the search do not count, however long it takes."""
     numbers = [32, 128, 512, 2048, 4096, 4096, 1024, 900, 1100, 1000]
     rates = [100, 400, 2000, 4000, 3000, 2500, 9000, 10000, 10000, 10000]
     snapshots = [
@@ -414,7 +417,7 @@ def test_what_was_fetched_while_the_number_in_flight_was_sought_does_not_count()
 
 
 def test_a_number_is_looked_for_as_long_as_the_job_says_so() -> None:
-    """Also while it is near what it is at the end."""
+    """The job decides how long it searches, including times when the number is near the final one."""
     snapshots = [
         replace(each, concurrency=32 if index <= 10 else 256, tries_concurrency=index <= 60)
         for index, each in enumerate(counted([1000] * 10))
@@ -425,7 +428,10 @@ def test_a_number_is_looked_for_as_long_as_the_job_says_so() -> None:
 
 
 def test_what_was_fetched_while_numbers_were_tried_does_not_count() -> None:
-    """Though all of them were near the last; and the probe goes on behind them, but not without end."""
+    """Trials do not count, although they are near the last number.
+
+    The probe continues after them, but not endlessly.
+    """
     snapshots = [
         replace(each, concurrency=256, tries_concurrency=index <= 60)
         for index, each in enumerate(counted([500] * 6 + [1000] * 4))
@@ -442,7 +448,7 @@ def test_what_was_fetched_while_numbers_were_tried_does_not_count() -> None:
 
 @pytest.mark.thorough
 def test_a_job_says_whether_it_looks_for_its_number(server: Serve) -> None:
-    """With `auto`, until it has found it; never with a number."""
+    """With `auto`, it is searching until it has found the number; with a fixed number, it never is."""
     served = server(synthetic=20_000, delay=(0.01, 0.01))
     said: dict[int | Literal["auto"], set[bool]] = {"auto": set(), 8: set()}
     for number, tries in said.items():
@@ -458,7 +464,7 @@ def test_a_job_says_whether_it_looks_for_its_number(server: Serve) -> None:
 
 
 def test_replies_that_come_together_are_one_step() -> None:
-    """A rate is not less certain because a second's replies come all at once."""
+    """A rate is not less certain if a second's replies arrive together."""
     rate = steady_rate([each for each in counted([1000] * 9) for _ in range(3)])
     steps = counted([1000] * 9)
     held = [replace(each, fetched=steps[number // 10 * 10].fetched) for number, each in enumerate(steps)]
@@ -471,7 +477,7 @@ def test_replies_that_come_together_are_one_step() -> None:
 
 
 def test_what_varies_more_is_less_certain() -> None:
-    """And what still grows is told."""
+    """A rate that varies more has a wider range, and one that still grows is reported."""
     even, uneven = (steady_rate(counted(rates)) for rates in ([1000] * 9, [500, 500, 1500, 1500] * 3))
     growing = steady_rate(counted([100 * 1.5**number for number in range(12)]))
 
@@ -487,14 +493,14 @@ def test_what_varies_more_is_less_certain() -> None:
 
 
 def compare(plan: Any, report: Any) -> None:  # noqa: ANN401 - JSON
-    """The time that was predicted with the time that it took."""
+    """Compares the predicted with the actual time."""
     predicted, took = plan["seconds"]["value"], report["seconds"]
     print(f"predicted {predicted:.1f} s, took {took:.1f} s: {predicted / took - 1:+.1%}")  # noqa: T201 - for who looks
     assert took / (1 + TOLERANCE) <= predicted <= took * (1 + TOLERANCE)
 
 
 def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
-    """The report of a job."""
+    """Returns the report of a job."""
     assert ended.code == 0, ended.err
     return json.loads(ended.out.splitlines()[-1])
 
@@ -503,7 +509,7 @@ def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
 @pytest.mark.parametrize(
     ("serving", "options"),
     [
-        # A server that takes its time; a listing that is slower than fetching.
+        # A slow server, and a listing that is slower than fetching.
         ({"synthetic": 20_000, "delay": (0.02, 0.03)}, ("-j", 100)),
         ({"synthetic": 20_000, "list_delay": (0.2, 0.2), "delay": (0.005, 0.005)}, ("-j", 64)),
     ],
@@ -512,7 +518,7 @@ def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
 def test_the_time_is_predicted(
     run: Run, server: Serve, dest: Path, serving: dict[str, Any], options: tuple[object, ...]
 ) -> None:
-    """Within 25 % of what a job of 20,000 objects then takes, from a probe of four seconds."""
+    """The prediction of a four-second probe is within 25 % of the time of a job of 20,000 objects."""
     served = server(**serving)
     common = (*options, "--format", "parquet", "--json")
 
@@ -524,7 +530,7 @@ def test_the_time_is_predicted(
 @pytest.mark.thorough
 @pytest.mark.alone
 def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
-    """Over TLS, 50 ms away, with some loss."""
+    """The server is 50 ms away, over TLS, with some loss."""
     content = {"synthetic": {"count": 30_000, "size": 100}}
     with (
         wide_area(tmp_path, round_trip=0.05, loss=0.001) as area,
@@ -541,7 +547,7 @@ def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
     "network", [{"round_trip": 0.01}, {"round_trip": 0.05, "loss": 0.005}, {"round_trip": 0.05, "megabits": 10.0}]
 )
 def test_the_time_of_a_million_is_predicted(tmp_path: Path, memory_path: Path, network: dict[str, Any]) -> None:
-    """On three networks, from a probe of ten seconds."""
+    """There are three networks, and a probe of ten seconds."""
     dest = memory_path / "out"
     content = {"synthetic": {"count": int(os.environ.get("FETCHMILL_PLAN_COUNT", "1000000")), "size": 100}}
     with wide_area(tmp_path, **network) as area, area.serving(content=content, page_size=10_000) as site:

@@ -1,4 +1,4 @@
-"""What is shown while a job runs, from snapshots alone: nothing here reads a clock."""
+"""The progress display, computed from snapshots alone: nothing here reads a clock."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from fetchmill.cli.progress import JsonDisplay, LiveDisplay, PlainDisplay
 
 
 def snapshot(**given: Any) -> Snapshot:  # noqa: ANN401
-    """A snapshot with zeros where nothing is given."""
+    """Returns a snapshot with zeros as defaults."""
     zeros = dict.fromkeys(("listed", "fetched", "absent", "failed", "skipped", "bytes", "in_flight", "waiting"), 0)
     rest: dict[str, Any] = {"listing_done": False, "failures": {}, "phase": "fetching", "seconds": 0.0}
     return Snapshot(**{**zeros, **rest, "resumed": False, "start_settled": 0, **given})
@@ -32,14 +32,14 @@ def test_rates_are_over_the_last_seconds() -> None:
 
 
 def test_a_resumed_job_does_not_count_what_was_done_before() -> None:
-    """Not even in the first second."""
+    """Earlier objects of a resumed job never count towards its rate, not even in the first second."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=1_000_100, start_settled=1_000_000, resumed=True))
 
     assert rates.objects == pytest.approx(100)
 
 
 def test_eta_needs_the_total() -> None:
-    """Without it, the number of listed targets is a lower bound and is called so."""
+    """Without it, the number of listed targets is a lower bound and marked as such."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=100))
     running = snapshot(seconds=1.0, listed=1000, fetched=100)
     listed = snapshot(seconds=1.0, listed=1000, fetched=100, listing_done=True)
@@ -51,7 +51,7 @@ def test_eta_needs_the_total() -> None:
 
 
 def test_the_total_that_a_listing_promises_is_one() -> None:
-    """Until more is listed than it promised."""
+    """The promised total counts until more targets are listed."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=100))
     running = snapshot(seconds=1.0, listed=500, fetched=100, total=1000)
     exceeded = snapshot(seconds=1.0, listed=1001, fetched=100, total=1000)
@@ -62,7 +62,7 @@ def test_the_total_that_a_listing_promises_is_one() -> None:
 
 
 def test_what_went_wrong_has_its_own_line() -> None:
-    """Failure kinds, the most frequent first."""
+    """Failures have a line with their kinds, the most frequent first."""
     shown = snapshot(absent=3, failed=6, failures={"dns": 1, "truncated": 5}, waiting=2, phase="draining")
 
     assert describe(shown, Meter().add(shown)) == [
@@ -72,7 +72,7 @@ def test_what_went_wrong_has_its_own_line() -> None:
 
 
 def test_each_wait_has_its_own_line() -> None:
-    """What is waited for, since when, and when the job gives up."""
+    """The line says what the job waits for, since when, and when it gives up."""
     since = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
     wait = Wait(what="the listing's page /list?2 fails (status 500)", since=since, until=since + timedelta(minutes=15))
     shown = snapshot(waits=(wait,))
@@ -87,7 +87,7 @@ def test_each_wait_has_its_own_line() -> None:
 
 
 def test_what_limits_the_job_is_the_last_line() -> None:
-    """But not beside a wait, which says it already."""
+    """The limit is the last line, unless a wait says it already."""
     limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate: 50 requests/s"))
     now = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
     waits = (Wait(what="the server gives no good reply", since=now, until=now),)
@@ -102,7 +102,7 @@ def test_what_limits_the_job_is_the_last_line() -> None:
 
 @pytest.mark.parametrize(("columns", "no_color"), [(20, False), (80, True)])
 def test_narrow_terminals_and_no_color_work(monkeypatch: pytest.MonkeyPatch, columns: int, no_color: bool) -> None:
-    """Lines are cut where the terminal ends, so that the block stays one; without colours where nobody wants any."""
+    """Lines are truncated at the terminal's width, so that the block stays intact; colours can be turned off."""
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
     if no_color:
@@ -117,14 +117,14 @@ def test_narrow_terminals_and_no_color_work(monkeypatch: pytest.MonkeyPatch, col
 
     shown = terminal.getvalue()
     assert ("\x1b[3" in shown or "\x1b[9" in shown) is not no_color
-    # Each frame begins by going up and clearing the last one.
+    # Each frame begins by moving up and clearing the last one.
     lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]|\x1b\[2K|\x1b\[1A", shown)]
     assert any(line.startswith("━") and set(line) <= set("━╸╺ ") for line in lines), lines
     assert max(len(line) for line in lines) <= columns
 
 
 def test_plain_lines_come_every_ten_seconds() -> None:
-    """However often snapshots are taken."""
+    """Plain lines come every ten seconds, whatever the number of snapshots."""
     lines: list[str] = []
     display = PlainDisplay(lines.append, now=lambda: "2026-11-22T12:00:01Z")
     for tenth in range(250):
@@ -135,7 +135,7 @@ def test_plain_lines_come_every_ten_seconds() -> None:
 
 
 def test_json_events_carry_the_counters_and_the_rates() -> None:
-    """And can be written as JSON."""
+    """Events with counters and rates can be written as JSON."""
     events: list[tuple[str, dict[str, Any]]] = []
     display = JsonDisplay(lambda event, values: events.append((event, values)))
     for tenth in range(21):
@@ -164,7 +164,7 @@ class _GoneTerminal(io.StringIO):
 
 
 def test_a_terminal_that_goes_away_does_not_end_the_job() -> None:
-    """Later updates are dropped."""
+    """A closed terminal drops later updates, and the job continues."""
     terminal = _GoneTerminal()
     display = LiveDisplay(terminal)
     display.update(snapshot(seconds=1.0))

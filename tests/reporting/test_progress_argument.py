@@ -34,11 +34,11 @@ def double(number):
 
 
 class GivenUpError(Exception):
-    """Of a function that has seen enough."""
+    """Raised by a function that has seen enough."""
 
 
 def test_a_function_sees_snapshots_and_the_end(server: Serve, dest: Path) -> None:
-    """The last one has all."""
+    """A function gets snapshots, and the last one has all counts."""
     seen: list[fetchmill.Snapshot] = []
 
     report = fetchmill.get(server(synthetic=300, delay=(0.3, 0.3)).url, dest, concurrency=100, progress=seen.append)
@@ -49,7 +49,7 @@ def test_a_function_sees_snapshots_and_the_end(server: Serve, dest: Path) -> Non
 
 
 def test_what_a_function_raises_ends_the_job_and_the_same_call_resumes(server: Serve, dest: Path) -> None:
-    """After a checkpoint."""
+    """An exception of the function ends the job after a checkpoint, and the same call resumes."""
 
     def give_up(snapshot: fetchmill.Snapshot) -> None:
         if snapshot.fetched >= 100:
@@ -68,7 +68,7 @@ def test_what_a_function_raises_ends_the_job_and_the_same_call_resumes(server: S
 
 @pytest.mark.parametrize("call", ["list", "sync", "check", "export", "resume"])
 def test_each_call_shows_its_progress(server: Serve, dest: Path, tmp_path: Path, call: str) -> None:
-    """At its end at least."""
+    """Each call shows its progress at least once, at its end."""
     url = server(synthetic=20).url
     seen: list[fetchmill.Snapshot] = []
     calls: dict[str, Callable[[], object]] = {
@@ -86,7 +86,7 @@ def test_each_call_shows_its_progress(server: Serve, dest: Path, tmp_path: Path,
 
 
 def test_a_terminal_sees_one_line_that_goes_away(server: Serve, dest: Path) -> None:
-    """On standard error."""
+    """A terminal shows one line on standard error and removes it."""
     program = "import sys, fetchmill; fetchmill.get(*sys.argv[1:3], concurrency=50, progress=True)"
     url = server(synthetic=300, delay=(0.2, 0.2)).url
     parent, child = pty.openpty()
@@ -103,7 +103,7 @@ def test_a_terminal_sees_one_line_that_goes_away(server: Serve, dest: Path) -> N
 
 
 def test_a_notebook_shows_progress_reports_and_runs_functions_of_cells(server: Serve, dest: Path) -> None:
-    """Without being asked to; in a real kernel."""
+    """A notebook with a real kernel shows progress by default."""
     url = server(synthetic=60, delay=(0.2, 0.2)).url
     setup = f"URL, DEST = {url!r}, {str(dest)!r}"
     v4: Any = nbformat.v4
@@ -123,7 +123,7 @@ def test_a_notebook_shows_progress_reports_and_runs_functions_of_cells(server: S
 
 
 def test_a_report_shows_counts_and_what_is_not_empty(server: Serve, dest: Path) -> None:
-    """And HTML is escaped."""
+    """A report shows counts and non-empty values, and escapes HTML."""
     report = fetchmill.get(server(synthetic=3).url, dest)
 
     text = repr(report)

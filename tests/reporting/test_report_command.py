@@ -1,4 +1,4 @@
-"""`fetchmill report` and `fetchmill.history`: what a job did over time, as lines, as JSON, as a page in a file."""
+"""`fetchmill report` and `fetchmill.history`: a job's activity over time, as lines, JSON, and a page in a file."""
 
 import json
 import re
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
-# Of 300 objects ten are absent and ten fail; the job takes three seconds.
+# Of 300 objects, ten are absent and ten fail; the job takes three seconds.
 FAULTS = [
     Fault("status", status=404, match="file-00000000002*"),
     Fault("status", status=403, match="file-00000000003*"),
@@ -27,7 +27,7 @@ FAULTS = [
 
 @pytest.fixture
 def finished(server: Serve, run: Run, tmp_path: Path) -> Path:
-    """A job that was stopped by a rule and went on; its destination has a name that would end a script."""
+    """A job that a rule stopped and that continued; the name of its destination would end a script."""
     dest = tmp_path / "a <b></script><script>throw 1</script>"
     served = server(synthetic=300, delay=(0.1, 0.1), faults=FAULTS)
     command = ("get", served.url, dest, "-j", 10, "--quiet")
@@ -38,7 +38,7 @@ def finished(server: Serve, run: Run, tmp_path: Path) -> Path:
 
 
 def test_all_runs_are_told(finished: Path, run: Run) -> None:
-    """Sums of samples are what the journal counts, and the pause between the runs is none of their time."""
+    """Sums of samples equal the journal's counts, and the pause between the runs is not included."""
     found = fetchmill.history(finished)
 
     assert found.status.finished
@@ -48,7 +48,7 @@ def test_all_runs_are_told(finished: Path, run: Run) -> None:
         kind: sum(sample["failures"].get(kind, 0) for sample in found.samples) for kind in found.status.failures
     } == {"status": 10}
     assert sum(sample["bytes"] for sample in found.samples) == found.status.bytes
-    # Those that the first run had in flight at its end are asked for again at most.
+    # At most the first run's requests in flight are repeated.
     assert 300 <= found.attempts <= 320
     assert (found.runs, 2.5 < found.seconds < 60) == (2, True)
     assert sum(found.limits.values()) == pytest.approx(1)
@@ -61,7 +61,7 @@ def test_all_runs_are_told(finished: Path, run: Run) -> None:
 
 
 def test_the_page_is_one_file(finished: Path, run: Run, tmp_path: Path) -> None:
-    """It shows what the journal has, and asks for nothing; names are texts in it."""
+    """The page shows the journal's data and requests nothing; names in it are text."""
     file = tmp_path / "report.html"
 
     ended = run("report", finished, "--html", file)
@@ -91,9 +91,9 @@ def test_the_page_is_one_file(finished: Path, run: Run, tmp_path: Path) -> None:
 
 
 def test_a_job_that_did_nothing_over_time_has_a_page_too(server: Serve, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Without samples the charts say that there are none."""
+    """Without samples, the charts say that there are none."""
     assert run("get", server(synthetic=3).url, dest, "--quiet", "--max-duration", "0.001s").code in (0, 8)
-    # As a job of an older release.
+    # Like a job of an older release.
     found = fetchmill.JobHistory(status=fetchmill.status(dest), samples=[])
 
     assert (found.seconds, found.runs, found.limits, found.attempts) == (0.0, 0, {}, 0)
@@ -107,7 +107,7 @@ def test_a_job_that_did_nothing_over_time_has_a_page_too(server: Serve, run: Run
 
 
 def test_a_page_that_cannot_be_written_is_an_error_in_one_line(finished: Path, run: Run, tmp_path: Path) -> None:
-    """And no part of it is left."""
+    """An unwritable page is an error in one line, and no part of it is left."""
     ended = run("report", finished, "--html", tmp_path / "not-there" / "report.html")
 
     assert (ended.code, ended.out) == (7, "")

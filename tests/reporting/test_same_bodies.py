@@ -1,4 +1,4 @@
-"""A job says when most of its objects are the same bytes: a login or an error page, probably."""
+"""A job says if most of its objects have the same bytes, as those of a login or error page."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NOTICE = "120 of 140 objects fetched in this run are the same 5,120 bytes; "
 
 
 def site(same: int, other: int, page: bytes = PAGE) -> dict[str, Behaviour]:
-    """A mirror of which so many objects are one page."""
+    """A mirror in which the given number of objects are one page."""
     names = [f"{number:04}" for number in range(same + other)]
     bodies = {name: reply(page if index < same else name.encode()) for index, name in enumerate(names)}
     return mirror(names, bodies)
@@ -28,7 +28,7 @@ def site(same: int, other: int, page: bytes = PAGE) -> dict[str, Behaviour]:
     ("format", "engine"), [("files", "native"), ("parquet", "native"), ("jsonl", "threads"), ("tar", "processes")]
 )
 def test_most_objects_that_are_the_same_are_noticed(run: Run, raw: Raw, dest: Path, format: str, engine: str) -> None:
-    """In the summary, with numbers and a remedy."""
+    """The summary has the numbers and a solution."""
     server = raw(site(120, 20))
     ended = run("get", server.url, dest, "--format", format, "--engine", engine)
 
@@ -38,7 +38,7 @@ def test_most_objects_that_are_the_same_are_noticed(run: Run, raw: Raw, dest: Pa
 
 
 def test_what_is_not_most_of_many_is_not_noticed(raw: Raw, tmp_path: Path) -> None:
-    """Half of the objects, or all of a few."""
+    """Half of the objects, and all of a few, cause no notice."""
     for number, (same, other) in enumerate([(99, 0), (70, 70), (0, 140)]):
         server = raw(site(same, other))
         report = fetchmill.get(server.url, tmp_path / str(number))
@@ -46,7 +46,7 @@ def test_what_is_not_most_of_many_is_not_noticed(raw: Raw, tmp_path: Path) -> No
 
 
 def test_a_later_run_counts_its_own_objects(raw: Raw, dest: Path) -> None:
-    """What an earlier run has fetched says nothing of this one."""
+    """A later run counts only its own objects."""
     names = [f"{number:04}" for number in range(240)]
     late = {name: in_turn(reply(status="400 x"), reply(name.encode())) for name in names[120:]}
     server = raw(mirror(names, {name: reply(PAGE) for name in names[:120]} | late))
@@ -60,7 +60,7 @@ def test_a_later_run_counts_its_own_objects(raw: Raw, dest: Path) -> None:
 
 
 def test_empty_objects_are_noticed_and_syncs_tell(run: Run, raw: Raw, dest: Path) -> None:
-    """A pass of a sync fetches as any job does."""
+    """A pass of a sync fetches like any other job."""
     ended = run("sync", raw(site(120, 20, b"")).url, dest)
     assert ended.code == 0, ended.err
     assert re.search(r"120 of 140 objects fetched in this run are empty; ", ended.err)

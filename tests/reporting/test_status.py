@@ -23,14 +23,14 @@ FAULTS = [
 
 @pytest.fixture
 def finished(run: Run, server: Serve, dest: Path) -> Path:
-    """The destination of a job of ten targets, of which one is absent and two are failed."""
+    """The destination of a job of ten targets: one is absent and two have failed."""
     ended = run("get", server(synthetic=10, faults=FAULTS).url, dest, "--attempts", "2")
     assert ended.code == 3, ended.err
     return dest
 
 
 def test_the_ledger_is_shown(run: Run, finished: Path) -> None:
-    """As data, on standard output."""
+    """The ledger is data on standard output."""
     shown = run("status", finished)
 
     lines = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
@@ -42,7 +42,7 @@ def test_the_ledger_is_shown(run: Run, finished: Path) -> None:
 
 
 def test_the_ledger_can_be_json(run: Run, finished: Path) -> None:
-    """One object; the same as in Python."""
+    """The ledger can be one JSON object, the same as in Python."""
     shown = json.loads(run("status", finished, "--json").out)
 
     assert shown == fetchmill.status(finished).to_dict()
@@ -50,7 +50,7 @@ def test_the_ledger_can_be_json(run: Run, finished: Path) -> None:
 
 
 def test_failures_are_listed_with_tabs(run: Run, finished: Path) -> None:
-    """Name, outcome, kind, status, attempts, detail."""
+    """The columns are name, outcome, kind, status, attempts, detail."""
     shown = run("status", finished, "--failures")
 
     rows = {line.split("\t")[0]: line.split("\t")[1:5] for line in shown.out.splitlines()}
@@ -63,7 +63,7 @@ def test_failures_are_listed_with_tabs(run: Run, finished: Path) -> None:
 
 
 def test_failures_can_be_json(run: Run, finished: Path) -> None:
-    """An object a line; the same as in Python."""
+    """There is an object per line, the same as in Python."""
     shown = [json.loads(line) for line in run("status", finished, "--failures", "--json").out.splitlines()]
 
     assert shown == [vars(failure) for failure in fetchmill.failures(finished)]
@@ -71,9 +71,9 @@ def test_failures_can_be_json(run: Run, finished: Path) -> None:
 
 
 def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: Path) -> None:
-    """The journal can be read beside it."""
+    """`status` reads the journal of a running job and says that it runs."""
     source = server(synthetic=200)
-    # Slow enough that it still runs when `status` does, also where that takes seconds to start.
+    # It is slow enough that it still runs when `status` does, even if that takes seconds to start.
     process = start("get", source.url, dest, "--commit-window", "50ms", "--rate", 2)
     while not source.stats()["get"]:
         assert process.poll() is None
@@ -82,7 +82,7 @@ def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: P
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
 
-    # With its age, once it has told how fast it is.
+    # It has its age, once the rate is known.
     assert "job          running" in shown.out
     assert process.returncode == 130
     assert run("get", source.url, dest).code == 0
@@ -90,7 +90,7 @@ def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: P
 
 
 def test_a_journal_without_tables_is_a_job_that_has_just_begun(run: Run, server: Serve, dest: Path) -> None:
-    """It is not damaged: its file is there a moment before its tables are, and a kill may leave it so."""
+    """A journal without tables is not damaged: its file exists a moment before them, and a kill may leave it so."""
     (dest / ".fetchmill").mkdir(parents=True)
     (dest / ".fetchmill/job.sqlite").touch()
 
@@ -104,7 +104,7 @@ def test_a_journal_without_tables_is_a_job_that_has_just_begun(run: Run, server:
 
 
 def test_a_folder_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
-    """In one line, and without leaving anything in it."""
+    """The error is one line, and nothing is left in the folder."""
     folder = tmp_path / "other"
     folder.mkdir()
 
@@ -119,7 +119,7 @@ def test_a_folder_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_state_can_be_elsewhere(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Every command that takes DEST finds it there."""
+    """Every command that takes DEST finds a state in another folder."""
     state = tmp_path / "state"
     ended = run("get", server(synthetic=10, faults=FAULTS[:1]).url, dest, "--state", state)
 

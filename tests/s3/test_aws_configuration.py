@@ -1,4 +1,4 @@
-"""What the configuration files and variables of AWS's tools say of stores is heeded."""
+"""Settings for stores in the configuration files and variables of AWS's tools are used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ KEYS = 5
 
 
 def configuration(folder: Path, text: str) -> dict[str, str]:
-    """Variables for a profile `test` that says this."""
+    """Returns variables for a profile `test` with these settings."""
     config = folder / "config"
     config.write_text(f"[profile test]\n{text}")
     return {"AWS_CONFIG_FILE": str(config), "AWS_PROFILE": "test"}
@@ -25,7 +25,7 @@ def configuration(folder: Path, text: str) -> dict[str, str]:
 def test_a_profile_names_its_store_in_a_section_of_services(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """It goes before the profile's own endpoint, which is that of all services."""
+    """A store in a `services` section takes precedence over the profile's own endpoint, which is for all services."""
     with s3(synthetic=KEYS) as store:
         settings = configuration(
             tmp_path,
@@ -44,9 +44,10 @@ def test_a_profile_names_its_store_in_a_section_of_services(
 def test_a_profile_says_where_the_bucket_stands(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path, said: str | None, hosts: str
 ) -> None:
-    """`addressing_style` below `s3 =`; an option goes before it."""
+    """`addressing_style` below `s3 =` sets it; an option takes precedence."""
     style = "" if said is None else f"s3 =\n  max_concurrent_requests = 20\n  addressing_style = {said}\n"
-    # With a suffix a path that begins with the bucket finds it, too; a name that nobody can look up tells them apart.
+    # With a suffix, a path that begins with the bucket also finds it; a name that cannot be resolved shows the
+    # difference.
     with s3(synthetic=KEYS) as store:
         settings = environment | store.environment() | configuration(tmp_path, style)
         url = store.url.replace("127.0.0.1", "no-such-host.invalid")
@@ -64,7 +65,7 @@ def test_a_profile_says_where_the_bucket_stands(
 def test_an_addressing_style_that_is_none_is_told(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Before anything is asked for."""
+    """The error comes before any request."""
     settings = environment | configuration(tmp_path, "s3 =\n  addressing_style = sideways\n")
     ended: Ended = run("get", "s3://bucket", dest, env=settings)
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
@@ -81,7 +82,7 @@ def test_authorities_are_added_as_the_configuration_says(
     tmp_path: Path,
     place: str,
 ) -> None:
-    """What answers is no store: that it is spoken with at all shows that its certificate is believed."""
+    """The server is not a store: its reply alone shows that its certificate is trusted."""
     from nginx import Site
 
     server = nginx(tls=Site(leaf=certificates.good))
@@ -121,7 +122,10 @@ def test_settings_that_are_not_supported_are_refused_by_name(
     source: str,
     said: str,
 ) -> None:
-    """Before anything is asked: another endpoint of AWS would be, or the requests would not be signed."""
+    """The error comes before any request.
+
+    Otherwise, another AWS endpoint would be used, or requests would be unsigned.
+    """
     known = {"AWS_REGION": "eu-west-1"} | configuration(tmp_path, profile) | settings
     if "login" not in said:
         known |= {"AWS_ACCESS_KEY_ID": "one", "AWS_SECRET_ACCESS_KEY": "two"}
@@ -133,7 +137,7 @@ def test_settings_that_are_not_supported_are_refused_by_name(
 
 
 def test_an_endpoint_that_is_named_needs_none_of_these(run: Run, environment: dict[str, str], dest: Path) -> None:
-    """It is asked as it is."""
+    """A named endpoint is used unchanged."""
     with s3(synthetic=KEYS) as store:
         settings = store.environment() | {"AWS_USE_FIPS_ENDPOINT": "true"}
         ended: Ended = run("get", "s3://bucket", dest, "--endpoint-url", store.url, env=environment | settings)

@@ -1,4 +1,4 @@
-"""What a store's checksums are good for: a wrong byte on the way is noticed, whatever the engine of the store is."""
+"""Checksums of a store: a wrong byte in transit is detected, with any engine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ Stores = Callable[..., S3Store]
 SIZE = 5000
 CHECKSUMS = ("crc64nvme", "crc32c", "crc32", "sha256", "sha1")
 KEYS = [f"file-{index:012}" for index in range(8)]
-# A key that is damaged once is well the second time; one that always is fails at its last attempt.
+# A key that is damaged once is right the second time; one that is always damaged fails at its last attempt.
 ONCE, ALWAYS = KEYS[2], KEYS[5]
 DAMAGE = {ONCE: 1, ALWAYS: 1000}
 SOON = ("--attempts", "2", "--format", "parquet", "--quiet")
@@ -43,14 +43,14 @@ def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
 
 
 def wrong(dest: Path) -> list[str]:
-    """Names of what is stored with other bytes than it has in the store."""
+    """Returns the names of stored objects whose bytes differ from the store's."""
     found = fetchmill.open(dest)
     return [name for name in found if found[name] != synthetic_body(str(name), SIZE)]
 
 
 @pytest.mark.parametrize("format", ["parquet", "files", "null"])
 def test_a_wrong_byte_is_tried_again_and_then_failed(stores: Stores, get: Get, dest: Path, format: str) -> None:
-    """By the MD5 of the ETag, whatever is done with the bytes."""
+    """The MD5 of the ETag shows it, whatever is done with the bytes."""
     ended = get(stores(damage=DAMAGE), dest, "--format", format)
 
     assert ended.code == 3, ended.err
@@ -62,7 +62,7 @@ def test_a_wrong_byte_is_tried_again_and_then_failed(stores: Stores, get: Get, d
 
 @pytest.mark.parametrize("checksum", CHECKSUMS)
 def test_every_checksum_of_a_store_is_compared(stores: Stores, get: Get, dest: Path, checksum: str) -> None:
-    """Also where the ETag says nothing, since the object is encrypted; asking for it is signed, and that is checked."""
+    """All checksums are compared, also for encrypted objects, whose ETag is not an MD5. The request is signed."""
     ended = get(stores(damage=DAMAGE, checksum=checksum, encryption="aws:kms"), dest)
 
     assert ended.code == 3, ended.err
@@ -74,7 +74,7 @@ def test_every_checksum_of_a_store_is_compared(stores: Stores, get: Get, dest: P
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["sync", "threads", "processes", "asyncio", "combo"])
 def test_engines_in_python_compare_checksums(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """The ETag's MD5, and one that was asked for; with the switch nothing is compared."""
+    """Python engines compare the ETag's MD5, and a requested checksum; with the switch, nothing is compared."""
     selected = engine_options(engine)
     by_etag = get(stores(damage=DAMAGE), dest / "etag", *selected)
     by_crc = get(stores(damage=DAMAGE, checksum="crc64nvme", encryption="aws:kms"), dest / "crc", *selected)
@@ -100,7 +100,7 @@ def test_engines_in_python_compare_checksums(stores: Stores, get: Get, dest: Pat
 def test_what_says_nothing_of_the_object_fails_none(
     stores: Stores, get: Get, dest: Path, behaviour: dict[str, Any], options: list[str]
 ) -> None:
-    """An ETag that is no MD5, a checksum of parts, and none that is asked for."""
+    """An ETag that is not an MD5, a checksum of parts, and one that is not requested fail no object."""
     ended = get(stores(damage=DAMAGE, **behaviour), dest, *options)
 
     assert ended.code == 0, ended.err
@@ -108,7 +108,7 @@ def test_what_says_nothing_of_the_object_fails_none(
 
 
 def test_a_body_that_goes_to_a_file_is_compared_as_it_comes(stores: Stores, get: Get, dest: Path) -> None:
-    """What is too large for memory."""
+    """A body that is too large for memory is compared while it arrives."""
     body = b"0123456789" * 300_000
     store = stores({"large": body}, checksum="crc64nvme", damage={"large": 1})
 
@@ -120,7 +120,7 @@ def test_a_body_that_goes_to_a_file_is_compared_as_it_comes(stores: Stores, get:
 
 
 def test_a_public_bucket_is_asked_for_checksums_without_a_signature(stores: Stores, get: Get, dest: Path) -> None:
-    """The field needs none."""
+    """A public bucket returns checksums without a signature."""
     store = stores(public=True, checksum="crc32c", encryption="aws:kms", damage=DAMAGE)
 
     ended = get(store, dest, "--no-sign-request")
@@ -130,7 +130,7 @@ def test_a_public_bucket_is_asked_for_checksums_without_a_signature(stores: Stor
 
 
 def test_streams_compare_checksums(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The damaged reply is asked for again; a request for its head alone has no body to compare."""
+    """The damaged reply is requested again; a HEAD request has no body to compare."""
     store = stores(checksum="crc64nvme", damage={ONCE: 1})
     for variable, value in store.environment().items():
         monkeypatch.setenv(variable, value)

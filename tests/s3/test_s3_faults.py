@@ -1,4 +1,4 @@
-"""What `fetchmill.testing.s3()` does wrong when it is told to, and that it can be told while it runs."""
+"""The faults of `fetchmill.testing.s3()` on request, and changes while it runs."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from s3_requests import Client, ask, client, signed_headers
 
 @pytest.fixture
 def store() -> Iterator[S3Store]:
-    """One with 2500 computed objects."""
+    """A store with 2500 computed objects."""
     with s3(synthetic=2500) as store:
         yield store
 
@@ -32,31 +32,31 @@ def boto(store: S3Store) -> Iterator[Client]:
 
 
 def name(index: int) -> str:
-    """Of a computed object."""
+    """Returns the name of a computed object."""
     return f"file-{index:012}"
 
 
 def code(call: Callable[[], object]) -> str:
-    """The code of the error that a call ends with."""
+    """Returns the code of the error with which a call ends."""
     with pytest.raises(ClientError) as caught:
         call()
     return str(caught.value.response["Error"]["Code"])
 
 
 def body(boto: Client, key: str) -> bytes:
-    """Of an object."""
+    """Returns the body of an object."""
     return bytes(boto.get_object(Bucket="bucket", Key=key)["Body"].read())
 
 
 def page(boto: Client, **parameters: object) -> tuple[list[str], bool, str | None]:
-    """The keys of one page, whether it says that there are more, and its token."""
+    """Returns the keys of one page, whether there are more, and its token."""
     found = boto.list_objects_v2(Bucket="bucket", **parameters)
     keys = [entry["Key"] for entry in found.get("Contents", [])]
     return keys, found["IsTruncated"], found.get("NextContinuationToken")
 
 
 def test_requests_above_a_rate_are_refused(store: S3Store) -> None:
-    """Until they come slower, or the rate is taken away."""
+    """Requests above a rate are refused until they are slower, or the limit is removed."""
     store.change(slow_down_above=20)
     replies = [ask(store, f"/bucket/{name(0)}") for _ in range(30)]
     refused = [reply for reply in replies if reply.status == 503]
@@ -71,7 +71,7 @@ def test_requests_above_a_rate_are_refused(store: S3Store) -> None:
 
 
 def test_keys_and_listings_are_denied(store: S3Store, boto: Client) -> None:
-    """And counted."""
+    """Denied keys and listings are counted."""
     store.change(deny={name(1)}, deny_lists=True)
     assert code(lambda: body(boto, name(1))) == "AccessDenied"
     assert code(lambda: boto.put_object(Bucket="bucket", Key=name(1), Body=b"")) == "AccessDenied"
@@ -84,7 +84,7 @@ def test_keys_and_listings_are_denied(store: S3Store, boto: Client) -> None:
 
 
 def test_an_error_comes_with_status_200(store: S3Store) -> None:
-    """For ever, or so many times."""
+    """An error document comes always, or a given number of times."""
     store.change(errors_with_200={name(1): "InternalError", name(2): ("SlowDown", 2)})
     replies = [ask(store, f"/bucket/{name(1)}") for _ in range(3)]
     assert {(reply.status, reply.text("Code")) for reply in replies} == {(200, "InternalError")}
@@ -95,7 +95,7 @@ def test_an_error_comes_with_status_200(store: S3Store) -> None:
 
 
 def test_a_completion_fails_with_status_200(store: S3Store) -> None:
-    """There is no object before it is repeated."""
+    """A completion that fails with status 200 creates no object until it is repeated."""
     store.change(errors_with_200={"key": ("InternalError", 1)})
     upload = ask(store, "/bucket/key?uploads", method="POST").text("UploadId")
     etag = ask(store, f"/bucket/key?partNumber=1&uploadId={upload}", method="PUT", body=b"x").headers["ETag"]
@@ -115,7 +115,7 @@ def test_a_completion_fails_with_status_200(store: S3Store) -> None:
 
 
 def test_an_object_has_changed_since_it_was_listed(store: S3Store, boto: Client) -> None:
-    """Its bytes and its ETag are others."""
+    """The object's bytes and ETag differ from the listing."""
     before = boto.list_objects_v2(Bucket="bucket", MaxKeys=1)["Contents"][0]
     store.change(changed={name(0): b"other"})
     reply = boto.get_object(Bucket="bucket", Key=name(0))
@@ -125,7 +125,7 @@ def test_an_object_has_changed_since_it_was_listed(store: S3Store, boto: Client)
 
 
 def test_a_listing_ends_too_soon(store: S3Store, boto: Client) -> None:
-    """It says that there are no more; who asks behind its last key finds them."""
+    """The listing says that there are no more keys; a request for keys after the last one finds them."""
     store.change(truncate_after=1500)
     first = page(boto)
     assert (len(first[0]), first[1]) == (1000, True)
@@ -138,14 +138,14 @@ def test_a_listing_ends_too_soon(store: S3Store, boto: Client) -> None:
 
 
 def test_a_listing_loses_its_token(store: S3Store, boto: Client) -> None:
-    """It says that there are more, and not where."""
+    """The page says that there are more keys, but not where."""
     store.change(lose_token_after=700)
     assert page(boto) == ([name(index) for index in range(700)], True, None)
     assert len(page(boto, StartAfter=name(699))[0]) == 1000
 
 
 def test_a_token_repeats(store: S3Store, boto: Client) -> None:
-    """With the same page, for ever."""
+    """A repeated token leads to the same page, for ever."""
     store.change(repeat_token=True)
     token = page(boto)[2]
     second = page(boto, ContinuationToken=token)
@@ -154,16 +154,16 @@ def test_a_token_repeats(store: S3Store, boto: Client) -> None:
 
 
 def test_start_after_is_ignored(store: S3Store, boto: Client) -> None:
-    """Every listing starts at its first key."""
+    """Every listing starts at its first key, whatever `start-after` is."""
     store.change(ignore_start_after=True)
     assert page(boto, StartAfter=name(2000))[0][0] == name(0)
 
 
 def test_uploads_fail_so_many_times(store: S3Store, boto: Client) -> None:
-    """In one piece, and parts."""
+    """Uploads of whole objects and of parts fail the given number of times."""
     store.change(fail_uploads=2)
     assert code(lambda: boto.put_object(Bucket="bucket", Key="key", Body=b"x")) == "ServiceUnavailable"
-    store.change(get_latency=0)  # what is counted down goes on
+    store.change(get_latency=0)  # counters continue
     upload = boto.create_multipart_upload(Bucket="bucket", Key="key")["UploadId"]
     part = {"Bucket": "bucket", "Key": "key", "UploadId": upload, "PartNumber": 1, "Body": b"x"}
     assert code(lambda: boto.upload_part(**part)) == "ServiceUnavailable"
@@ -174,7 +174,7 @@ def test_uploads_fail_so_many_times(store: S3Store, boto: Client) -> None:
 
 
 def test_an_upload_is_dropped_in_the_middle(store: S3Store, boto: Client) -> None:
-    """By a reset; nothing is stored of it."""
+    """A reset ends an upload in the middle, and nothing is stored."""
     store.change(drop_uploads=1)
     with pytest.raises(HTTPClientError):
         boto.put_object(Bucket="bucket", Key="key", Body=b"x" * 1_000_000)
@@ -185,7 +185,7 @@ def test_an_upload_is_dropped_in_the_middle(store: S3Store, boto: Client) -> Non
 
 
 def test_listings_and_gets_wait_side_by_side(store: S3Store) -> None:
-    """Twenty at once take as long as one."""
+    """Twenty delayed requests in parallel take as long as one."""
     store.change(list_latency=0.5, get_latency=0.5)
     targets = ["/bucket?list-type=2&max-keys=1", f"/bucket/{name(0)}"] * 10
     started = time.monotonic()
@@ -196,7 +196,7 @@ def test_listings_and_gets_wait_side_by_side(store: S3Store) -> None:
 
 
 def test_requests_that_come_together_are_answered_in_order(store: S3Store) -> None:
-    """With one connection; bodies and requests that wait are no hindrance."""
+    """One connection is used; bodies and waiting requests do not disturb it."""
     store.change(list_latency=0.05)
     targets = [f"/bucket/{name(1)}", "/bucket?list-type=2&max-keys=1", f"/bucket/{name(2)}"]
     requests = b""
@@ -215,7 +215,7 @@ def test_requests_that_come_together_are_answered_in_order(store: S3Store) -> No
 
 
 def test_another_process_finds_the_store_by_its_environment(store: S3Store) -> None:
-    """Without any option; in a process of its own the store is a command."""
+    """No option is needed; in its own process, the store is a command."""
     program = "import boto3; print(boto3.client('s3').list_objects_v2(Bucket='bucket')['KeyCount'])"
     path = {"PATH": os.environ["PATH"]}
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is asked of S3: sources, options and their one-line errors, before anything is fetched."""
+"""S3 sources, options and their one-line errors, before anything is fetched."""
 
 import json
 import re
@@ -25,18 +25,18 @@ ACCESS: dict[str, Any] = {
     "addressing_style": "path",
 }
 BUCKET = "s3://bucket/prefix"
-# Of 2026-11-22T00:00:00Z.
+# The time 2026-11-22T00:00:00Z.
 DAY = 1_795_305_600
 
 
 def native(**given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What the native module is told."""
+    """Returns the options for the native module."""
     told: dict[str, Any] = json.loads(GetOptions(**{"source": BUCKET, "dest": "out", **given}).to_json())
     return told
 
 
 def refusal(**given: Any) -> str:  # noqa: ANN401
-    """Why options are refused, in one line."""
+    """Returns the one-line reason why options are refused."""
     with pytest.raises(UsageError) as refused:
         native(**given)
     assert "\n" not in str(refused.value)
@@ -56,7 +56,7 @@ def refusal(**given: Any) -> str:  # noqa: ANN401
     ],
 )
 def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
-    """The prefix is taken as it is: `?`, `#` and `%` are part of keys."""
+    """The prefix is used verbatim: `?`, `#` and `%` are part of keys."""
     told = native(source=source)
 
     assert (told["source_kind"], told["source"]) == ("s3", source)
@@ -81,18 +81,18 @@ def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
     ],
 )
 def test_a_slip_of_the_pen_is_told_what_to_write(source: str | Path, message: str) -> None:
-    """No file is looked for, and no host."""
+    """Neither a file nor a host is searched for."""
     assert message in refusal(source=source)
 
 
 @pytest.mark.parametrize("source", ["./s3:urls.txt", "s3.txt", "s3/urls.txt", "s3", "s33:x", "-"])
 def test_a_file_may_be_called_nearly_so(source: str) -> None:
-    """A list is a list."""
+    """A file with a similar name is still a list."""
     assert native(source=source)["source_kind"] == "list"
 
 
 def test_how_a_store_is_reached_is_told_as_it_is_given() -> None:
-    """What is not given is left out: then environment and profile say it."""
+    """Missing options are left out: the environment and the profile then decide."""
     told = native(**ACCESS)
 
     assert {name: told[name] for name in ACCESS} == ACCESS
@@ -116,12 +116,12 @@ def test_how_a_store_is_reached_is_told_as_it_is_given() -> None:
     ],
 )
 def test_a_date_is_a_moment(value: str | date, seconds: int) -> None:
-    """A day begins at 00:00 UTC; listings know whole seconds, so a part of one counts as the next."""
+    """A day begins at 00:00 UTC; listings have whole seconds, so fractions are rounded up."""
     assert native(modified_from=value)["modified_from"] == seconds
 
 
 def test_sizes_may_be_zero() -> None:
-    """`size_to=1` takes the empty objects only."""
+    """`size_to=1` selects only empty objects."""
     told = native(size_from=0, size_to=1)
 
     assert (told["size_from"], told["size_to"]) == (0, 1)
@@ -149,7 +149,7 @@ def test_sizes_may_be_zero() -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:
-    """A range that nothing can be in is a mistake, too."""
+    """A range that cannot contain anything is an error, too."""
     assert message in refusal(**given)
 
 
@@ -172,12 +172,12 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: 
     ],
 )
 def test_an_option_for_another_kind_of_source_is_refused(source: str, given: dict[str, Any], message: str) -> None:
-    """It would do nothing, without a word."""
+    """An option for another kind of source is refused instead of ignored."""
     assert message in refusal(source=source, **given)
 
 
 def test_an_iterable_has_no_listing_that_could_be_filtered(tmp_path: Path) -> None:
-    """`size_from` and the like need what only a bucket's listing says; nothing is begun."""
+    """`size_from` and similar options need a bucket's listing; nothing is started."""
     with pytest.raises(UsageError, match=r"size_from is for buckets"):
         fetchmill.get(["s3://bucket/key"], tmp_path / "out", size_from=1)
 
@@ -185,7 +185,7 @@ def test_an_iterable_has_no_listing_that_could_be_filtered(tmp_path: Path) -> No
 
 
 def test_each_scheme_has_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of them a store is asked through depends on its endpoint."""
+    """The scheme of the store's endpoint decides which proxy is used."""
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
@@ -202,7 +202,7 @@ def test_each_scheme_has_the_proxy_of_the_environment(monkeypatch: pytest.Monkey
 
 
 def test_streams_have_the_same_options() -> None:
-    """But for those that filter a listing."""
+    """Streams have the same options, except those that filter a listing."""
     told = json.loads(StreamOptions(**ACCESS).to_json())
     hints = get_type_hints(StreamOptions)
 
@@ -214,7 +214,7 @@ def test_streams_have_the_same_options() -> None:
 
 
 def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
-    """`fetchmill.get` refuses before it touches anything."""
+    """`fetchmill.get` refuses wrong bucket options before it changes anything."""
     with pytest.raises(UsageError, match=r"s3:/bucket is not a bucket"):
         fetchmill.get("s3:/bucket", tmp_path / "out")
 
@@ -251,7 +251,7 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
 def test_the_command_says_it_in_one_line(
     run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """Exit code 2, and nothing was touched."""
+    """The exit code is 2, and nothing was changed."""
     refused = run("get", *arguments)
 
     assert re.fullmatch(r"fetchmill: error: [^\n]+\n", refused.err)
@@ -265,7 +265,7 @@ def test_the_command_says_it_in_one_line(
 def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, region: str, is_profile: bool
 ) -> None:
-    """It would be written into the field that signs each request; nothing is asked for."""
+    """A region with other characters would be written into the signing field; nothing is requested."""
     if is_profile:
         # A line end would end the setting.
         region = region.replace("\r\n", "\t")
@@ -283,7 +283,7 @@ def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
 
 
 def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> None:
-    """With all options of S3 in it and no other."""
+    """The section has all S3 options and no others."""
     text = run("get", "--help").out
     section = re.search(r"^S3:\n((?:  .*\n)+)", text, re.MULTILINE)
     assert section
@@ -301,15 +301,15 @@ def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> N
 
 
 def commands(root: Path) -> list[str]:
-    """What the docs and the help tell to type, for buckets."""
+    """Returns the bucket commands in the docs and the help."""
     texts = [(root / name).read_text() for name in ("README.md", "docs/guide/s3.md", "tests/cli/help/get.txt")]
     lines = re.findall(r"^ {2,4}fetchmill (get s3://.*[^\\\n])$", "\n".join(texts), re.MULTILINE)
-    # What stands behind a gap is a comment.
+    # The text after a gap is a comment.
     return [re.split(r" {3,}", line)[0] for line in lines]
 
 
 def test_what_the_docs_tell_to_type_can_be_typed(root: Path) -> None:
-    """Every command of theirs is understood, and every option of a bucket is in one of their sections."""
+    """Every command is accepted, and every bucket option is in one of their sections."""
     typed = commands(root)
     page = (root / "docs/guide/s3.md").read_text()
 

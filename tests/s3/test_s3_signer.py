@@ -1,4 +1,4 @@
-"""The signer of S3 agrees with botocore and with the crate `aws-sigv4`."""
+"""The S3 signer agrees with botocore and with the crate `aws-sigv4`."""
 
 import datetime as dt
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.of_files("crates/fetchmill-model/src/s3")
 
 REQUESTS = 1000
 DAY = 86_400
-# What signers have got wrong.
+# Typical errors of signers.
 PIECES = ("a", "Z9", "/", "//", "../", "./", "..", ".", "%", "%2E", "+", " ", "~", "é", "😀", "\x01", "?&=#", "'()*!")
 QUERIES = ("", "list-type=2&prefix=a%2F%20b%2B", "partNumber=7&uploadId=a%2B%3D", "uploads=")
 # The order of the fields that the program in tests/s3/aws_sigv4 reads.
@@ -30,7 +30,7 @@ Fields = dict[str, str]
 
 
 def any_request(source: random.Random) -> Request:
-    """A request, of a time around midnight, when the day of the signing key changes."""
+    """Returns a request with a time around midnight, when the day of the signing key changes."""
     return {
         "method": source.choice(("GET", "PUT", "POST", "DELETE")),
         "host": source.choice(("127.0.0.1:7070", "[::1]:9000", "bucket.store.test")),
@@ -47,7 +47,7 @@ def any_request(source: random.Random) -> Request:
 
 @pytest.fixture(scope="module")
 def signed() -> list[tuple[Request, Fields]]:
-    """A thousand requests, each with the URL that is signed, and the fields that the project's signer gives it."""
+    """A thousand requests, each with its signed URL, and the fields of the project's signer."""
     source = random.Random(7)
     requests = [any_request(source) for _ in range(REQUESTS)]
     lines = "".join(json.dumps(request) + "\n" for request in requests)
@@ -63,7 +63,7 @@ def signed() -> list[tuple[Request, Fields]]:
 
 
 def signed_by_botocore(request: Request) -> Fields:
-    """The fields that botocore adds."""
+    """Returns the fields that botocore adds."""
     given = AWSRequest(method=request["method"], url=request["url"], data=request["body"].encode())
     keys = Credentials(request["access_key"], request["secret_key"], request["token"])
     S3SigV4Auth(keys, "s3", request["region"]).add_auth(given)
@@ -73,7 +73,7 @@ def signed_by_botocore(request: Request) -> Fields:
 def test_a_thousand_requests_are_signed_as_botocore_signs_them(
     signed: list[tuple[Request, Fields]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Odd keys, queries, bodies, session tokens and ports: the same fields with the same values."""
+    """With odd keys, queries, bodies, session tokens and ports, fields and values are the same."""
     for request, fields in signed:
         now = dt.datetime.fromtimestamp(request["now"], dt.UTC)
         monkeypatch.setattr(auth, "get_current_datetime", lambda now=now: now)
@@ -81,7 +81,7 @@ def test_a_thousand_requests_are_signed_as_botocore_signs_them(
 
 
 def test_a_thousand_requests_are_signed_as_aws_sigv4_signs_them(signed: list[tuple[Request, Fields]]) -> None:
-    """The same with the signer of AWS's own clients in Rust, a program that is built for this test."""
+    """The signer of AWS's own Rust clients, in a program that is built for this test, gives the same results."""
     folder = Path(__file__).parent / "aws_sigv4"
     target = folder.parents[2] / "target" / "aws-sigv4"
     lines = "".join("\t".join(str(request[name] or "") for name in ORDER) + "\n" for request, _ in signed)

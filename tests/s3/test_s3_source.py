@@ -1,4 +1,4 @@
-"""`fetchmill get s3://bucket` against `fetchmill.testing.s3`: clocks, credentials, regions, listings that lie."""
+"""`fetchmill get s3://bucket` against `fetchmill.testing.s3`: clocks, credentials, regions, wrong listings."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ def stores() -> Iterator[Stores]:
 
 @pytest.fixture
 def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
-    """Runs `fetchmill get` on a store; settings replace variables of the environment."""
+    """Runs `fetchmill get` on a store; settings replace environment variables."""
 
     def run_get(
         store: S3Store, dest: Path, *options: str, below: str = "", source: str | None = None, **settings: str
@@ -63,7 +63,7 @@ def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
 
 @pytest.fixture
 def begin(start: Callable[..., "subprocess.Popen[str]"], environment: dict[str, str]) -> Begin:
-    """Starts the same, and goes on."""
+    """Starts `fetchmill get` on a store without waiting."""
 
     def start_get(store: S3Store, dest: Path, *options: str, **settings: str) -> "subprocess.Popen[str]":
         words = ("get", f"s3://{store.bucket}/", str(dest), "--endpoint-url", store.url, *options)
@@ -73,20 +73,20 @@ def begin(start: Callable[..., "subprocess.Popen[str]"], environment: dict[str, 
 
 
 def computed(count: int, start: int = 0) -> dict[str, bytes]:
-    """The objects of `synthetic=`."""
+    """Returns the objects of `synthetic=`."""
     names = (f"file-{index:012}" for index in range(start, count))
     return {name: synthetic_body(name, 100) for name in names}
 
 
 def assert_stored(dest: Path, objects: dict[str, bytes]) -> None:
-    """All of these, and nothing else."""
+    """Checks that exactly these objects are stored."""
     with fetchmill.open(dest) as stored:
         assert {name: stored[name] for name in stored} == objects
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "tar", "warc"])
 def test_odd_keys_are_stored_by_packs(stores: Stores, get: Get, dest: Path, format: str) -> None:
-    """Under their keys; a folder marker is skipped."""
+    """Packs use odd keys as names; a folder marker is skipped."""
     objects = {key: key.encode() for key in ODD}
     store = stores(objects | {"marker/": b""})
 
@@ -99,7 +99,7 @@ def test_odd_keys_are_stored_by_packs(stores: Stores, get: Get, dest: Path, form
 
 
 def test_odd_keys_that_are_no_files_are_failed(stores: Stores, get: Get, canary: Any) -> None:  # noqa: ANN401
-    """Nothing is written outside the destination, and no request is made for them."""
+    """Nothing is written outside the destination, and they are not requested."""
     store = stores({key: key.encode() for key in ODD})
 
     ended = get(store, canary.dest)
@@ -110,7 +110,7 @@ def test_odd_keys_that_are_no_files_are_failed(stores: Stores, get: Get, canary:
 
 
 def test_the_prefix_is_where_the_listing_starts(stores: Stores, get: Get, dest: Path) -> None:
-    """It need not end at a slash, and names stay whole keys."""
+    """The prefix need not end at a slash, and names are still whole keys."""
     store = stores({"a/b1": b"1", "a/b2/c": b"2", "a/c": b"3", "b": b"4"})
 
     assert get(store, dest, below="a/b").code == 0
@@ -137,7 +137,7 @@ def test_every_engine_signs_at_the_moment_of_sending(stores: Stores, get: Get, d
 
 @pytest.mark.parametrize("engine", ["native", "threads", "processes"])
 def test_a_clock_that_is_an_hour_off_is_corrected(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """At the first contact; the engines know it as well."""
+    """The clock is corrected at the first contact, and the engines use the corrected time."""
     store = stores(synthetic=300, clock_offset=-HOUR)
 
     ended = get(store, dest, *engine_options(engine), *limit_options(engine), "--format", "jsonl")
@@ -148,7 +148,7 @@ def test_a_clock_that_is_an_hour_off_is_corrected(stores: Stores, get: Get, dest
 
 
 def test_a_clock_that_jumps_is_corrected_on_the_way(stores: Stores, begin: Begin, dest: Path) -> None:
-    """In the middle of a job, whoever notices it."""
+    """A jumping clock is corrected by whichever part of the job detects it."""
     store = stores(synthetic=3000, get_latency=0.02)
     job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
     wait_for(lambda: store.stats()["gets"] >= 200)
@@ -161,7 +161,7 @@ def test_a_clock_that_jumps_is_corrected_on_the_way(stores: Stores, begin: Begin
 
 
 def test_credentials_that_expire_are_renewed(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
-    """By the command of a profile: once, when the store says so; nothing is failed."""
+    """The command of a profile renews them once, when the store reports it; nothing fails."""
     store = stores(synthetic=4000, get_latency=0.02, **FIRST)
     given = tmp_path / "given.json"
     write_credentials(given, FIRST)
@@ -178,7 +178,7 @@ def test_credentials_that_expire_are_renewed(stores: Stores, begin: Begin, dest:
 
 
 def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
-    """A quarter of their life before: no request is refused."""
+    """Credentials are renewed when a quarter of their life is left: no request is refused."""
     store = stores(synthetic=3000, get_latency=0.02, **FIRST)
     store.set_credentials(*SECOND.values())
     given = tmp_path / "given.json"
@@ -197,7 +197,7 @@ def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin
 
 
 def test_credentials_that_cannot_be_renewed_end_the_job(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
-    """After a checkpoint, with a line that says what to do; with others it goes on."""
+    """There is a checkpoint and a line that says what to do; with other credentials, the job continues."""
     store = stores(synthetic=2000, get_latency=0.02, **FIRST)
     job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
     wait_for(lambda: store.stats()["gets"] >= 100)
@@ -217,7 +217,7 @@ def test_credentials_that_cannot_be_renewed_end_the_job(stores: Stores, begin: B
 def test_a_public_bucket_needs_no_credentials(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path
 ) -> None:
-    """On a machine that has none; without the option as well."""
+    """The machine has none; the option is not needed either."""
     store = stores(synthetic=20, public=True)
     words = ("get", f"s3://{store.bucket}", str(dest), "--endpoint-url", store.url)
 
@@ -227,7 +227,7 @@ def test_a_public_bucket_needs_no_credentials(
 
 
 def test_a_bucket_elsewhere_is_found(stores: Stores, get: Get, dest: Path) -> None:
-    """The store says where it is: with a redirect, or of a signature for another region."""
+    """The store reports the region, with a redirect or in the error about the signature."""
     store = stores(synthetic=1)
     store.add_bucket("elsewhere", region="eu-west-1", synthetic=50)
 
@@ -249,7 +249,7 @@ def test_a_bucket_elsewhere_is_found(stores: Stores, get: Get, dest: Path) -> No
 def test_what_keeps_us_out_is_told(
     stores: Stores, get: Get, dest: Path, settings: dict[str, str], words: tuple[str, ...], expected: str
 ) -> None:
-    """In one line, with what to do; nothing is made."""
+    """The error is one line with what to do; nothing is created."""
     ended = get(stores(synthetic=5), dest, *words, **settings)
 
     assert ended.code == LISTING_FAILED
@@ -258,13 +258,13 @@ def test_what_keeps_us_out_is_told(
 
 
 def refused_once_or_always(raw: Callable[..., RawServer], *, refusals: int) -> RawServer:
-    """A bucket of twenty objects, with a reply that takes the request for one for nobody's, so many times or always."""
+    """A bucket of twenty objects that refuses requests for one object with an unknown key, several times or always."""
     document = b"<Error><Code>InvalidAccessKeyId</Code><Message>not in our records</Message></Error>"
     refusal = reply(document, "Content-Type: application/xml", status="403 Forbidden")
     keys = [f"key-{number:02}" for number in range(20)]
 
     def listing(exchange: Exchange) -> bytes:
-        # What is behind the last key is asked for as well.
+        # Keys after the last one are also requested.
         listed = [] if "start-after" in exchange.target else keys
         contents = "".join(f"<Contents><Key>{key}</Key><Size>{len(key)}</Size></Contents>" for key in listed)
         return reply(f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode())
@@ -285,7 +285,7 @@ def test_one_stray_refusal_of_the_credentials_stops_no_job(
     engine: str,
     refusals: int,
 ) -> None:
-    """A second reply that is certainly the object's says it as well, or the object comes."""
+    """Either a second, certain reply for the object says the same, or the object arrives."""
     server = refused_once_or_always(raw, refusals=refusals)
     keys = {"AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 
@@ -308,7 +308,7 @@ def test_one_stray_refusal_of_the_credentials_stops_no_job(
 def test_objects_that_are_denied_are_failed(
     stores: Stores, get: Get, run: Callable[..., Ended], dest: Path, engine: str
 ) -> None:
-    """One by one: others of the bucket may be read. What the store says of it is kept, with its code."""
+    """Each fails separately: others of the bucket may be readable. The store's message is kept, with its code."""
     store = stores(synthetic=20, deny={"file-000000000003"})
 
     ended = get(store, dest, *engine_options(engine))
@@ -322,7 +322,7 @@ def test_objects_that_are_denied_are_failed(
 
 
 def test_what_came_is_compared_with_what_was_listed(stores: Stores, get: Get, dest: Path) -> None:
-    """Another ETag or size is failed(changed); a second pass takes the object as it is now."""
+    """Another ETag or size is failed(changed); a retry run fetches the current object."""
     objects = {f"k{number}": b"as it was" for number in range(5)}
     store = stores(objects, changed={"k1": b"as it is!", "k2": b"longer than it was"})
 
@@ -336,7 +336,7 @@ def test_what_came_is_compared_with_what_was_listed(stores: Stores, get: Get, de
 
 @pytest.mark.parametrize("engine", ["native", "asyncio"])
 def test_an_error_document_is_no_object(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """Also with status 200: it is tried again."""
+    """An error document is not stored, even with status 200: the request is tried again."""
     store = stores(synthetic=20, errors_with_200={"file-000000000007": ("InternalError", 2)})
 
     ended = get(store, dest, "--format", "jsonl", *engine_options(engine))
@@ -348,7 +348,7 @@ def test_an_error_document_is_no_object(stores: Stores, get: Get, dest: Path, en
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("lie", ["truncate_after", "lose_token_after"])
 def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest: Path, lie: str) -> None:
-    """Whatever the store says of its end."""
+    """The store's statement about the end does not matter."""
     store = stores(synthetic=3500, **{lie: 1500})
 
     ended = get(store, dest, "--format", "jsonl")
@@ -359,13 +359,16 @@ def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest
 
 
 def test_a_token_that_repeats_leads_nowhere(stores: Stores, get: Get, dest: Path) -> None:
-    """Pages are asked for by the key before them."""
+    """A repeated token does no harm, because pages are requested by the key before them."""
     assert get(stores(synthetic=3500, repeat_token=True), dest, "--format", "jsonl").code == 0
     assert_stored(dest, computed(3500))
 
 
 def test_a_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, get: Get, dest: Path) -> None:
-    """Its keys seem not to ascend; where its tokens lead nowhere either, the job ends with all keys that came once."""
+    """The store's keys seem not to ascend.
+
+    If its tokens also lead nowhere, the job ends with all keys that were listed once.
+    """
     ended = get(stores(synthetic=3500, ignore_start_after=True), dest / "tokens", "--format", "jsonl")
     assert ended.code == 0, ended.err
     assert_stored(dest / "tokens", computed(3500))
@@ -378,7 +381,7 @@ def test_a_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, ge
 
 
 def test_filters_are_for_what_the_listing_says(stores: Stores, get: Get, dest: Path) -> None:
-    """Keys, sizes and times; what is left out is skipped."""
+    """Filters cover keys, sizes and times; excluded objects are skipped."""
     store = stores({"a.txt": b"1", "b.txt": b"12345", "c.jpg": b"12345"})
     store.put("old.txt", b"12345", modified=datetime(2001, 9, 9, tzinfo=UTC))
     words = ("--include", "*.txt", "--size-from", "2", "--modified-from", "2010-01-01")
@@ -392,7 +395,7 @@ def test_filters_are_for_what_the_listing_says(stores: Stores, get: Get, dest: P
 
 @pytest.mark.timing
 def test_the_listing_is_divided(stores: Stores, get: Get, dest: Path) -> None:
-    """Pages that take long are asked for side by side: much less than one after the other; each key once."""
+    """Slow pages are requested in parallel, which is much faster than one after the other; each key comes once."""
     count = 60_000
     store = stores(synthetic=count, list_latency=0.4)
     began = time.monotonic()
@@ -404,13 +407,13 @@ def test_the_listing_is_divided(stores: Stores, get: Get, dest: Path) -> None:
     assert ended.code == 0, ended.err
     assert find_unbalanced(dest) == []
     assert (read_ledger(dest).listed, read_ledger(dest).fetched) == (count, count)
-    # One after the other 60 pages take 24 s at least.
+    # One after the other, 60 pages take at least 24 s.
     assert took < 18
 
 
 @pytest.mark.thorough
 def test_a_job_that_is_killed_while_listing_goes_on(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
-    """With every range where it was: each key once."""
+    """Every range continues where it was: each key comes once."""
     LOG.info("FETCHMILL_SEED=%s", SEED)
     count = 40_000
     store = stores(synthetic=count, list_latency=0.1)
@@ -430,7 +433,7 @@ def test_a_job_that_is_killed_while_listing_goes_on(stores: Stores, begin: Begin
 
 @pytest.mark.timing
 def test_slow_down_is_congestion(stores: Stores, begin: Begin, dest: Path) -> None:
-    """No object is failed for it; once settled few requests are refused, and the store gives nearly what it can."""
+    """No object fails for it; later, few requests are refused, and the store is used near its limit."""
     rate = 1000
     store = stores(synthetic=9 * rate, slow_down_above=rate)
     job = begin(store, dest, "--format", "jsonl", "--attempts", "1")
@@ -455,7 +458,7 @@ def test_slow_down_is_congestion(stores: Stores, begin: Begin, dest: Path) -> No
 def test_functions_with_clients_of_others_are_killed_and_go_on(
     stores: Stores, dest: Path, environment: dict[str, str], engine: str
 ) -> None:
-    """boto3 with a client for each of 50 threads, aiobotocore with one for the event loop: the same bytes."""
+    """boto3 has a client per thread for 50 threads, aiobotocore one for the event loop: the bytes are the same."""
     count = 1200
     store = stores(synthetic=count, get_latency=0.3)
     program = (sys.executable, str(SUPPORT / "s3_functions.py"), engine, dest, store.bucket, store.url)
@@ -474,7 +477,7 @@ def test_functions_with_clients_of_others_are_killed_and_go_on(
 
 
 def test_python_takes_the_same_options(stores: Stores, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As keywords."""
+    """Options are keywords in Python."""
     store = stores(synthetic=30)
     set_environment(monkeypatch, store)
 
@@ -487,7 +490,7 @@ def test_python_takes_the_same_options(stores: Stores, dest: Path, monkeypatch: 
 def test_a_list_of_s3_urls_is_fetched(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Called by its URLs; several buckets, also one of another region, and the endpoint may be private."""
+    """Names are URLs; there are several buckets, one in another region, and the endpoint may be private."""
     store = stores({"a b": b"1", "\u00e9/x": b"2"})
     store.add_bucket("elsewhere", region="eu-west-1", objects={"y": b"3"})
     urls = [
@@ -509,7 +512,7 @@ def test_a_list_of_s3_urls_is_fetched(
 def test_a_profile_that_is_not_there_fails_the_urls_of_a_list(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """And nothing is asked for without a signature."""
+    """A missing profile fails a list's URLs, and no request is sent without a signature."""
     store = stores({"a": b"1"}, public=True)
     (tmp_path / "urls.txt").write_text(f"s3://{store.bucket}/a")
     words = ("get", tmp_path / "urls.txt", dest, "--endpoint-url", store.url, "--profile", "nobody", "--attempts", "1")
@@ -522,7 +525,7 @@ def test_a_profile_that_is_not_there_fails_the_urls_of_a_list(
 
 
 def test_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside others; what is not there is a reply."""
+    """S3 URLs may be mixed with others in a stream; a missing object is a reply."""
     store = stores(synthetic=500, clock_offset=HOUR)
     set_environment(monkeypatch, store)
     urls = [f"s3://{store.bucket}/{name}" for name in computed(500)]
@@ -535,7 +538,7 @@ def test_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_async_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same."""
+    """`astream` takes S3 URLs, too."""
     store = stores(synthetic=50)
     set_environment(monkeypatch, store)
     urls = [f"s3://{store.bucket}/{name}" for name in computed(50)]
@@ -547,14 +550,14 @@ def test_async_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 
 def end(job: "subprocess.Popen[str]") -> tuple[int, str]:
-    """The exit code of a command, and its errors."""
+    """Returns the exit code of a command, and its errors."""
     _, said = job.communicate(timeout=100)
     errors = [line for line in said.splitlines() if line.startswith("fetchmill: error")]
     return job.returncode, "\n".join(errors)
 
 
 def committed(dest: Path) -> int:
-    """Objects that a job has in its journal by now."""
+    """Returns the number of objects that a job's journal has."""
     try:
         return fetchmill.status(dest).fetched
     except fetchmill.FetchmillError:
@@ -562,7 +565,7 @@ def committed(dest: Path) -> int:
 
 
 def wait_for(has_come: Callable[[], bool]) -> None:
-    """At most three minutes."""
+    """Waits for at most three minutes."""
     until = time.monotonic() + 180
     while not has_come():
         assert time.monotonic() < until
@@ -570,7 +573,7 @@ def wait_for(has_come: Callable[[], bool]) -> None:
 
 
 def write_credentials(path: Path, keys: dict[str, str], lives: float = HOUR) -> None:
-    """What a `credential_process` prints."""
+    """Writes the output of a `credential_process`."""
     given: dict[str, object] = {"Version": 1, "AccessKeyId": keys["access_key"], "SecretAccessKey": keys["secret_key"]}
     given["SessionToken"] = keys["token"]
     expires = time.time() + lives
@@ -581,7 +584,7 @@ def write_credentials(path: Path, keys: dict[str, str], lives: float = HOUR) -> 
 
 
 def profile(folder: Path, given: Path) -> dict[str, str]:
-    """The environment of a machine with one profile, whose credentials a command prints."""
+    """Returns the environment of a machine with one profile, whose credentials come from a command."""
     config = folder / "config"
     config.write_text(f"[profile own]\ncredential_process = cat {given}\n")
     without = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), "")
@@ -589,6 +592,6 @@ def profile(folder: Path, given: Path) -> dict[str, str]:
 
 
 def set_environment(monkeypatch: pytest.MonkeyPatch, store: S3Store) -> None:
-    """For this process."""
+    """Sets it for this process."""
     for name, value in store.environment().items():
         monkeypatch.setenv(name, value)

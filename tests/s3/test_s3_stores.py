@@ -1,6 +1,6 @@
-"""`fetchmill get s3://BUCKET/PREFIX DEST` against stores that others wrote: every object arrives, and what goes wrong.
+"""`fetchmill get s3://BUCKET/PREFIX DEST` against third-party stores: every object arrives, and errors.
 
-Objects are called by their whole keys. What the stores hold is known from what was put there, and read again by boto3.
+Object names are whole keys. The contents of the stores are known from the uploads, and read again by boto3.
 """
 
 import os
@@ -26,16 +26,16 @@ Get = Callable[..., Any]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 KILLS = 3
-# The listing has failed.
+# The exit code of a failed listing.
 LISTING_FAILED = 4
 FINISHED_WITH_FAILURES = 3
-# Keys of a page of the listing, and of prefixes.
+# Keys per page of the listing, and in prefixes.
 PAGE = 1000
 SIZES = (0, 1, PAGE, PAGE + 1)
 MANY = 100_000
 
-# Keys whose paths on disk are others, or which have none; each object holds its own key. A line feed is what moto's
-# server does not take.
+# Keys that have another path on disk, or none; each object contains its own key. moto's server does not accept a line
+# feed.
 PLAIN = {
     "plain": "plain",
     "a b": "a b",
@@ -56,11 +56,11 @@ PLAIN = {
     "a\\b": "a\\b",
     "~*!()": "~*!()",
 }
-# What cannot be a file's name: no request is made for it.
+# Names that cannot be a file's name: they are not requested.
 NO_FILES = ("x//y", "/abs", "//two", "full/", "../up", "in/../side", "./dot", "..", ".")
-# Of these two, one has the place of the other.
+# One of these two takes the place of the other.
 BOTH = ("both", "both/inner")
-# Empty, and ends with a slash: it stands for a folder.
+# It is empty and ends with a slash: a folder marker.
 MARKER = "marker/"
 
 
@@ -72,7 +72,7 @@ class Filled:
     objects: dict[str, bytes]
 
     def below(self, prefix: str) -> dict[str, bytes]:
-        """Those whose keys begin so."""
+        """Returns those whose keys begin with this prefix."""
         return {key: body for key, body in self.objects.items() if key.startswith(prefix)}
 
 
@@ -85,19 +85,19 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 
 @pytest.fixture(scope="module")
 def mocked(motos: Callable[[], Moto]) -> Filled:
-    """A bucket of moto's server with some of them: it takes its time."""
+    """A bucket of moto's server with some of the prefixes, because it is slow."""
     return filled(motos(), [size for size in SIZES if size != PAGE])
 
 
 @pytest.fixture(scope="module")
 def odd(motos: Callable[[], Moto]) -> Filled:
-    """A bucket of odd keys."""
+    """A bucket with odd keys."""
     return put(motos(), {key: key.encode() for key in (*PLAIN, *NO_FILES, *BOTH)} | {MARKER: b""})
 
 
 @pytest.fixture(params=["gateway", "mocked"])
 def sizes(request: pytest.FixtureRequest) -> Filled:
-    """One of the stores with prefixes of several sizes."""
+    """One of the stores, with prefixes of several sizes."""
     found: Filled = request.getfixturevalue(request.param)
     return found
 
@@ -110,7 +110,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 def filled(store: Store, sizes: Iterable[int]) -> Filled:
-    """With a prefix of each size, and objects before and behind them."""
+    """A prefix of each size, and objects before and after them."""
     objects = {key: body for size in sizes for key, body in bodies(size, prefix(size), folder=400).items()}
     return put(store, objects | {"aardvark": b"first", "of-1/par": b"shorter than its prefix", "zebra": b"last"})
 
@@ -122,7 +122,7 @@ def put(store: Store, objects: dict[str, bytes]) -> Filled:
 
 
 def prefix(size: int) -> str:
-    """Of so many keys; the end of the last segment comes behind it."""
+    """Returns a prefix with that many keys, which need not end at a segment."""
     return f"of-{size}/part-"
 
 
@@ -140,17 +140,17 @@ def get(run: Callable[..., Any], environment: dict[str, str]) -> Get:
 
 
 def command(source: str, store: Store, dest: Path) -> tuple[str, ...]:
-    """The words of the command, without options of the job."""
+    """Returns the command, without options of the job."""
     return ("get", source, str(dest), "--endpoint-url", store.endpoint)
 
 
-# What a store holds
+# Contents of a store
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_a_store_holds_what_was_put(sizes: Filled) -> None:
-    """As a client that others wrote sees it."""
+    """An independent client reads what was put."""
     some = f"{prefix(PAGE + 1)}002/"
 
     assert keys_of(sizes.store) == sorted(sizes.objects)
@@ -159,7 +159,7 @@ def test_a_store_holds_what_was_put(sizes: Filled) -> None:
 
 
 def test_odd_keys_are_in_the_store(odd: Filled) -> None:
-    """Every one of them."""
+    """The store has every odd key."""
     assert read_all(odd.store) == odd.objects
 
 
@@ -170,7 +170,7 @@ def test_odd_keys_are_in_the_store(odd: Filled) -> None:
 @pytest.mark.parametrize("format", ["files", "parquet"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path, size: int, format: str) -> None:
-    """A page has a thousand keys: none, one, a page, and one more than a page."""
+    """A page has a thousand keys: there are none, one, a page, and a page and one."""
     objects = gateway.below(prefix(size))
     assert len(objects) == size
 
@@ -185,7 +185,7 @@ def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path,
 
 @pytest.mark.one_in(3)
 def test_a_store_that_closes_every_connection_gives_every_object(mocked: Filled, get: Get, dest: Path) -> None:
-    """As the server of moto does."""
+    """The server of moto does this."""
     ended = get(mocked.store, prefix(PAGE + 1), dest)
 
     assert ended.code == 0, ended.err
@@ -193,7 +193,7 @@ def test_a_store_that_closes_every_connection_gives_every_object(mocked: Filled,
 
 
 def test_a_bucket_is_a_prefix_too(gateway: Filled, get: Get, dest: Path) -> None:
-    """The empty one; with and without a slash behind the bucket."""
+    """The whole bucket is listed for an empty prefix, with and without a slash after the bucket."""
     for number, source in enumerate(("s3://bucket", "s3://bucket/")):
         place = dest / str(number)
         place.parent.mkdir(exist_ok=True)
@@ -206,7 +206,7 @@ def test_a_bucket_is_a_prefix_too(gateway: Filled, get: Get, dest: Path) -> None
 
 @pytest.mark.thorough
 def test_a_hundred_thousand_objects_arrive(versitygw: Versitygw, get: Get, dest: Path) -> None:
-    """A hundred pages, read by pyarrow; each object once."""
+    """There are a hundred pages; pyarrow reads each object once."""
     objects = bodies(MANY, prefix(MANY))
     fill(versitygw, objects)
 
@@ -222,7 +222,7 @@ def test_a_hundred_thousand_objects_arrive(versitygw: Versitygw, get: Get, dest:
 
 
 def test_python_takes_the_same(gateway: Filled, dest: Path) -> None:
-    """With options as boto3's users know them."""
+    """Python has options with the names that boto3 users know."""
     store, below = gateway.store, prefix(PAGE + 1)
 
     report = fetchmill.get(
@@ -242,7 +242,7 @@ def test_python_takes_the_same(gateway: Filled, dest: Path) -> None:
 
 @pytest.mark.parametrize("format", ["tar", "parquet", "warc", "jsonl"])
 def test_packs_store_every_key(odd: Filled, get: Get, dest: Path, format: str) -> None:
-    """A name is data there; only what stands for a folder is left out."""
+    """A name is data there; only folder markers are left out."""
     objects = {key: body for key, body in odd.objects.items() if key != MARKER}
 
     ended = get(odd.store, "", dest, *format_options(format))
@@ -254,7 +254,7 @@ def test_packs_store_every_key(odd: Filled, get: Get, dest: Path, format: str) -
 
 
 def test_files_store_what_can_be_a_file(odd: Filled, get: Get, canary: Any) -> None:  # noqa: ANN401 - see `canary`
-    """The others are failures with their names, and nothing is written outside of the destination."""
+    """The others fail under their names, and nothing is written outside the destination."""
     ended = get(odd.store, "", canary.dest)
 
     assert ended.code == FINISHED_WITH_FAILURES, ended.err
@@ -280,7 +280,7 @@ def test_files_store_what_can_be_a_file(odd: Filled, get: Get, canary: Any) -> N
 def test_a_killed_job_goes_on_and_has_each_object_once(
     versitygw: Versitygw, start: Callable[..., Any], environment: dict[str, str], dest: Path, format: str
 ) -> None:
-    """Whenever it was killed (FETCHMILL_SEED repeats the moments)."""
+    """The kills come at random moments (FETCHMILL_SEED repeats them)."""
     print(f"FETCHMILL_SEED={SEED}")  # noqa: T201 - shown when the test fails
     chance = random.Random(f"{SEED} {format}")
     objects = bodies(3000, prefix(3000))
@@ -307,17 +307,17 @@ def test_a_killed_job_goes_on_and_has_each_object_once(
 
 
 def wait_for_progress(process: "subprocess.Popen[str]", dest: Path) -> None:
-    """Until more is settled than when it began, or it has ended."""
+    """Waits until more is settled than at the start, or until the job has ended."""
     before = read_ledger(dest).settled if has_journal(dest) else 0
     while process.poll() is None and not (has_journal(dest) and read_ledger(dest).settled > before):
         time.sleep(0.01)
 
 
-# What goes wrong
+# Errors
 
 
 def test_a_wrong_region_is_put_right(gateway: Filled, get: Get, dest: Path) -> None:
-    """The store says which is its own."""
+    """A wrong region is corrected, because the store reports the right one."""
     ended = get(gateway.store, prefix(PAGE + 1), dest, "--format", "parquet", "--region", "eu-west-1")
 
     assert ended.code == 0, ended.err
@@ -325,7 +325,7 @@ def test_a_wrong_region_is_put_right(gateway: Filled, get: Get, dest: Path) -> N
 
 
 def test_a_private_bucket_is_not_read_without_a_signature(gateway: Filled, get: Get, dest: Path) -> None:
-    """What the store calls it, and the option that was in the way."""
+    """The error has the store's code, and the option that prevented a signature."""
     ended = get(gateway.store, "", dest, "--no-sign-request")
 
     assert ended.code == LISTING_FAILED, ended.err
@@ -343,7 +343,7 @@ def test_a_private_bucket_is_not_read_without_a_signature(gateway: Filled, get: 
 def test_wrong_credentials_are_told(
     versitygw: Versitygw, get: Get, dest: Path, settings: dict[str, str], code: str, advice: str
 ) -> None:
-    """What the store calls it, and what to look at; the secret is in no message."""
+    """The error has the store's code and what to check, but never the secret."""
     versitygw.put("one", b"1")
 
     ended = get(versitygw, "", dest, **settings)
@@ -357,7 +357,7 @@ def test_wrong_credentials_are_told(
 
 @pytest.mark.sampled(1)
 def test_a_bucket_that_is_not_there_is_told(store: Store, get: Get, dest: Path) -> None:
-    """By its name, with what the store calls it."""
+    """The error has its name and the store's code."""
     store.bucket = "elsewhere"
 
     ended = get(store, "", dest)

@@ -1,4 +1,4 @@
-"""`fetchmill.testing.s3()` against boto3, which knows nothing of it: a store like Amazon's."""
+"""`fetchmill.testing.s3()` against boto3, which does not know it: a store like Amazon's."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ ODD_KEYS = [
 
 @pytest.fixture
 def store() -> Iterator[S3Store]:
-    """One with nothing in it."""
+    """An empty store."""
     with s3() as store:
         yield store
 
@@ -54,18 +54,18 @@ def boto(store: S3Store) -> Iterator[Client]:
 
 
 def listed(boto: Client, bucket: str = "bucket", **parameters: object) -> list[dict[str, object]]:
-    """All objects of a listing, page after page."""
+    """Returns all objects of a listing, over all pages."""
     pages = boto.get_paginator("list_objects_v2").paginate(Bucket=bucket, **parameters)
     return [entry for page in pages for entry in page.get("Contents", [])]
 
 
 def keys(boto: Client, bucket: str = "bucket", **parameters: object) -> list[str]:
-    """Their keys."""
+    """Returns their keys."""
     return [str(entry["Key"]) for entry in listed(boto, bucket, **parameters)]
 
 
 def refused(call: Callable[[], object]) -> tuple[int, str]:
-    """Status and code of the error that a call ends with."""
+    """Returns status and code of the error with which a call ends."""
     with pytest.raises(ClientError) as caught:
         call()
     response = caught.value.response
@@ -75,7 +75,7 @@ def refused(call: Callable[[], object]) -> tuple[int, str]:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001, 2500])
 def test_every_synthetic_object_is_listed_once(count: int) -> None:
-    """With its size and the MD5 of its bytes, on as many pages as it takes."""
+    """Each object has its size and the MD5 of its bytes, on as many pages as necessary."""
     with s3(synthetic=count, size=100, key_prefix="p/") as store, closing(client(store)) as boto:
         found = listed(boto)
 
@@ -90,7 +90,7 @@ def test_every_synthetic_object_is_listed_once(count: int) -> None:
 
 
 def test_odd_keys_are_listed_and_got() -> None:
-    """Whatever bytes they have, if they are UTF-8; in the order of these bytes."""
+    """Keys are any valid UTF-8, in the order of its bytes."""
     objects = {key: f"body of {key}".encode() for key in ODD_KEYS}
     with s3(objects) as store, closing(client(store)) as boto:
         assert keys(boto) == sorted(objects, key=str.encode)
@@ -101,7 +101,7 @@ def test_odd_keys_are_listed_and_got() -> None:
 
 
 def test_odd_keys_are_put(store: S3Store, boto: Client) -> None:
-    """And deleted."""
+    """Odd keys can be put and deleted."""
     for key in ODD_KEYS:
         boto.put_object(Bucket="bucket", Key=key, Body=key.encode())
     assert store.objects() == {key: key.encode() for key in ODD_KEYS}
@@ -112,7 +112,7 @@ def test_odd_keys_are_put(store: S3Store, boto: Client) -> None:
 
 
 def test_a_listing_is_cut_by_prefix_start_and_size() -> None:
-    """Alone and together; computed and other objects are one order."""
+    """Prefix, start and size work alone and together; computed and other objects are in one order."""
     with s3({"file-000000000001x": b"", "z": b""}, synthetic=4) as store, closing(client(store)) as boto:
         names = ["file-000000000000", "file-000000000001", "file-000000000001x", "file-000000000002"]
         assert keys(boto) == [*names, "file-000000000003", "z"]
@@ -130,7 +130,7 @@ def test_a_listing_is_cut_by_prefix_start_and_size() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_a_delimiter_gives_folders(size: int) -> None:
-    """Each once, whatever the pages."""
+    """A delimiter gives folders, each once, whatever the pages."""
     objects = dict.fromkeys(["a/1", "a/2", "a/b/3", "b", "c//", "c/d", "d"], b"")
     with s3(objects) as store, closing(client(store)) as boto:
 
@@ -150,7 +150,7 @@ def test_a_delimiter_gives_folders(size: int) -> None:
 
 
 def test_an_object_comes_with_its_fields() -> None:
-    """Those that Amazon sends."""
+    """Objects have the fields that Amazon sends."""
     written = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
     with s3() as store, closing(client(store)) as boto:
         store.put("key", b"hello", modified=written)
@@ -170,7 +170,7 @@ def test_an_object_comes_with_its_fields() -> None:
 
 
 def test_what_is_not_there_is_said(boto: Client, store: S3Store) -> None:
-    """A key and a bucket."""
+    """A missing key and a missing bucket have their errors."""
     assert refused(lambda: boto.get_object(Bucket="bucket", Key="key")) == (404, "NoSuchKey")
     assert refused(lambda: boto.get_object(Bucket="other", Key="key")) == (404, "NoSuchBucket")
     assert refused(lambda: keys(boto, "other")) == (404, "NoSuchBucket")
@@ -178,7 +178,7 @@ def test_what_is_not_there_is_said(boto: Client, store: S3Store) -> None:
 
 
 def test_every_request_is_counted(store: S3Store, boto: Client) -> None:
-    """By its kind, so that a test can tell that no HEAD was sent."""
+    """The kind is counted, so that a test can prove that no HEAD was sent."""
     store.put("key", b"hello")
     assert boto.head_object(Bucket="bucket", Key="key")["ContentLength"] == 5
     assert boto.head_bucket(Bucket="bucket")["BucketRegion"] == "us-east-1"
@@ -195,7 +195,7 @@ def test_every_request_is_counted(store: S3Store, boto: Client) -> None:
 
 
 def test_an_object_is_put_where_there_is_none(store: S3Store, boto: Client) -> None:
-    """If that is asked for; others replace what is there."""
+    """A conditional put fails if the object exists; other puts replace it."""
     put = boto.put_object(Bucket="bucket", Key="key", Body=b"hello", IfNoneMatch="*")
     assert put["ETag"] == '"5d41402abc4b2a76b9719d911017c592"'
     again = refused(lambda: boto.put_object(Bucket="bucket", Key="key", Body=b"x", IfNoneMatch="*"))
@@ -206,7 +206,7 @@ def test_an_object_is_put_where_there_is_none(store: S3Store, boto: Client) -> N
 
 
 def test_an_object_of_parts_is_there_when_it_is_complete(store: S3Store, boto: Client) -> None:
-    """Not before; an upload that is aborted leaves nothing."""
+    """An object of parts exists once it is complete; an aborted upload leaves nothing."""
     bodies = [b"a" * (5 << 20), b"b" * 1000]
     place = {"Bucket": "bucket", "Key": "big"}
     upload = {**place, "UploadId": boto.create_multipart_upload(**place)["UploadId"]}
@@ -228,7 +228,7 @@ def test_an_object_of_parts_is_there_when_it_is_complete(store: S3Store, boto: C
 
 
 def test_parts_that_do_not_fit_are_refused(store: S3Store, boto: Client) -> None:
-    """As Amazon does: too small, unknown, out of order; and an object that is there already."""
+    """As at Amazon, parts may be too small, unknown or out of order, or the object may already exist."""
     place = {"Bucket": "bucket", "Key": "big"}
     upload = {**place, "UploadId": boto.create_multipart_upload(**place)["UploadId"]}
     etags = [boto.upload_part(**upload, PartNumber=n, Body=b"x")["ETag"] for n in (1, 2)]
@@ -256,7 +256,7 @@ def test_parts_that_do_not_fit_are_refused(store: S3Store, boto: Client) -> None
     ],
 )
 def test_a_wrong_signature_is_refused(keys_given: dict[str, str], expected: tuple[int, str]) -> None:
-    """With the code that says what is wrong."""
+    """A wrong signature is refused, with a code for the reason."""
     with s3({"key": b"x"}, token="token") as store:  # noqa: S106 - of a test
         with closing(client(store)) as boto:
             assert boto.get_object(Bucket="bucket", Key="key")["Body"].read() == b"x"
@@ -265,7 +265,7 @@ def test_a_wrong_signature_is_refused(keys_given: dict[str, str], expected: tupl
 
 
 def test_what_is_changed_on_the_way_is_refused(store: S3Store) -> None:
-    """Path, query, a field, the body."""
+    """A changed path, query, field or body is refused."""
     headers = signed_put(store)
     assert put(store, "/bucket/other", headers, b"hello") == (403, "SignatureDoesNotMatch")
     assert put(store, "/bucket/key?x=y", headers, b"hello") == (403, "SignatureDoesNotMatch")
@@ -277,18 +277,18 @@ def test_what_is_changed_on_the_way_is_refused(store: S3Store) -> None:
 
 
 def signed_put(store: S3Store) -> dict[str, str]:
-    """The fields of a PUT of hello."""
+    """Returns the fields of a PUT of hello."""
     return signed_headers(store, "/bucket/key", method="PUT", body=b"hello", headers={"X-Amz-Meta-A": "b"})
 
 
 def put(store: S3Store, target: str, headers: dict[str, str], body: bytes) -> tuple[int, str | None]:
-    """Status, and the code of an error."""
+    """Returns the status, and the code of an error."""
     reply = send(store, target, headers, method="PUT", body=body)
     return reply.status, reply.text("Code") if reply.body else None
 
 
 def test_bodies_in_signed_chunks_are_not_understood(store: S3Store) -> None:
-    """It says so, and does not store the chunks."""
+    """The store says so, and does not store the chunks."""
     headers = signed_put(store) | {"X-Amz-Content-SHA256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"}
 
     assert put(store, "/bucket/key", headers, b"hello") == (501, "NotImplemented")
@@ -296,7 +296,7 @@ def test_bodies_in_signed_chunks_are_not_understood(store: S3Store) -> None:
 
 
 def test_an_old_signature_is_refused() -> None:
-    """Whoever learns the store's clock from its replies may go on."""
+    """A client that learns the store's clock from its replies may continue."""
     with s3({"key": b"x"}, clock_offset=3600) as store, closing(client(store)) as boto:
         reply = ask(store, "/bucket/key")
         assert (reply.status, reply.text("Code")) == (403, "RequestTimeTooSkewed")
@@ -311,7 +311,7 @@ def test_an_old_signature_is_refused() -> None:
 
 
 def test_credentials_expire_in_the_middle(store: S3Store) -> None:
-    """New ones are good, and old ones whose time has not come."""
+    """New ones are valid, and so are old ones that have not expired."""
     store.put("key", b"x")
     with closing(client(store)) as first:
         store.set_credentials("SECOND", "secret", "token", expires_in=300)
@@ -325,7 +325,7 @@ def test_credentials_expire_in_the_middle(store: S3Store) -> None:
 
 
 def test_a_bucket_elsewhere_says_where_it_is(store: S3Store) -> None:
-    """It is found at the same endpoint, by who signs for its region."""
+    """Requests that are signed for its region reach it at the same endpoint."""
     store.add_bucket("elsewhere", {"key": b"x"}, region="eu-west-1")
     moved = ask(store, "/elsewhere/key")
     assert (moved.status, moved.text("Code")) == (301, "PermanentRedirect")
@@ -335,12 +335,12 @@ def test_a_bucket_elsewhere_says_where_it_is(store: S3Store) -> None:
     third = ask(store, "/elsewhere/key", region="us-west-2")
     assert (third.text("Code"), third.text("Region")) == ("AuthorizationHeaderMalformed", "eu-west-1")
     for region in ("us-east-1", "us-west-2"):
-        with closing(client(store, region_name=region)) as boto:  # which does what it is told
+        with closing(client(store, region_name=region)) as boto:  # a store that follows its options
             assert boto.get_object(Bucket="elsewhere", Key="key")["Body"].read() == b"x"
 
 
 def test_a_public_bucket_is_read_by_anybody(store: S3Store) -> None:
-    """Not written; any other bucket is not read either."""
+    """Anybody can read a public bucket, but not write it, and no other bucket can be read."""
     store.put("key", b"private")
     store.add_bucket("public", {"key": b"for all"}, public=True)
     host = {"Host": store.url.removeprefix("http://")}
@@ -354,7 +354,7 @@ def test_a_public_bucket_is_read_by_anybody(store: S3Store) -> None:
 
 
 def test_a_bucket_is_found_by_its_host(store: S3Store) -> None:
-    """`BUCKET.anything`, unless a suffix is given."""
+    """The host may be `BUCKET.anything`, unless a suffix is given."""
     store.put("a/b c", b"x")
     assert ask(store, "/a/b%20c", host="bucket.s3.test").body == b"x"
     assert ask(store, "/?list-type=2", host="bucket.s3.test:80").text("Key") == "a/b c"
@@ -366,7 +366,7 @@ def test_a_bucket_is_found_by_its_host(store: S3Store) -> None:
 
 
 def test_what_cannot_be_is_a_usage_error(store: S3Store) -> None:
-    """Said when it is asked for."""
+    """Impossible options raise a UsageError immediately."""
     for wrong in ({"bucket": "B"}, {"threads": 0}, {"synthetic": 10**13}, {"port": 1 << 16}, {"expires_in": -1}):
         with pytest.raises(fetchmill.UsageError):
             s3(**wrong)
@@ -381,7 +381,7 @@ def test_what_cannot_be_is_a_usage_error(store: S3Store) -> None:
 
 
 def test_a_store_that_is_stopped_still_says_what_it_did() -> None:
-    """A second stop does nothing."""
+    """A stopped store keeps its statistics, and a second stop does nothing."""
     with s3({"key": b"x"}) as store:
         assert ask(store, "/bucket/key").body == b"x"
     store.stop()

@@ -1,4 +1,4 @@
-"""A bucket as the destination: every object arrives once, whatever is visible is whole, and any kill can be resumed."""
+"""A bucket as the destination: every object arrives once, visible shards are complete, and any kill can be resumed."""
 
 import contextlib
 import io
@@ -40,7 +40,7 @@ KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_na
 # Three parts and a rest: parts have 8 MiB.
 COUNT, SIZE = 2_800, 10_000
 IN_PARTS = ("--format", "tar", "--shard-size", "64MiB", "--threads", "1", "--quiet")
-# Several shards of a part each.
+# Several shards of one part each.
 WHOLE = ("--format", "tar", "--shard-size", "4MiB", "--threads", "1", "--quiet")
 
 
@@ -63,12 +63,12 @@ class Bucket:
         }
 
     def keys(self) -> list[str]:
-        """All keys, in order."""
+        """Returns all keys in order."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [row["Key"] for page in pages for row in page.get("Contents", [])]
 
     def copy(self, folder: Path) -> Path:
-        """What is below the prefix, as a folder."""
+        """Copies everything below the prefix into a folder."""
         for key in self.keys():
             path = folder / key.removeprefix("run/")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class Bucket:
         return folder
 
     def uploads(self) -> list[str]:
-        """The keys of uploads that were begun and neither completed nor aborted."""
+        """Returns the keys of uploads that were begun, but neither completed nor aborted."""
         return [row["Key"] for row in self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])]
 
 
@@ -95,12 +95,12 @@ def bucket(environment: dict[str, str]) -> Iterator[Bucket]:
 
 
 def _reset(url: str) -> None:
-    """Moto keeps its objects for the life of the process."""
+    """Removes moto's objects, which otherwise stay for the life of the process."""
     urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset", method="POST")).close()  # noqa: S310
 
 
 def assert_complete(bucket: Bucket, folder: Path, count: int, size: int, format: str = "tar") -> None:
-    """Every object is in one shard, each shard has its manifest, and there is nothing else."""
+    """Checks that every object is in one shard, each shard has its manifest, and nothing else is there."""
     copy = bucket.copy(folder / "copy")
     expected = synthetic(count, size)
     assert (find_wrong(copy, expected, format), find_lost(copy, expected, format)) == ([], [])
@@ -112,7 +112,7 @@ def assert_complete(bucket: Bucket, folder: Path, count: int, size: int, format:
 
 
 def assert_cleared(state: Path) -> None:
-    """The local disk has no shard any more."""
+    """Checks that the local disk has no shard any more."""
     left = [path for path in (state / "shards").rglob("*") if path.is_file()]
     assert left == []
 
@@ -122,7 +122,7 @@ def assert_cleared(state: Path) -> None:
 def test_every_object_arrives_in_a_shard_of_every_format(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
-    """Shards and manifests have the names and the layout that they have in a folder; nothing stays behind."""
+    """Shards and manifests have the same names and layout as in a folder; nothing else is left."""
     with server(synthetic=3_000) as source:
         options = ("--format", format, "--shard-size", "100KiB", "--json")
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
@@ -134,7 +134,7 @@ def test_every_object_arrives_in_a_shard_of_every_format(
 
 
 def test_a_large_shard_is_sent_in_parts(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """It is one object in the end."""
+    """A large shard is sent in parts and becomes one object."""
     with server(synthetic=COUNT, size=SIZE) as source:
         ended = run("get", source.url, DEST, *IN_PARTS, env=bucket.environment)
 
@@ -146,7 +146,7 @@ def test_a_large_shard_is_sent_in_parts(run: Run, server: Serve, bucket: Bucket,
 
 
 def test_the_same_command_again_has_nothing_to_do(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """A finished job asks neither the source nor the store."""
+    """A finished job sends no request to the source or the store."""
     with server(synthetic=500) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
         seen = len(bucket.gate.seen)
@@ -186,7 +186,7 @@ def test_a_kill_at_any_request_loses_and_doubles_nothing(
     moment: str,
     options: tuple[str, ...],
 ) -> None:
-    """The second such request ends the command: what is visible then is whole, and the next run completes it."""
+    """The second such request ends the command: visible data is complete, and the next run finishes the job."""
     number = 1 if kind in ("list", "begin", "complete") or (options is IN_PARTS and kind == "manifest") else 2
     reached = threading.Event()
 
@@ -217,7 +217,7 @@ def test_a_kill_at_any_request_loses_and_doubles_nothing(
 def test_kills_at_random_moments_lose_and_double_nothing(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
-    """Of one job, one after the other; the seed repeats them."""
+    """One job is killed several times; the seed repeats the moments."""
     moments = random.Random(SEED)
     options = ("--format", format, "--shard-size", "20KiB", "--seal-after", "100ms", "--concurrency", "16", "--quiet")
     with server(synthetic=1_500, delay=(0.0, 0.03)) as source:
@@ -237,12 +237,12 @@ def test_kills_at_random_moments_lose_and_double_nothing(
 def test_an_interrupted_upload_leaves_no_parts(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """SIGINT between parts: the store is told to forget them, and the next run sends them again."""
+    """On SIGINT between parts, the store is told to abort the upload, and the next run sends the parts again."""
     interrupted = threading.Lock()
 
     def interrupt(request: Request, when: str) -> None:
         if request.kind == "part" and when == "before":
-            # Once: a second signal would end the job without a word to the store.
+            # The signal is sent once: a second one would end the job without a request to the store.
             if interrupted.acquire(blocking=False):
                 process.send_signal(signal.SIGINT)
             time.sleep(0.2)
@@ -264,7 +264,7 @@ def test_an_interrupted_upload_leaves_no_parts(
 def test_a_store_that_is_busy_or_fails_is_asked_again(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    """Every request is refused once: 503 SlowDown and 500 in turn."""
+    """Every request is refused once, with 503 SlowDown and 500 in turn."""
     refused: Counter[Request] = Counter()
 
     def refuse(request: Request, when: str) -> int | None:
@@ -281,7 +281,7 @@ def test_a_store_that_is_busy_or_fails_is_asked_again(
 
 @pytest.mark.thorough
 def test_a_lost_reply_is_no_second_object(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """The store has made the object, and the answer says 503: the next attempt finds that it is the same."""
+    """The store has created the object but answers 503: the next attempt finds that it is the same."""
     lost: set[Request] = set()
     gate = bucket.gate
 
@@ -303,7 +303,7 @@ def test_a_lost_reply_is_no_second_object(run: Run, server: Serve, bucket: Bucke
 
 
 def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """It came after the job had begun: the job stops, and goes on once that is moved away."""
+    """The foreign object was created after the job had begun: the job stops, and continues once it is moved away."""
 
     def plant(request: Request, when: str) -> None:
         if request.kind == "put" and when == "before" and bucket.gate.count("put") == 1:
@@ -325,7 +325,7 @@ def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, b
 
 @pytest.mark.thorough
 def test_the_local_disk_holds_two_shards_of_a_worker(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """The store answers slowly: the writer waits, and nothing but the fetching behind it."""
+    """The store answers slowly: the writer waits, and so does the fetching."""
     most = 0
 
     def look(request: Request, _when: str) -> None:
@@ -345,7 +345,7 @@ def test_the_local_disk_holds_two_shards_of_a_worker(run: Run, server: Serve, bu
 
 
 def test_a_store_that_takes_nothing_ends_the_job(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """After --give-up-after, with the exit code of what may pass; the same command resumes."""
+    """The job ends after --give-up-after, with the exit code for temporary failures; the same command resumes."""
     bucket.gate.hook = lambda request, when: 503 if request.kind == "put" and when == "before" else None
     with server(synthetic=COUNT, size=SIZE) as source:
         started = time.monotonic()
@@ -360,7 +360,7 @@ def test_a_store_that_takes_nothing_ends_the_job(run: Run, server: Serve, bucket
 
 
 def test_credentials_that_may_not_write_are_told(run: Run, server: Serve, bucket: Bucket) -> None:
-    """One line with what the store says and what to look at."""
+    """The error is one line with the store's message and what to check."""
     bucket.gate.hook = lambda request, when: 403 if request.kind == "put" and when == "before" else None
     with server(synthetic=10) as source:
         ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
@@ -370,7 +370,7 @@ def test_credentials_that_may_not_write_are_told(run: Run, server: Serve, bucket
 
 
 def test_a_bucket_that_is_not_there_is_refused_at_the_start(run: Run, server: Serve, bucket: Bucket) -> None:
-    """Before anything is fetched."""
+    """The error comes before anything is fetched."""
     with server(synthetic=10) as source:
         ended = run("get", source.url, "s3://no-such-bucket/run/", *WHOLE, env=bucket.environment)
         assert source.stats()["connections"] == 0
@@ -380,7 +380,7 @@ def test_a_bucket_that_is_not_there_is_refused_at_the_start(run: Run, server: Se
 
 
 def test_a_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
-    """A neighbour whose name only begins the same is none."""
+    """A neighbour whose name only begins with the same characters does not count."""
     bucket.client.put_object(Bucket=BUCKET, Key="running/other", Body=b"")
     with server(synthetic=10) as source:
         assert run("get", source.url, DEST, *WHOLE, env=bucket.environment).code == 0
@@ -409,7 +409,7 @@ def test_a_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucke
 def test_what_cannot_go_into_a_bucket_is_refused(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...], told: str
 ) -> None:
-    """In one line, and nothing is touched."""
+    """The error is one line, and nothing is changed."""
     with server(synthetic=10) as source:
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
 
@@ -419,7 +419,7 @@ def test_what_cannot_go_into_a_bucket_is_refused(
 
 
 def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str], tmp_path: Path) -> None:
-    """Every request of them, parts as well, for a store that checks; its clock is another."""
+    """Every request is signed, including parts, for a store that checks signatures and has another clock."""
     with s3(clock_offset=-3600) as store, server(synthetic=9000, size=1000) as source:
         words = ("get", source.url, f"s3://{store.bucket}/run/", "--endpoint-url", store.url, "--format", "tar")
         ended = run(
@@ -439,7 +439,7 @@ def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str]
 
 
 def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """By its name in the working folder, or by --state; without either there is one line that says so."""
+    """A bucket's job is found by its name in the working folder, or by --state; otherwise, one line says so."""
     with server(synthetic=40) as source:
         state = tmp_path / "state"
         run("get", source.url, DEST, *WHOLE, "--state", state, env=bucket.environment)
@@ -461,7 +461,7 @@ def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucke
 def test_what_reads_objects_says_that_they_are_elsewhere(
     run: Run, server: Serve, bucket: Bucket, command: tuple[str, ...]
 ) -> None:
-    """In one line."""
+    """The error is one line."""
     with server(synthetic=4) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
     more = {"cat": ("file-000000000000",), "export": ("out", "--format", "jsonl")}.get(command[0], ())
@@ -472,7 +472,7 @@ def test_what_reads_objects_says_that_they_are_elsewhere(
 
 
 def test_another_destination_of_the_same_name_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
-    """Both would live in one folder."""
+    """Another destination of the same name is refused, because both would use the same state folder."""
     with server(synthetic=4) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
         ended = run("get", source.url, "s3://bucket/another/run/", *WHOLE, env=bucket.environment)
@@ -482,8 +482,8 @@ def test_another_destination_of_the_same_name_is_refused(run: Run, server: Serve
 
 
 def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """Small shards of parquet are merged before they are uploaded: what is there is never replaced."""
-    # Four seconds of work: beside other tests a shard is sealed less often than it might be.
+    """Small Parquet shards are merged before they are uploaded: uploaded shards are never replaced."""
+    # Four seconds of work: next to other tests, shards may be sealed less often.
     with server(synthetic=1200, delay=(0.0, 0.06)) as source:
         options = ("--format", "parquet", "--seal-after", "50ms", "--concurrency", "8", "--threads", "1", "--quiet")
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
@@ -497,7 +497,7 @@ def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, 
 def test_an_engine_in_this_process_writes_into_a_bucket(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """What makes the requests is not what uploads."""
+    """An engine in this process writes into a bucket; uploading does not depend on the engine."""
     with server(synthetic=300) as source:
         ended = run("get", source.url, DEST, *WHOLE, "--engine", "asyncio", env=bucket.environment)
 
@@ -505,19 +505,19 @@ def test_an_engine_in_this_process_writes_into_a_bucket(
     assert_complete(bucket, tmp_path, 300, 100)
 
 
-# What 404 is the reply to, of 60 synthetic objects: a third of them, always the same.
+# A third of 60 synthetic objects get a 404, always the same ones.
 ABSENT = Fault("status", status=404, rate=0.3)
 FAILURES_KEY = f"run/{FAILURES}"
 
 
 def has_failures(bucket: Bucket) -> bool:
-    """Whether it is there."""
+    """Returns whether the object exists."""
     keys = bucket.keys()
     return FAILURES_KEY in keys
 
 
 def killing(process: "subprocess.Popen[str]", kind: str, moment: str) -> Hook:
-    """Kills the command at the first such request; before it, the store never hears of that."""
+    """Kills the command before the store receives the first such request."""
 
     def kill(request: Request, when: str) -> int | None:
         if request.kind == kind and when == moment:
@@ -529,13 +529,13 @@ def killing(process: "subprocess.Popen[str]", kind: str, moment: str) -> Hook:
 
 
 def read_failures(bucket: Bucket) -> list[dict[str, Any]]:
-    """The lines of the object with the failures."""
+    """Returns the lines of the object with the failures."""
     text = bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read()
     return [json.loads(line) for line in text.splitlines()]
 
 
 def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
-    """Each object is in a shard or has its line."""
+    """Checks that each object is in a shard or has a line."""
     names = [line["name"] for line in read_failures(bucket)]
     assert len(names) == len(set(names))
     shown = run("status", DEST, "--json", env=bucket.environment)
@@ -550,7 +550,7 @@ def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
 def test_what_failed_is_told_beside_the_shards(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
-    """As the last object, and once: the same command again sends nothing."""
+    """The failures file is the last object and sent once: the same command again sends nothing."""
     with server(synthetic=60, faults=[ABSENT]) as source:
         ended = run("get", source.url, DEST, "--format", format, "--quiet", env=bucket.environment)
         seen = list(bucket.gate.seen)
@@ -567,7 +567,7 @@ def test_what_failed_is_told_beside_the_shards(
 
 @pytest.mark.thorough
 def test_a_large_file_of_failures_is_sent_in_parts(run: Run, start: Start, bucket: Bucket, tmp_path: Path) -> None:
-    """And again after a kill between them: what the store has of it is thrown away."""
+    """After a kill between the parts, they are sent again, and the store's parts are dropped."""
     count = 60_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line} {'x' * 100}\n" for line in range(count)))
     arguments = ("get", "list.txt", DEST, "--format", "tar", "--quiet", "--durability", "process")
@@ -615,7 +615,7 @@ def test_a_kill_at_the_file_of_failures_leaves_one(
 def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
     run: Run, start: Start, raw: Raw, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """Killed before or behind that, the next run goes on; at the end it is another one, or there is none."""
+    """After a kill before or after that, the next run continues; at the end, the file is new or missing."""
     names = [f"{number}" for number in range(60)]
     site = raw(mirror(names, dict.fromkeys(names[:20], reply(status="500 Broken"))))
     arguments = ("get", site.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
@@ -647,7 +647,7 @@ def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
 def test_a_file_of_failures_of_somebody_else_is_not_removed(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """Nor is one that may not be: the command says what is missing, and goes on once that is mended."""
+    """Neither is one without permission: the command names the missing permission, and continues once it is granted."""
     with server(synthetic=60, faults=[Fault("status", status=500, times=1, rate=0.3)]) as source:
         arguments = ("get", source.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
         assert run(*arguments, env=bucket.environment).code == 3
@@ -675,7 +675,7 @@ def test_a_file_of_failures_of_somebody_else_is_not_removed(
 def test_requests_of_the_file_of_failures_are_signed(
     run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Those that read and remove it as well, for a store that checks."""
+    """Requests that read and remove the file are signed, too, for a store that checks signatures."""
     names = [f"{number}" for number in range(30)]
     site = raw(mirror(names, dict.fromkeys(names[:10], reply(status="404 No"))))
     with s3(clock_offset=3600) as store:

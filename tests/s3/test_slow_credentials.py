@@ -1,4 +1,4 @@
-"""Credentials that take long to be found keep up only what needs them."""
+"""A slow search for credentials delays only the requests that need them."""
 
 import os
 import signal
@@ -17,13 +17,13 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 COUNT = 300
 PATIENCE = 20.0
-# As long as a credential_process may take at most.
+# The maximum time of a credential_process.
 SLOW = 60
 
 
 @pytest.fixture
 def settings(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """A profile whose credentials come from a process that takes a minute, and says when it was killed."""
+    """A profile whose credentials come from a process that takes a minute and records that it was killed."""
     config = tmp_path / "config"
     config.write_text(f"[default]\ncredential_process = sh -c 'echo $$ > {tmp_path}/process; exec sleep {SLOW}'\n")
     kept = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
@@ -31,7 +31,7 @@ def settings(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
 
 
 def wait_for(what: Callable[[], bool]) -> bool:
-    """Whether it comes true in time."""
+    """Returns whether a condition becomes true in time."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if what():
@@ -41,7 +41,7 @@ def wait_for(what: Callable[[], bool]) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, not yet ended."""
+    """Returns whether a process exists and has not ended."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
 def test_other_hosts_are_fetched_while_credentials_are_looked_for(
     start: Start, server: Serve, settings: dict[str, str], dest: Path, tmp_path: Path, engine: str, order: str
 ) -> None:
-    """By one thread; and SIGINT ends the job, and the process with it, at once."""
+    """One thread fetches them; SIGINT immediately ends the job and the process."""
     source = server(synthetic=COUNT)
     there = [f"{source.url}/get/file-{index:012}\n" for index in range(COUNT)]
     bucket = [f"s3://bucket/{index}\n" for index in range(COUNT)]
@@ -76,7 +76,7 @@ def test_other_hosts_are_fetched_while_credentials_are_looked_for(
 
 
 def test_a_stream_goes_on_while_credentials_are_looked_for(server: Serve, settings: dict[str, str]) -> None:
-    """What needs none comes; closing the stream ends the search."""
+    """Requests without credentials get their replies; closing the stream ends the search."""
     source = server(synthetic=COUNT)
     program = f"""
 import fetchmill, time

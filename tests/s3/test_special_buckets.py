@@ -1,4 +1,4 @@
-"""Buckets that need more than a name: payers, keys, endpoints, storage classes, archives, objects kept compressed."""
+"""Buckets with special needs: payers, keys, endpoints, storage classes, archives, compressed objects."""
 
 import base64
 import gzip
@@ -40,7 +40,7 @@ def get(run: Run, raw: Callable[..., RawServer], environment: dict[str, str], de
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 def test_every_request_says_who_pays(get: Run, engine: str) -> None:
-    """Those for pages and those for objects; the field is signed."""
+    """Requests for pages and objects have the field, which is signed."""
     bucket = ListedBucket({"a": ListedObject(b"1"), "b": ListedObject(b"2")}, needs=PAYER)
 
     refused = get(bucket)
@@ -56,7 +56,7 @@ def test_every_request_says_who_pays(get: Run, engine: str) -> None:
 def test_requests_with_fields_of_their_own_have_good_signatures(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """As a store computes them that checks them."""
+    """Signatures equal those that a checking store computes."""
     (tmp_path / "key").write_bytes(CUSTOMER_KEY)
     with s3(synthetic=20, token="token") as store:  # noqa: S106 - part of the credentials of a test
         ended = run(
@@ -71,7 +71,7 @@ def test_requests_with_fields_of_their_own_have_good_signatures(
 def test_requests_for_objects_show_the_key_of_the_customer(
     get: Run, dest: Path, tmp_path: Path, content: bytes
 ) -> None:
-    """Pages do not, and nothing that is kept has it."""
+    """Requests for pages do not, and nothing that is stored has it."""
     (tmp_path / "key").write_bytes(content)
     text = base64.b64encode(CUSTOMER_KEY)
     needed = b"x-amz-server-side-encryption-customer-key: " + text
@@ -98,7 +98,7 @@ def test_requests_for_objects_show_the_key_of_the_customer(
 
 
 def test_a_file_that_is_no_key_is_refused(get: Run, tmp_path: Path) -> None:
-    """Before any request."""
+    """The error comes before any request."""
     bucket = ListedBucket({})
     for content in (b"", b"k" * 31, b"a2s=", b"k" * 5000):
         (tmp_path / "key").write_bytes(content)
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_key_is_refused(get: Run, tmp_path: Path) -> None:
 
 
 def test_options_choose_the_endpoint(run: Run, environment: dict[str, str], dest: Path) -> None:
-    """Nobody is asked: the way leads through a proxy that is not there."""
+    """No server is contacted: the proxy of the test does not exist."""
     nowhere = ("--proxy", "http://127.0.0.1:1", "--connect-timeout", "1")
     options = ("--use-accelerate-endpoint", "--use-dualstack-endpoint")
 
@@ -125,12 +125,12 @@ def test_options_choose_the_endpoint(run: Run, environment: dict[str, str], dest
 
 
 def of_class(name: str) -> str:
-    """An element of an entry."""
+    """Returns an element of an entry."""
     return f"<StorageClass>{name}</StorageClass>"
 
 
 def test_storage_classes_are_a_filter(get: Run, dest: Path) -> None:
-    """One or several; an entry without a class has the usual one."""
+    """There may be several; an entry without a class has the usual one."""
     objects = {"a": "", "b": of_class("STANDARD"), "c": of_class("STANDARD_IA"), "d": of_class("GLACIER")}
     bucket = ListedBucket({key: ListedObject(key.encode(), listed) for key, listed in objects.items()})
 
@@ -142,7 +142,7 @@ def test_storage_classes_are_a_filter(get: Run, dest: Path) -> None:
 
 
 def test_archived_objects_are_skipped(get: Run, run: Run, dest: Path) -> None:
-    """However many: they are no sign of wrong credentials. A sync takes them for failed, and keeps what it has."""
+    """Any number of archived objects is skipped, and does not mean wrong credentials. A sync counts them as failed."""
     objects = {f"archived-{number:03}": ListedObject(b"", size=5, reply=ARCHIVED) for number in range(250)}
     bucket = ListedBucket(objects | {"readable": ListedObject(b"12345")})
 
@@ -155,7 +155,7 @@ def test_archived_objects_are_skipped(get: Run, run: Run, dest: Path) -> None:
 
 
 def test_a_sync_of_archived_objects_has_failed(get: Run, dest: Path) -> None:
-    """Otherwise it would take them for objects that have not changed."""
+    """A sync fails archived objects, which would otherwise count as unchanged."""
     bucket = ListedBucket({"a": ListedObject(b"", size=5, reply=ARCHIVED), "b": ListedObject(b"12345")})
 
     ended = get(bucket, command="sync")
@@ -165,7 +165,7 @@ def test_a_sync_of_archived_objects_has_failed(get: Run, dest: Path) -> None:
 
 
 def test_an_object_that_its_store_decompresses_is_explained(get: Run, dest: Path) -> None:
-    """Its size differs and its ETag does not; with `--compressed` it comes as it is kept."""
+    """The size of such an object differs, but its ETag does not; with `--compressed`, it is sent as stored."""
     plain = b"line\n" * 300
     kept = gzip.compress(plain)
     md5 = hashlib.md5(kept, usedforsecurity=False).hexdigest()
@@ -188,14 +188,14 @@ def test_an_object_that_its_store_decompresses_is_explained(get: Run, dest: Path
 
 
 def test_names_that_nothing_has_are_no_success(get: Run, dest: Path) -> None:
-    """A prefix or a glob may be a slip. The corrected command runs in the same destination."""
+    """A prefix or a glob may be a mistake. The corrected command runs in the same destination."""
     bucket = ListedBucket({"a/1": ListedObject(b"1"), "a/2": ListedObject(b"2")})
 
     ended = get(bucket, prefix="b/")
     assert (ended.code, 'no key of bucket begins with "b/"' in ended.err) == (FINISHED_WITH_FAILURES, True), ended.err
     ended = get(bucket, "--include", "*.json")
     assert (ended.code, "2 left out by filters" in ended.err) == (FINISHED_WITH_FAILURES, True), ended.err
-    # Bounds of time and size find nothing on many a day.
+    # Limits of time and size may exclude everything on many days.
     assert get(bucket, "--size-from", "1000").code == 0
     ended = get(bucket, prefix="a/")
 
@@ -208,7 +208,7 @@ def test_names_that_nothing_has_are_no_success(get: Run, dest: Path) -> None:
 def test_a_job_that_stored_nothing_leaves_its_destination(
     run: Run, raw: Callable[..., RawServer], dest: Path, tmp_path: Path
 ) -> None:
-    """Nor does its journal say anything of them afterwards."""
+    """The journal of an empty job does not mention the objects afterwards."""
     server = raw({"/right/a": reply(b"1"), "/right/b": reply(b"2")})
     (tmp_path / "names.txt").write_text("a\nb\n")
 

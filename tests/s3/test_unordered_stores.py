@@ -1,4 +1,4 @@
-"""Buckets whose keys do not ascend: all of them are fetched, each once, or the job says that it cannot."""
+"""Buckets whose keys do not ascend: each is fetched once, or the job says that it cannot."""
 
 import subprocess
 import time
@@ -20,7 +20,7 @@ Get = Callable[..., Ended]
 
 @pytest.fixture
 def words(raw: Callable[..., RawServer], dest: Path) -> Callable[..., tuple[object, ...]]:
-    """The command that gets such a bucket."""
+    """Returns the command that fetches such a bucket."""
     servers: dict[int, RawServer] = {}
 
     def words_of(store: UnorderedStore, *options: str) -> tuple[object, ...]:
@@ -44,7 +44,7 @@ def killed(
     environment: dict[str, str],
     dest: Path,
 ) -> Callable[..., None]:
-    """Runs it until it waits for the page that the store holds, with all keys before it fetched, and kills it."""
+    """Runs a job until it waits for the page that the store holds, with all earlier keys fetched, and kills it."""
 
     def run_and_kill(store: UnorderedStore, holds: int, *options: str) -> None:
         store.holds = holds
@@ -59,7 +59,7 @@ def killed(
 
 
 def committed(dest: Path) -> int:
-    """Objects that a job has in its journal by now."""
+    """Returns the number of objects that a job's journal has."""
     try:
         return fetchmill.status(dest).fetched
     except fetchmill.FetchmillError:
@@ -67,7 +67,7 @@ def committed(dest: Path) -> int:
 
 
 def wait_for(has_come: Callable[[], bool]) -> None:
-    """At most half a minute."""
+    """Waits for at most half a minute."""
     until = time.monotonic() + 30
     while not has_come():
         assert time.monotonic() < until
@@ -75,13 +75,13 @@ def wait_for(has_come: Callable[[], bool]) -> None:
 
 
 def stored(dest: Path) -> list[str]:
-    """Names of what is stored, each as often as it is."""
+    """Returns the names of stored objects, with repetitions."""
     with fetchmill.open(dest) as objects:
         return sorted(objects)
 
 
 SHUFFLED = [f"{number * 7919 % 1000:03}" for number in range(100)]
-# The first pages ascend: a lesser key comes when it is too late for who only asks for greater ones.
+# The first pages ascend: a lesser key comes too late for a client that requests only greater ones.
 FOLDERS = in_folder_order(
     [f"{top}/{number:03}" for top in ("a", "b", "c") for number in range(20)] + ["b-1", "b.txt", "b!"]
 )
@@ -102,7 +102,7 @@ ASCENDING = sorted(FOLDERS)
     ],
 )
 def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dict[str, Any]) -> None:
-    """Whatever their order, and whatever the store makes of start-after."""
+    """All keys are listed in any order, with any handling of start-after."""
     store = UnorderedStore(keys, **{"page": 7, **options})
 
     ended = get(store)
@@ -115,7 +115,7 @@ def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dic
 def test_directory_buckets_are_listed_by_tokens_alone(
     run: Callable[..., Ended], raw: Callable[..., RawServer], environment: dict[str, str], dest: Path
 ) -> None:
-    """Their names say what they are: nothing asks for what follows a key."""
+    """Directory buckets are detected by their names: no request asks for the keys after a key."""
     store = UnorderedStore(ASCENDING, page=7, start_after="refuse", bucket="b--use1-az4--x-s3")
     words = ("get", f"s3://{store.bucket}", dest, "--endpoint-url", raw(store.routes()).url, "--no-sign-request")
 
@@ -127,7 +127,7 @@ def test_directory_buckets_are_listed_by_tokens_alone(
 
 
 def test_a_store_that_goes_in_circles_is_named(get: Get, dest: Path) -> None:
-    """Neither its tokens nor start-after lead on: the exit code says that this is not all."""
+    """Neither its tokens nor start-after make progress: the exit code says that the listing is incomplete."""
     store = UnorderedStore(SHUFFLED, page=10, repeats_token=True)
 
     ended = get(store)
@@ -142,7 +142,7 @@ LATE = [f"a/{number:03}" for number in range(300)] + ["a-1", "a.txt", "b"]
 
 
 def test_a_range_begins_only_where_no_lesser_key_comes_later(get: Get, dest: Path) -> None:
-    """Pages are slow, so ranges are divided long before the first key that does not ascend."""
+    """Pages are slow, so ranges are divided long before the first key out of order."""
     store = UnorderedStore(LATE, page=10, latency=0.02)
 
     ended = get(store)
@@ -153,7 +153,7 @@ def test_a_range_begins_only_where_no_lesser_key_comes_later(get: Get, dest: Pat
 
 
 def test_slow_buckets_in_order_are_divided(get: Get, dest: Path) -> None:
-    """Names of that kind that come in order are no reason not to."""
+    """Ambiguous names that are in order do not prevent the division of a slow bucket."""
     store = UnorderedStore(ASCENDING, page=3, latency=0.02)
 
     ended = get(store)
@@ -164,14 +164,13 @@ def test_slow_buckets_in_order_are_divided(get: Get, dest: Path) -> None:
     assert len({query.get("start-after") for query in store.queries}) > 2
 
 
-# LATE: until the kill nothing shows that keys do not ascend, so the next run begins again.
-# SHUFFLED: the listing follows tokens by then.
+# LATE: until the kill, the keys ascend, so the next run starts again. SHUFFLED: the listing already follows tokens.
 @pytest.mark.parametrize("keys", [LATE, SHUFFLED], ids=["late", "shuffled"])
 @pytest.mark.parametrize("expires", [False, True])
 def test_a_job_that_is_killed_has_each_key_once(
     get: Get, killed: Callable[..., None], dest: Path, keys: list[str], expires: bool
 ) -> None:
-    """It goes on by its token; where that has expired it begins again."""
+    """A killed job continues with its token; if that has expired, it starts again."""
     store = UnorderedStore(keys, page=10)
     killed(store, 20)
     store.epoch += expires
@@ -187,7 +186,7 @@ def test_a_job_that_is_killed_has_each_key_once(
 def test_a_job_that_is_killed_while_it_begins_again_has_each_key_once(
     get: Get, killed: Callable[..., None], dest: Path
 ) -> None:
-    """What was listed before, what is listed again, and what comes after."""
+    """Keys that were listed before, are listed again, or come later are stored once."""
     store = UnorderedStore(LATE, page=10)
     killed(store, 20)
     killed(store, 100)
@@ -200,7 +199,7 @@ def test_a_job_that_is_killed_while_it_begins_again_has_each_key_once(
 
 
 def test_a_job_without_names_cannot_begin_again(get: Get, killed: Callable[..., None], dest: Path) -> None:
-    """It says so, and lists nothing twice."""
+    """A job without names says that it cannot start again, and lists nothing twice."""
     store = UnorderedStore(LATE, page=10)
     killed(store, 20, "--format", "null")
     listed = read_ledger(dest).listed
@@ -209,5 +208,5 @@ def test_a_job_without_names_cannot_begin_again(get: Get, killed: Callable[..., 
 
     assert ended.code == LISTING_FAILED
     assert "this job does not keep the names of its targets; use another destination" in ended.err
-    # The last key may be a range of its own, which ends before the first one turns out not to ascend.
+    # The last key may be a separate range, which ends before the first one turns out not to ascend.
     assert read_ledger(dest).listed in {listed, listed + 1}

@@ -1,4 +1,4 @@
-"""A job directory: what is created first stays, whoever comes later."""
+"""A job directory: the first creation of a file wins."""
 
 import multiprocessing
 from pathlib import Path
@@ -17,7 +17,7 @@ NO_NAMES: dict[str, dict[str, int]] = {"failures": {}, "failed_statuses": {}, "s
 
 
 def record(attempt: str) -> CommitRecord:
-    """A commit record of the only range."""
+    """Returns a commit record of the only range."""
     return CommitRecord(
         job="j",
         range=Range(file=0, start=0, end=9),
@@ -29,14 +29,14 @@ def record(attempt: str) -> CommitRecord:
 
 
 def job_directory(path: Path) -> JobDirectory:
-    """One with that job."""
+    """Creates a job directory with that job."""
     directory = JobDirectory.at(path)
     directory.create(job_record())
     return directory
 
 
 def test_the_first_commit_record_stays(tmp_path: Path) -> None:
-    """A later attempt is told which one has won, also when it asks twice."""
+    """A later attempt learns which one has won, even if it asks twice."""
     directory = job_directory(tmp_path)
 
     assert directory.commit(record("a")).attempt == "a"
@@ -49,7 +49,7 @@ def test_the_first_commit_record_stays(tmp_path: Path) -> None:
 
 
 def test_one_of_many_creates_a_file(tmp_path: Path) -> None:
-    """Processes at once: each file has the content of the one that made it."""
+    """Several processes try at the same time: each file has the content of its creator."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         made = pool.starmap(create_all, [(tmp_path, number) for number in range(4)])
 
@@ -60,13 +60,13 @@ def test_one_of_many_creates_a_file(tmp_path: Path) -> None:
 
 
 def create_all(folder: Path, number: int) -> list[int]:
-    """Tries to create all files; gives those that it made."""
+    """Tries to create all files. Returns those that it created."""
     store = FolderStore(folder)
     return [file for file in range(50) if store.create(f"{file}", b"%d" % number)]
 
 
 def test_a_claim_is_one_workers(tmp_path: Path) -> None:
-    """A released one is free, one of a dead worker counts."""
+    """A released claim is free, and one of a dead worker counts."""
     directory = job_directory(tmp_path)
     whole = Range(file=0, start=0, end=9)
 
@@ -78,18 +78,18 @@ def test_a_claim_is_one_workers(tmp_path: Path) -> None:
     assert directory.claims() == {whole.id: {f"{whole.id}.1": "w1", f"{whole.id}.2": "w2"}}
     directory.release(claim)
     assert directory.claims() == {whole.id: {f"{whole.id}.2": "w2"}}
-    # Its reply may have been lost: the file says who has it.
+    # Its reply may have been lost: the file shows who has it.
     assert directory.claim(whole, "w2", 2) is not None
 
 
 def test_workers_come_while_the_last_one_goes(tmp_path: Path) -> None:
-    """The folder of their journals is removed with the last of them, and made again by the next."""
+    """The last worker removes the folder of the journals, and the next one creates it again."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.starmap(come_and_go, [(tmp_path / "job", number) for number in range(4)]) == [True] * 4
 
 
 def come_and_go(parent: Path, number: int) -> bool:
-    """Makes a folder and removes it, many times."""
+    """Creates and removes a folder many times."""
     for turn in range(200):
         folder = make_folder(parent, f"host-{number}-{turn}")
         if not folder.is_dir():
@@ -99,7 +99,7 @@ def come_and_go(parent: Path, number: int) -> bool:
 
 
 def test_links_out_of_a_job_directory_are_refused(tmp_path: Path) -> None:
-    """What is removed at the end is below `data`."""
+    """Links out of a job directory are refused, because objects below `data` are removed at the end."""
     directory = job_directory(tmp_path / "job")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "job" / "data").symlink_to(tmp_path / "elsewhere")
@@ -109,7 +109,7 @@ def test_links_out_of_a_job_directory_are_refused(tmp_path: Path) -> None:
 
 
 def test_attempts_are_folders_with_their_names(tmp_path: Path) -> None:
-    """What else is below `data` is somebody's, and stays."""
+    """Only attempts below `data` are removed; other files belong to somebody else and stay."""
     directory = job_directory(tmp_path)
     for name in ("export", "00000-00000000000000-0123456789abcdef", "00000-0-x"):
         (tmp_path / "data" / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Ranges of a list: together they are the list, and each begins where a line begins."""
+"""Ranges of a list: together they are the list, and each begins at the start of a line."""
 
 import io
 import itertools
@@ -14,7 +14,7 @@ LINES = ListFile(path="", size=0, modified=0, has_lines=True)
 
 
 def test_ranges_are_whole_lines_and_all_of_them() -> None:
-    """Lists of lines of any length, divided by any size."""
+    """Ranges are whole lines and cover the list, with any length of lines and size of ranges."""
     for seed in range(200):
         rng = random.Random(seed)
         lines = [b"x" * rng.choice((0, 1, 5, rng.randrange(200))) for _ in range(rng.randrange(1, 60))]
@@ -33,7 +33,7 @@ def test_ranges_are_whole_lines_and_all_of_them() -> None:
 
 
 def test_files_without_lines_are_one_range_and_empty_ones_none(tmp_path: Path) -> None:
-    """A compressed file cannot be divided."""
+    """A file that cannot be divided, such as a compressed one, is one range; an empty one has none."""
     files = []
     for name, content, has_lines in [("a", b"x" * 5_000_000, False), ("b", b"", True), ("c", b"", False)]:
         path = tmp_path / name
@@ -45,14 +45,14 @@ def test_files_without_lines_are_one_range_and_empty_ones_none(tmp_path: Path) -
 
 
 def test_a_line_without_end_is_refused() -> None:
-    """It would be cut in the middle."""
+    """An endless line is refused, because it would be cut in the middle."""
     content = io.BytesIO(b"x" * (17 << 20))
     with pytest.raises(UsageError, match="more than 16 MiB"):
         list(divide(content, LINES, Range(file=0, start=0, end=17 << 20), 1000))
 
 
 def test_rows_of_parquet_are_divided_by_number() -> None:
-    """No file is needed for it."""
+    """Parquet rows are divided by number, without reading the file."""
     rows = ListFile(path="", size=100, modified=0, has_lines=False, rows=10)
     ranges = list(divide(io.BytesIO(), rows, Range(file=3, start=2, end=10), 3))
 

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machines(folder: Path) -> Iterator[Cluster]:
-    """Three machines, and a server whose replies take up to 50 ms."""
+    """Starts three machines, and a server whose replies take up to 50 ms."""
     with cluster(folder, 3, objects=COUNT, delay="0-0.05") as found:
         yield found
 
@@ -46,7 +46,7 @@ def begin(machines: Cluster, tmp_path: Path) -> tuple[list[str], Path, "list[sub
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Waits until something holds; `what` says otherwise."""
+    """Waits for a condition; if it stays false, `what` describes it."""
     until = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < until, what
@@ -54,18 +54,21 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
 
 
 def heartbeat(job: Path, worker: "subprocess.Popen[str]") -> Any:  # noqa: ANN401 - JSON
-    """The last heartbeat of a worker; empty before the first."""
+    """Returns the last heartbeat of a worker; empty before the first."""
     found = list((job / "workers").glob(f"*-{worker.pid}-*.json"))
     return json.loads(found[0].read_text()) if found else {}
 
 
 def is_finished(job: Path) -> bool:
-    """Whether every range has a commit record."""
+    """Returns whether every range has a commit record."""
     return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).finished
 
 
 def test_the_others_finish_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Path) -> None:
-    """Its ranges are taken over, though its heartbeats arrive. It ends well when its network is there again."""
+    """Other machines take over the ranges of the cut-off one, although its heartbeats arrive.
+
+    It ends normally later.
+    """
     urls, job, workers = begin(machines, tmp_path)
     cut = workers[1]
     wait_until(lambda: heartbeat(job, cut).get("counts", {}).get("fetched"), "the worker has not begun")
@@ -86,7 +89,7 @@ def test_the_others_finish_while_a_machine_is_cut_off(machines: Cluster, tmp_pat
 def test_a_slow_target_is_fetched_by_two_workers_at_most(
     server: Callable[..., Server], start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    """Its range is stuck for a worker without another fault, so others try, too. The job ends all the same."""
+    """A range with a slow target looks stuck, so one other worker tries, too. The job ends nevertheless."""
     slow = Fault("stall", match="file-000000000007", seconds=60)
     served = server(synthetic=COUNT, faults=[slow])
     urls = write_list(tmp_path / "urls.txt", served, 200)
@@ -98,12 +101,12 @@ def test_a_slow_target_is_fetched_by_two_workers_at_most(
         assert worker.returncode == 0, err
     ledger = fetchmill.shared_jobs.status(tmp_path / "job").ledger
     assert (ledger["fetched"], ledger["failed"]) == (len(urls) - 1, 1)
-    # Slow requests are made again, too.
+    # Slow requests are repeated, too.
     assert served.stats()["get"] <= 2 * len(urls) + 20
 
 
 def test_a_job_stops_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Path) -> None:
-    """What it has not fetched is given back; the job continues on another machine."""
+    """Unfetched targets of the cut-off machine are returned; the job continues on another machine."""
     urls, job, workers = begin(machines, tmp_path)
     cut = workers[1]
     wait_until(lambda: heartbeat(job, cut).get("counts", {}).get("fetched"), "the worker has not begun")
@@ -124,7 +127,7 @@ def test_a_job_stops_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Pat
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_cut_cables_lose_and_double_nothing(machines: Cluster, seed: int, tmp_path: Path) -> None:
-    """Cables are cut and connected by a seed, of some machines or of all, and workers are killed meanwhile."""
+    """A seed cuts and reconnects cables of some or all machines, and workers are killed meanwhile."""
     rng = random.Random(seed)
     urls, job, workers = begin(machines, tmp_path)
     killed: set[int] = set()
@@ -151,7 +154,10 @@ def test_cut_cables_lose_and_double_nothing(machines: Cluster, seed: int, tmp_pa
 
 
 def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a few of its longest waits for an outcome, within bounds; before the first one it has more time."""
+    """The limit is a few times its longest wait for an outcome, within bounds.
+
+    Before the first outcome, it is longer.
+    """
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
@@ -163,7 +169,7 @@ def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyP
     assert not stuck_after(STUCK_SECONDS_MAX - 1)
     assert stuck_after(2)
     progress.note(1)
-    # The first outcome took longer than any limit, so the next may, too.
+    # The first outcome took longer than any limit, so the next one may, too.
     assert not stuck_after(STUCK_SECONDS_MAX - 1)
     assert stuck_after(2)
 

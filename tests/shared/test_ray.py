@@ -1,4 +1,4 @@
-"""Shared jobs whose workers run in Ray, and lists as a Dataset: a real cluster on loopback."""
+"""Shared jobs with workers in Ray, and lists as a Dataset: a real cluster on loopback."""
 
 import contextlib
 import json
@@ -30,26 +30,26 @@ COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """For a namespace, next to what a test writes."""
+    """Creates a folder for a namespace, next to the test's own files."""
     (tmp_path / "network").mkdir()
     return tmp_path / "network"
 
 
 def write_urls(path: Path, count: int) -> list[str]:
-    """A list of objects, one that is absent, and one line that is no URL."""
+    """Writes a list of objects, an absent one, and a line that is not a URL."""
     urls = [f"{URL}/get/file-{number:012}" for number in range(count)]
     path.write_text("".join(f"{line}\n" for line in [*urls, f"{URL}/get/nothing", "no url"]))
     return urls
 
 
 def end_of(process: "subprocess.Popen[str]", timeout: float = 120) -> Ended:
-    """How a command ended."""
+    """Returns how a command ended."""
     out, err = process.communicate(timeout=timeout)
     return Ended(process.returncode, out, err)
 
 
 def wait_until(process: "subprocess.Popen[str]", job: Path, what: Callable[[SharedStatus], bool]) -> SharedStatus:
-    """Until a job is so far, while a process runs."""
+    """Waits for a state of the job while a process runs."""
     deadline = time.monotonic() + 90
     while process.poll() is None:
         assert time.monotonic() < deadline, "it did not come"
@@ -60,17 +60,17 @@ def wait_until(process: "subprocess.Popen[str]", job: Path, what: Callable[[Shar
 
 
 def working(status: SharedStatus) -> list[str]:
-    """The workers that have a range."""
+    """Returns the workers that have a range."""
     return [worker.name for worker in status.workers if worker.state == "working" and worker.ranges]
 
 
 def processes(pattern: str) -> list[int]:
-    """The processes with such a command line."""
+    """Returns the processes with such a command line."""
     return [*map(int, subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=True).stdout.split())]
 
 
 def parent_of(process: int) -> int:
-    """The process that started it."""
+    """Returns the process that started it."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -88,13 +88,13 @@ def frozen(stopped: list[int]) -> Iterator[None]:
 
 
 def process_of(worker: str) -> int:
-    """The process of a worker, which its name has."""
+    """Returns the process of a worker, which is part of its name."""
     return int(worker.split("-")[-2])
 
 
 @pytest.mark.thorough
 def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: Path, tmp_path: Path) -> None:
-    """Names, bytes and ledger are the same, and the command says what was lost and ends with 3, as for one machine."""
+    """Names, bytes and ledger are the same; the command reports the deaths and ends with 3, as on one machine."""
     count = 20_000
     urls = write_urls(tmp_path / "urls.txt", count)
     job = tmp_path / "job"
@@ -127,7 +127,7 @@ def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: 
 @pytest.mark.thorough
 @pytest.mark.timing
 def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Path, tmp_path: Path) -> None:
-    """The head, the nodes and the process that talks to Ray are frozen: no future ends, and the command does in 5 s."""
+    """The head, the nodes and the launcher are frozen: no future ends, but the command does within 5 s."""
     urls = write_urls(tmp_path / "urls.txt", 8_000)
     job = tmp_path / "job"
     with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
@@ -147,7 +147,7 @@ def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Pat
 
 @pytest.mark.thorough
 def test_ctrl_c_drains_and_the_same_command_goes_on(folder: Path, tmp_path: Path) -> None:
-    """What is fetched is final after SIGINT; the exit code is 130. `stop` ends all workers with 0."""
+    """Fetched objects are final after SIGINT, with exit code 130. `stop` ends all workers with 0."""
     urls = write_urls(tmp_path / "urls.txt", 12_000)
     job = tmp_path / "job"
     with ray_rig(folder, nodes=1, delay="0.03-0.05") as rig:
@@ -177,7 +177,7 @@ def test_ctrl_c_drains_and_the_same_command_goes_on(folder: Path, tmp_path: Path
 
 @pytest.mark.thorough
 def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path) -> None:
-    """One sentence names the node and the folder, and no node has made anything there."""
+    """One sentence has the node and the folder, and no node has created anything there."""
     (tmp_path / "here").mkdir()
     write_urls(tmp_path / "here" / "urls.txt", 10)
     with ray_rig(folder, nodes=1, hidden=tmp_path / "here") as rig:
@@ -195,7 +195,7 @@ def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path)
 
 @pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
 def test_a_local_ray_is_started_when_there_is_no_cluster(folder: Path, tmp_path: Path) -> None:
-    """The function in Python has what the command has; Ray's processes end with it."""
+    """The Python function works like the command; Ray's processes end with it."""
     urls = write_urls(tmp_path / "urls.txt", 2_000)
     program = """
 import sys, fetchmill, fetchmill.shared_jobs as jobs
@@ -213,14 +213,14 @@ print(status.finished, status.ledger["fetched"], len(status.workers))
 
 
 def assert_line_is(content: bytes, place: str, line: bytes) -> None:
-    """A place is `line N after byte B of PATH`."""
+    """Checks that a place is `line N after byte B of PATH`."""
     words = place.split()
     assert content[int(words[4]) :].splitlines()[int(words[1]) - 1] == line
 
 
 @pytest.mark.thorough
 def test_a_list_is_a_dataset_with_rows_for_failures(folder: Path, tmp_path: Path) -> None:
-    """Lines in three ranges, and rows of Parquet: each target is one row."""
+    """There are lines in three ranges, and Parquet rows: each target is one row."""
     urls = write_urls(tmp_path / "urls.txt", 50_000)
     pyarrow.parquet.write_table(pyarrow.table({"url": urls}), tmp_path / "urls.parquet", row_group_size=7_000)
     program = """
@@ -248,7 +248,7 @@ for name, options in (("urls.txt", {}), ("urls.parquet", {"column": "url", "rate
 
 
 def test_a_dataset_takes_no_secret_and_no_rate_without_workers(tmp_path: Path) -> None:
-    """Ray would store the one, and nobody could divide the other."""
+    """Ray would store a secret, and a rate could not be divided."""
     write_urls(tmp_path / "urls.txt", 1)
     secret: list[dict[str, Any]] = [{"bearer": "x"}, {"auth": ("u", "p")}, {"headers": {"X-Key": "x"}}]
     for options in secret:
@@ -259,7 +259,7 @@ def test_a_dataset_takes_no_secret_and_no_rate_without_workers(tmp_path: Path) -
 
 
 def test_without_ray_the_option_says_how_to_get_it(run: Callable[..., Ended], tmp_path: Path) -> None:
-    """In one line, and before anything is made. `--workers` alone is refused."""
+    """The error is one line, before anything is created. `--workers` alone is refused."""
     write_urls(tmp_path / "urls.txt", 1)
     program = "import sys; sys.modules['ray'] = None; from fetchmill.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "get", "urls.txt", "job", *OPTIONS]
@@ -277,7 +277,7 @@ def test_without_ray_the_option_says_how_to_get_it(run: Callable[..., Ended], tm
 
 @pytest.mark.thorough
 def test_a_ray_client_address_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Its users learn what to do instead; one where nobody answers is refused, too."""
+    """The error says what to do instead; an address without a server is refused, too."""
     write_urls(tmp_path / "urls.txt", 1)
     with ray_rig(folder) as rig:
         rig.environment["RAY_ADDRESS"] = "ray://10.0.0.1:10001"

@@ -26,7 +26,7 @@ Run = Callable[..., Ended]
 
 
 def write_lists(folder: Path, server: Server) -> dict[str, bytes]:
-    """Writes three lists with all objects and one whose target is absent. Returns the objects by URL."""
+    """Writes three lists with all objects and an absent target. Returns the objects by URL."""
     urls = [f"{server.url}/get/{synthetic_name(index)}" for index in range(COUNT)]
     folder.mkdir()
     for number in range(3):
@@ -44,7 +44,7 @@ def test_an_export_has_the_objects_of_all_ranges(
     source: str,
     format: str,
 ) -> None:
-    """Kill the export at seeded moments and resume it."""
+    """The export is killed at random moments and resumed."""
     rng = random.Random(SEED)
     expected = write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
     assert run("get", "lists", "job", *OPTIONS, source).code == 0
@@ -73,7 +73,7 @@ def test_an_export_has_the_objects_of_all_ranges(
 
 
 def test_an_unfinished_job_is_refused(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
-    """Ranges without a commit record are named, with the command that continues the job."""
+    """The error has the ranges without a commit record, and the command that continues the job."""
     write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
     assert run("get", "lists", "job", *OPTIONS, "tar").code == 0
     next((tmp_path / "job" / "commits").iterdir()).unlink()
@@ -87,6 +87,6 @@ def test_an_unfinished_job_is_refused(run: Run, server: Callable[..., Server], t
 
 
 def test_a_bucket_is_refused() -> None:
-    """An export reads folders."""
+    """A shared job in a bucket is refused, because an export reads folders."""
     with pytest.raises(fetchmill.UsageError, match="s3://b/job is in a bucket, and export reads folders"):
         source_and_ranges("s3://b/job")

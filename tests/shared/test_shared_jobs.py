@@ -1,4 +1,4 @@
-"""Shared jobs: several processes fetch one list into one job directory; some die, some are stopped, some come late."""
+"""Shared jobs: several processes fetch one list into one job directory; some die, some are stopped, some are late."""
 
 import gzip
 import json
@@ -22,12 +22,12 @@ from shared_jobs import final_rows, write_list
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-# A lease that is over soon, so that ranges of killed workers are free soon.
+# A short lease, so that ranges of killed workers are free soon.
 OPTIONS = ("--shared", "--allow-private", "--lease", "1s", "--format")
 
 
 def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Until something holds, while a process runs."""
+    """Waits for a condition while a process runs."""
     deadline = time.monotonic() + 60
     while not what() and process.poll() is None:
         assert time.monotonic() < deadline, "it did not come"
@@ -35,12 +35,12 @@ def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None
 
 
 def has_fetched(job: Path, count: int) -> bool:
-    """Whether attempts that are not final have so many objects."""
+    """Returns whether attempts that are not final have the given number of objects."""
     return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).in_progress["fetched"] > count
 
 
 def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
-    """Of three workers one is killed and one is asked to end; another one finishes. Each object is there once."""
+    """One of three workers is killed and one is asked to end; another one finishes. Each object is stored once."""
     with_delay = server(synthetic=24_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "urls.txt", with_delay, 24_000)
     job = tmp_path / "job"
@@ -60,7 +60,7 @@ def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run
     assert status.finished
     assert status.ledger["listed"] == status.ledger["fetched"] == len(urls)
     assert status.bytes_done == status.bytes_of_list
-    # What no commit record names is gone, and a plain glob is exact.
+    # Data that no commit record names is gone, so a plain glob is exact.
     assert len(list((job / "data").iterdir())) == status.ranges_done
     assert run("verify", "job").code == 0
     assert sorted(run("ls", "job").out.split()) == urls
@@ -69,7 +69,7 @@ def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run
 
 
 def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
-    """`stop` ends the workers with 0, and `resume` goes on."""
+    """`stop` ends the workers with 0, and `resume` continues."""
     with_delay = server(synthetic=12_000, delay=(0.02, 0.02))
     urls = write_list(tmp_path / "urls.txt", with_delay, 12_000)
     job = tmp_path / "job"
@@ -90,7 +90,7 @@ def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: S
 
 
 def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
-    """Processes that start at once create one job; one with other options is refused by name."""
+    """Simultaneous processes create one job; one with other options is refused by name."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=2_000), 2_000)
     workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet") for _ in range(4)]
 
@@ -101,7 +101,7 @@ def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, star
 
 
 def test_failures_are_data_and_a_worker_succeeds(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """A worker exits with 0 when objects failed, since a scheduler would start it again; `resume` says 3."""
+    """A worker exits with 0 if objects failed, because a scheduler would restart it; `resume` exits with 3."""
     url = server(synthetic=10).url
     (tmp_path / "urls.txt").write_text(f"{url}/get/file-000000000001\n{url}/get/nothing\nno url\n")
 
@@ -115,7 +115,7 @@ def test_failures_are_data_and_a_worker_succeeds(server: Callable[..., Server], 
 
 
 def test_a_range_that_kills_workers_is_set_aside(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Three claims of workers that are dead: the range is given up and named, and the job ends."""
+    """After claims of three dead workers, the range is abandoned and named, and the job ends."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "1000").code == 0
     job = tmp_path / "job"
@@ -133,7 +133,7 @@ def test_a_range_that_kills_workers_is_set_aside(server: Callable[..., Server], 
 
 
 def test_secrets_are_never_in_the_job_directory(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Each worker has its own; one that lacks them is refused and says which."""
+    """Each worker has its own; one that lacks them is refused by name."""
     served = server(synthetic=10)
     write_list(tmp_path / "urls.txt", served, 10)
     secret = ("--bearer", "s3cret-token", "--header", "X-Key: s3cret-key", "--header", "User-Agent: me")
@@ -168,7 +168,7 @@ def test_files_of_a_job_directory_are_checked(
     run: Run,
     tmp_path: Path,
 ) -> None:
-    """What is damaged, of another release or leads elsewhere is refused in a line."""
+    """A damaged file, one of another release, or one that leads elsewhere is refused in one line."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
 
@@ -181,7 +181,7 @@ def test_files_of_a_job_directory_are_checked(
 
 
 def test_a_job_directory_names_no_command(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Whoever joins it would run that."""
+    """A job directory cannot name a command, which everybody who joins the job would run."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     edit(tmp_path / "job" / "job.json", options={"format": "parquet", "bearer_command": "touch run; echo t"})
@@ -193,12 +193,12 @@ def test_a_job_directory_names_no_command(server: Callable[..., Server], run: Ru
 
 
 def edit(path: Path, **values: Any) -> None:  # noqa: ANN401 - what JSON has
-    """Changes values of a file in JSON."""
+    """Changes values in a JSON file."""
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Ranges are bytes of the list: after a change they would be other targets."""
+    """Ranges are bytes of the list: after a change, they would be other targets."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     next((tmp_path / "job" / "commits").iterdir()).unlink()
@@ -227,7 +227,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("source", "options", "message"), REFUSED)
 def test_refused_by_name(source: str, options: tuple[str, ...], message: str, run: Run, tmp_path: Path) -> None:
-    """What cannot be shared is refused before anything is written."""
+    """The error comes before anything is written."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     (tmp_path / "urls.csv").write_text("url,n\nhttp://127.0.0.1:9/,1\n")
 
@@ -238,7 +238,7 @@ def test_refused_by_name(source: str, options: tuple[str, ...], message: str, ru
 
 
 def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> None:
-    """A job directory is empty, missing or a job's."""
+    """A job directory must be empty, missing or a job's."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "thesis.tex").touch()
@@ -247,7 +247,7 @@ def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> No
 
     assert (ended.code, "is not empty (thesis.tex)" in ended.err) == (2, True)
     assert run("join", "job").code == 2
-    # Also below a folder that a job has.
+    # This includes folders below a job's folder.
     (tmp_path / "job" / "thesis.tex").unlink()
     (tmp_path / "job" / "data" / "precious").mkdir(parents=True)
     assert run("get", "urls.txt", "job", "--shared", "--format", "parquet").code == 2
@@ -255,7 +255,7 @@ def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> No
 
 
 def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
-    """Three workers together make no more requests than the rate permits, and `set` changes it."""
+    """Three workers together respect the rate, and `set` changes it."""
     served = server(synthetic=4_000)
     urls = write_list(tmp_path / "urls.txt", served, 4_000)
     command = ("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "200")
@@ -263,7 +263,7 @@ def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, s
     wait_for(lambda: served.stats()["get"] > 50, workers[0])
     before, count = time.monotonic(), served.stats()["get"]
     time.sleep(2)
-    # After a quiet time each worker may make a tenth of a second's requests at once.
+    # After idle time, each worker may send a tenth of a second's requests together.
     assert served.stats()["get"] - count <= 200 * (time.monotonic() - before) * 1.05 + 3 * 20
 
     assert run("set", "job", "--rate", "100000").code == 0
@@ -272,7 +272,7 @@ def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, s
 
 
 def test_what_schedulers_are_given(run: Run) -> None:
-    """Each of them starts workers that join."""
+    """Schedulers get a job file that starts workers which join."""
     slurm = run("emit", "slurm", "/lustre/a run", "--workers", "50")
     kubernetes = run("emit", "kubernetes", "/data/Run_1", "--workers", "8", "--image", "fetchmill:1", "--claim", "data")
     batch = run("emit", "aws-batch", "/efs/run", "--workers", "9", "--queue", "q", "--definition", "d")
@@ -293,7 +293,7 @@ def test_what_schedulers_are_given(run: Run) -> None:
 @pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])
 @pytest.mark.sampled(1)
 def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """A folder of JSON lines and compressed ones; the result is that of a job on one machine."""
+    """The list is a folder of plain and compressed JSON lines; the result equals that of a job on one machine."""
     url = server(synthetic=100).url
     lists = tmp_path / "lists"
     lists.mkdir()
@@ -315,7 +315,7 @@ def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: R
 def test_a_parquet_list_is_divided_by_rows(
     server: Callable[..., Server], start: Start, run: Run, tmp_path: Path
 ) -> None:
-    """Also inside its row groups, and a range of it can end early."""
+    """Ranges may start inside row groups, and may end early."""
     served = server(synthetic=12_000, delay=(0.02, 0.02))
     urls = [f"{served.url}/get/file-{number:012}" for number in range(12_000)]
     pyarrow.parquet.write_table(pyarrow.table({"n": range(12_000), "url": urls}), tmp_path / "urls.parquet")
@@ -337,7 +337,7 @@ def test_a_parquet_list_is_divided_by_rows(
 def test_a_list_is_added_while_workers_run_and_after_the_end(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """The same workers fetch it, or others that join; a file can be added once."""
+    """Running workers fetch an added list, or others that join; a file can be added only once."""
     served = server(synthetic=9_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "all.txt", served, 9_000)
     for number, name in enumerate(("urls.txt", "more.txt", "last.txt")):
@@ -369,7 +369,7 @@ def test_a_list_is_added_while_workers_run_and_after_the_end(
 def test_lists_that_are_added_together_are_all_there(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Each gets a number of its own."""
+    """Lists that are added together get separate numbers."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=600), 600)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     for number in range(4):
@@ -386,7 +386,7 @@ def test_lists_that_are_added_together_are_all_there(
 def test_a_list_that_does_not_belong_to_the_job_is_refused(
     server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
-    """Another format, standard input, a server, and a record that somebody has changed."""
+    """Another format, standard input, a server, and a record that somebody has changed are refused."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     (tmp_path / "more.jsonl").write_text('{"url": "' + urls[0] + '"}\n')

@@ -1,4 +1,4 @@
-"""Limits for each host hold for all workers of a shared job together, also while workers come and die."""
+"""Limits per host apply to all workers of a shared job together, also while workers come and die."""
 
 import subprocess
 import threading
@@ -22,14 +22,14 @@ from observed_host import Observed
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-# On a busy machine heartbeats may be a second late.
+# On a busy machine, heartbeats may be a second late.
 OPTIONS = ("--shared", "--allow-private", "--lease", "4s", "--format", "parquet")
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
-    """Two hosts."""
+    """Serves two hosts."""
     servers = [Observed(host) for host in HOSTS]
     threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
     for thread in threads:
@@ -41,7 +41,10 @@ def hosts() -> Iterator[list[Observed]]:
 
 
 def write_lists(folder: Path, hosts: list[Observed], files: int, count: int) -> list[str]:
-    """Files with this many objects of each host. Each file is a range, so that all workers have work from the start."""
+    """Writes files with this many objects of each host.
+
+    Each file is a range, so that all workers have work from the start.
+    """
     folder.mkdir()
     urls = []
     for file in range(files):
@@ -52,13 +55,13 @@ def write_lists(folder: Path, hosts: list[Observed], files: int, count: int) -> 
 
 
 def names(job: Path) -> Counter[str]:
-    """How often each name is in the result of a finished job."""
+    """Counts each name in the result of a finished job."""
     shards = (job / "data").glob("*/*.parquet")
     return Counter(name for shard in shards for name in pyarrow.parquet.read_table(shard)["name"].to_pylist())
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    """Until something holds."""
+    """Waits for a condition."""
     deadline = time.monotonic() + 60
     while not what():
         assert time.monotonic() < deadline, "it did not come"
@@ -66,7 +69,7 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def test_a_rate_per_host_holds_for_all_workers(hosts: list[Observed], start: Start, tmp_path: Path) -> None:
-    """A worker comes late and another one dies: no host gets more than its rate, and everything is there once."""
+    """A worker comes late and another one dies: no host exceeds its rate, and everything is stored once."""
     urls = write_lists(tmp_path / "lists", hosts, 6, 60)
     command = ("get", "lists", "job", *OPTIONS, "--rate-per-host", "50")
     workers = [start(*command) for _ in range(2)]
@@ -86,7 +89,7 @@ def test_a_rate_per_host_holds_for_all_workers(hosts: list[Observed], start: Sta
 def test_a_limit_per_host_holds_for_more_workers_than_it_allows(
     hosts: list[Observed], start: Start, tmp_path: Path
 ) -> None:
-    """Of four workers two fetch, and the others wait on standby; when the two die, the others take over."""
+    """Two of four workers fetch, and the others are on standby; when the two die, the others take over."""
     urls = write_lists(tmp_path / "lists", hosts, 4, 40)
     command = ("get", "lists", "job", *OPTIONS, "--limit-per-host", "2", "--rate-per-host", "0", "--threads", "1")
     workers = [start(*command) for _ in range(4)]
@@ -104,17 +107,17 @@ def test_a_limit_per_host_holds_for_more_workers_than_it_allows(
 
 
 def states(job: Path) -> Counter[str]:
-    """How many workers are in which state."""
+    """Counts the workers in each state."""
     return Counter(worker.state for worker in fetchmill.shared_jobs.status(job).workers)
 
 
 def standby(job: Path) -> set[str]:
-    """Workers that have no part of the limit."""
+    """Returns the workers without a part of the limit."""
     return {worker.name for worker in fetchmill.shared_jobs.status(job).workers if worker.state == "standby"}
 
 
 def names_of(workers: "list[subprocess.Popen[str]]", job: Path) -> list[str]:
-    """The names of the workers of processes."""
+    """Returns the names of the workers of processes."""
     named = [worker.name for worker in fetchmill.shared_jobs.status(job).workers]
     return [next(name for name in named if f"-{worker.pid}-" in name) for worker in workers]
 
@@ -122,7 +125,7 @@ def names_of(workers: "list[subprocess.Popen[str]]", job: Path) -> list[str]:
 def heartbeat(
     worker: str, *knows: str, sharers: int = 1, state: str = "working", pace: float | None = None
 ) -> Heartbeat:
-    """Of a worker that knows these."""
+    """Returns the heartbeat of a worker that knows these workers."""
     return Heartbeat(
         worker=worker,
         state=state,
@@ -140,7 +143,7 @@ def heartbeat(
 
 
 def test_a_worker_starts_when_all_others_know_it() -> None:
-    """With limits for each host, an attempt of another worker that does not know it must end first."""
+    """With limits per host, another worker's attempt that does not know it must end first."""
     shares = Shares("b", {"rate_per_host": 10.0}, None)
     living = [heartbeat("a", "a"), heartbeat("c", "a", "b", "c")]
     assert shares.observe(living)
@@ -148,14 +151,14 @@ def test_a_worker_starts_when_all_others_know_it() -> None:
     assert shares.may_start([heartbeat("a", "a", "b"), living[1]])
     assert shares.may_start([heartbeat("a", "a", state="listing"), living[1]])
     assert (shares.host_sharers, shares.rank) == (3, 1)
-    # What it tells the others itself, while an attempt runs that does not know c.
+    # Its own message to the others while an attempt runs that does not know c.
     assert shares.as_heartbeat([frozenset("ab")])["knows"] == ["a", "b"]
     assert shares.is_outdated(frozenset("ab"))
     assert not shares.is_outdated(frozenset("abcd"))
 
 
 def test_workers_without_limits_wait_for_nobody() -> None:
-    """They need not know each other."""
+    """Workers without limits need not know each other."""
     shares = Shares("b", {"rate_per_host": 0.0}, None)
     living = [heartbeat("a", sharers=1)]
     shares.observe(living)
@@ -167,7 +170,7 @@ def test_workers_without_limits_wait_for_nobody() -> None:
 
 
 def test_a_rate_is_divided_among_workers_and_attempts() -> None:
-    """And a worker waits until all count it."""
+    """A rate is divided among workers and attempts, and a worker waits until all others count it."""
     shares = Shares("b", {}, 100.0)
     shares.observe([heartbeat("a")])
 
@@ -177,7 +180,7 @@ def test_a_rate_is_divided_among_workers_and_attempts() -> None:
 
 
 def test_more_workers_than_a_limit_are_on_standby() -> None:
-    """The first ones by name fetch."""
+    """With more workers than a limit, the first ones by name fetch, and the others are on standby."""
     shares = Shares("c", {"limit_per_host": 2}, None)
     assert not shares.is_standby
     shares.observe([heartbeat("a"), heartbeat("b")])
@@ -189,7 +192,7 @@ def test_more_workers_than_a_limit_are_on_standby() -> None:
 
 
 def test_the_first_workers_by_name_get_what_is_left_of_a_limit() -> None:
-    """No rank gets smaller when a worker appears, and so no part gets larger."""
+    """A new worker never lowers a rank, so no part grows."""
     names = ["d", "b", "a", "c"]
     for number, name in enumerate(names):
         shares = Shares(name, {"limit_per_host": 9}, None)
@@ -271,7 +274,7 @@ class PacedAttempt:
 
 
 def test_a_pace_is_divided_among_attempts_and_workers() -> None:
-    """The last attempt and the next one have half of it each; a worker that comes takes an equal part."""
+    """The last attempt and the next one have half each; a new worker takes an equal part."""
     pace, first, second = OriginPace(), PacedAttempt(900.0), PacedAttempt()
     pace.note([first])
     pace.divide([first, second])
@@ -303,7 +306,7 @@ def test_a_pace_that_one_of_two_attempts_finds_holds_for_both() -> None:
 
 
 def test_without_refusals_there_is_no_pace() -> None:
-    """Nothing is limited then."""
+    """Without refusals, there is no pace and no limit."""
     pace, first, second = OriginPace(), PacedAttempt(), PacedAttempt()
     pace.note([first])
     pace.take_over([heartbeat("a")])

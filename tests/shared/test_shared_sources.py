@@ -1,4 +1,4 @@
-"""Shared jobs of sources that list their objects themselves: servers, folders and buckets."""
+"""Shared jobs of sources that list their own objects: servers, folders and buckets."""
 
 import json
 import random
@@ -26,12 +26,12 @@ SHARED = ("--shared", "--lease", "1s", "--format")
 
 
 def names(count: int) -> list[str]:
-    """Of a synthetic server."""
+    """Returns the names of a synthetic server."""
     return [f"file-{number:012}" for number in range(count)]
 
 
 def test_starters_of_a_server_make_one_list(server: Callable[..., Server], run: Run, start: Start, dest: Path) -> None:
-    """Of three that start at once one lists, and the objects are those of a job on one machine."""
+    """One of three simultaneous processes lists, and the objects are those of a job on one machine."""
     served = server(synthetic=6_000)
     workers = [start("get", served.url, dest, *SHARED, "parquet", "--exclude", "*7") for _ in range(3)]
 
@@ -55,7 +55,7 @@ def test_starters_of_a_server_make_one_list(server: Callable[..., Server], run: 
 def test_a_process_that_dies_while_it_lists_is_replaced(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
-    """By one that waits; a third one joins, and a fourth is told that there is no job yet."""
+    """A waiting process replaces it; a third one joins, and a fourth learns that there is no job yet."""
     served = server(synthetic=3_000, page_size=100, list_delay=(0.1, 0.1))
     command = ("get", served.url, dest, *SHARED, "parquet")
     first = start(*command)
@@ -164,7 +164,7 @@ def lister(job: Path) -> str:
 
 
 def test_a_token_goes_to_the_source_alone(run: Run, dest: Path, tmp_path: Path) -> None:
-    """With the list and with each range; the job directory never has it, and a worker without it is refused."""
+    """The listing and each range use it, but it is never in the job directory. Workers without it are refused."""
     objects = {f"o{number}": b"%d" % number for number in range(50)}
     with TokenServer(objects, tmp_path) as served:
         token = ("--bearer-command", served.command)
@@ -182,7 +182,7 @@ def test_a_token_goes_to_the_source_alone(run: Run, dest: Path, tmp_path: Path) 
 
 
 def test_a_bucket_is_shared(run: Run, environment: dict[str, str], dest: Path) -> None:
-    """Also with keys that URLs must encode; credentials are those of each worker."""
+    """Some keys need encoding in URLs; each worker has its own credentials."""
     objects = {f"logs/{name}": name.encode() for name in ("a b+%", "größe/ß", "?q=1#f", "x//y", *map(str, range(300)))}
     with s3(objects | {"other": b"1"}) as store:
         env = environment | store.environment()

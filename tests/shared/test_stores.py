@@ -1,4 +1,4 @@
-"""What a job directory needs of its files, in a folder and in a bucket alike."""
+"""File operations of a job directory, the same in a folder and in a bucket."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
 
 @pytest.fixture
 def gate(fake: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Gate]:
-    """What every request to it goes through."""
+    """The gate for every request to it."""
     with S3Gate(fake.url) as gate:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gate.url)
         yield gate
@@ -38,7 +38,7 @@ def gate(fake: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Gate]:
 
 @pytest.fixture(params=["folder", "bucket"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Makes another view of one store."""
+    """Creates another view of one store."""
     if request.param == "folder":
         return lambda: open_store(tmp_path / "job")
     request.getfixturevalue("fake")
@@ -46,7 +46,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
 
 def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
-    """Also empty and long ones, and each view of the store sees them."""
+    """Files may be empty or long, and each view of the store sees them."""
     store, other = make_store(), make_store()
     long = os.urandom(9 << 20)
 
@@ -69,7 +69,7 @@ def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize("size", [0, 20 << 20])
 def test_a_large_file_is_added(make_store: MakeStore, tmp_path: Path, size: int) -> None:
-    """Other processes see the whole file."""
+    """Other processes see the whole of a large file."""
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
 
@@ -80,7 +80,7 @@ def test_a_large_file_is_added(make_store: MakeStore, tmp_path: Path, size: int)
 
 
 def test_a_copy_of_another_size_is_damaged(fake: S3Store, tmp_path: Path) -> None:
-    """The job directory says which size a file has."""
+    """The job directory knows the size of each file."""
     del fake
     store = BucketStore.open("s3://bucket/some/job", {})
     store.replace("list/a.parquet", b"1234")
@@ -93,7 +93,7 @@ def test_a_copy_of_another_size_is_damaged(fake: S3Store, tmp_path: Path) -> Non
 
 
 def test_the_first_content_stays(make_store: MakeStore) -> None:
-    """A second creation fails, and the file has the content of the first one."""
+    """A second creation fails, and the file keeps the first content."""
     store = make_store()
 
     assert store.create("commits/a", b"first")
@@ -104,7 +104,7 @@ def test_the_first_content_stays(make_store: MakeStore) -> None:
 
 
 def test_one_of_many_creates_a_file(make_store: MakeStore) -> None:
-    """Threads at once, each with a view of its own: each file has the content of the one that made it."""
+    """Threads with separate views try at the same time: each file has the content of its creator."""
     with ThreadPool(4) as pool:
         made = pool.map(lambda number: create_all(make_store(), number), range(4))
 
@@ -115,12 +115,12 @@ def test_one_of_many_creates_a_file(make_store: MakeStore) -> None:
 
 
 def create_all(store: Store, number: int) -> list[int]:
-    """Tries to create all files; returns those that it made."""
+    """Tries to create all files. Returns those that it created."""
     return [file for file in range(25) if store.create(f"commits/{file}", b"%d" % number)]
 
 
 def test_contents_are_those_of_the_last_writer(make_store: MakeStore) -> None:
-    """What was read once is read again when it has changed, and forgotten when it is gone."""
+    """A changed file is read again, and a removed one is forgotten."""
     store, writer = make_store(), make_store()
     for content in (b"1", b"2"):
         writer.replace("workers/w", content)
@@ -131,7 +131,7 @@ def test_contents_are_those_of_the_last_writer(make_store: MakeStore) -> None:
 
 
 def test_times_are_of_one_clock(make_store: MakeStore) -> None:
-    """A file is as old as the store says, to two seconds, and never older than it is."""
+    """A file's age is accurate to two seconds, and never too high."""
     store = make_store()
     written = store.replace("workers/w", b"1")
     (file,) = store.contents("workers")
@@ -143,7 +143,7 @@ def test_times_are_of_one_clock(make_store: MakeStore) -> None:
 
 
 def test_the_clock_is_the_stores(fake: S3Store) -> None:
-    """Ages do not depend on the clock of this machine."""
+    """The clock is the store's: ages do not depend on this machine's."""
     fake.change(clock_offset=5_000.0, max_skew=10_000.0)
     store = open_store("s3://bucket/job")
     written = store.replace("workers/w", b"1")
@@ -155,7 +155,7 @@ def test_the_clock_is_the_stores(fake: S3Store) -> None:
 
 
 def test_a_log_has_its_lines(make_store: MakeStore) -> None:
-    """One process appends to it."""
+    """A log keeps the lines that one process appends."""
     store = make_store()
     store.replace("job.json", b"{}")
     store.append("logs/a.log", "one\n")
@@ -165,7 +165,7 @@ def test_a_log_has_its_lines(make_store: MakeStore) -> None:
 
 
 def test_attempts_are_published_and_removed(make_store: MakeStore, tmp_path: Path) -> None:
-    """The journal goes next to the objects, without what only a run needs."""
+    """The journal is stored next to the objects, without data that only a run needs."""
     store = make_store()
     names = [f"00000-00000000000000-{letter * 16}" for letter in "ab"]
     for name in names:
@@ -187,7 +187,7 @@ def test_attempts_are_published_and_removed(make_store: MakeStore, tmp_path: Pat
 @pytest.mark.parametrize("status", [409, 500, 503])
 @pytest.mark.parametrize("moment", ["before", "behind"])
 def test_a_creation_that_says_nothing_is_read(gate: S3Gate, status: int, moment: str) -> None:
-    """Whether the store refused it or did it: in the end one content is there, and its writer knows that it won."""
+    """Whether the store refused or executed it, one content is there in the end. Its writer knows that it has won."""
     told: list[str] = []
 
     def fail_once(request: Request, when: str) -> int | None:
@@ -205,7 +205,7 @@ def test_a_creation_that_says_nothing_is_read(gate: S3Gate, status: int, moment:
 
 
 def test_a_lost_reply_of_a_creation_is_no_defeat(gate: S3Gate) -> None:
-    """The store has made the object, and the connection breaks before it says so."""
+    """The store has created the object, and the connection breaks before the reply."""
     lost: list[str] = []
 
     def lose_once(request: Request, when: str) -> int | None:
@@ -221,7 +221,7 @@ def test_a_lost_reply_of_a_creation_is_no_defeat(gate: S3Gate) -> None:
 
 
 def test_a_lost_creation_of_another_is_a_defeat(gate: S3Gate, fake: S3Store) -> None:
-    """A refusal says nothing of who was first; what is there does."""
+    """A refusal does not show who was first; the existing object does."""
 
     def steal(request: Request, when: str) -> int | None:
         if request.kind == "put" and when == "before":
@@ -235,7 +235,7 @@ def test_a_lost_creation_of_another_is_a_defeat(gate: S3Gate, fake: S3Store) -> 
 
 
 def test_a_store_that_ignores_the_condition_is_refused(fake: S3Store) -> None:
-    """Two workers could both believe that they were first."""
+    """A store that ignores the condition is refused: two workers could both believe that they were first."""
     fake.change(ignore_conditions=True)
 
     with pytest.raises(UsageError, match="lets two processes create the same file"):
@@ -244,7 +244,7 @@ def test_a_store_that_ignores_the_condition_is_refused(fake: S3Store) -> None:
 
 
 def test_a_store_that_does_not_know_the_condition_is_refused(gate: S3Gate, fake: S3Store) -> None:
-    """It says so with status 501."""
+    """A store that answers 501 to the condition is refused."""
     gate.hook = lambda request, when: 501 if request.kind == "put" and when == "before" else None
 
     with pytest.raises(UsageError, match="does not know the condition If-None-Match"):
@@ -253,7 +253,7 @@ def test_a_store_that_does_not_know_the_condition_is_refused(gate: S3Gate, fake:
 
 
 def test_a_prefix_with_something_else_is_refused(fake: S3Store) -> None:
-    """A job directory is a prefix that no key has."""
+    """A prefix with other objects is refused: a job directory starts without keys."""
     fake.put("job/thesis.tex", b"")
     fake.put("job2/other", b"")
 
@@ -262,7 +262,7 @@ def test_a_prefix_with_something_else_is_refused(fake: S3Store) -> None:
 
 
 def test_names_of_others_stay_outside(fake: S3Store) -> None:
-    """Only what is below the prefix is seen, and folders in a folder are no files of it."""
+    """Only names below the prefix are visible, and folders in a folder are not its files."""
     fake.put("job2/commits/a", b"")
     fake.put("job/commits/deep/a", b"")
     fake.put("job/commits/b", b"")
@@ -283,7 +283,7 @@ def test_names_of_others_stay_outside(fake: S3Store) -> None:
     ],
 )
 def test_wrong_credentials_are_named(change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the first request, in one line."""
+    """The error comes with the first request, in one line."""
     for name, value in change.items():
         monkeypatch.setenv(name, value)
 
@@ -293,13 +293,13 @@ def test_wrong_credentials_are_named(change: dict[str, str], message: str, monke
 
 @pytest.mark.usefixtures("fake")
 def test_a_bucket_that_is_missing_is_named() -> None:
-    """A name that nobody has is no empty job directory."""
+    """A missing bucket is not an empty job directory."""
     with pytest.raises(UsageError, match="check the bucket name other"):
         open_store("s3://other/job").read("job.json")
 
 
 def test_a_copy_of_another_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
-    """A shorter object, a longer one and one that is gone; the one that was listed is copied."""
+    """A shorter, a longer and a missing object are refused; the listed one is copied."""
     assert fake.bucket == "bucket"
     store = open_store("s3://bucket/some/job")
     assert isinstance(store, BucketStore)

@@ -1,4 +1,4 @@
-"""`fetchmill.astream`: the same in an event loop, and nothing is left of it when the loop goes on without it."""
+"""`fetchmill.astream`: a stream in an event loop, which leaves nothing when the loop continues without it."""
 
 import asyncio
 import gc
@@ -21,17 +21,17 @@ WINDOW = 256
 
 
 def urls(server: Server, count: int) -> list[str]:
-    """Of the first synthetic objects."""
+    """Returns the URLs of the first synthetic objects."""
     return [f"{server.url}/get/file-{number:012d}" for number in range(count)]
 
 
 def events() -> int:
-    """Descriptors by which loops are woken."""
+    """Returns the descriptors that wake event loops."""
     return sum(is_event(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
 
 
 def is_event(link: str) -> bool:
-    """Whether a descriptor is one; it may have been closed by now."""
+    """Returns whether a descriptor is one; it may be closed by now."""
     try:
         return "eventfd" in os.readlink(link)
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def is_event(link: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """Every test leaves as many threads and events as it found."""
+    """Checks that a test leaves as many threads and events as before."""
     before = own_threads(), events()
     yield
     gc.collect()
@@ -48,7 +48,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
-    """The items, with a moment between them."""
+    """Yields the items with pauses."""
     for item in items:
         if pause:
             await asyncio.sleep(pause)
@@ -59,7 +59,7 @@ async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
 @pytest.mark.parametrize("pause", [None, 0.0, 0.0005])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_item_has_its_reply(server: Serve, pause: float | None, ordered: bool) -> None:
-    """Of an iterable, and of an async one that suspends or does not."""
+    """The input is an iterable, or an async one that suspends or does not."""
     wanted = urls(server(synthetic=1000), 1000)
 
     async def main() -> list[int]:
@@ -72,7 +72,7 @@ def test_every_item_has_its_reply(server: Serve, pause: float | None, ordered: b
 
 
 def test_a_reply_that_is_there_is_given_without_suspending(server: Serve) -> None:
-    """No other task runs between two replies of one batch."""
+    """No other task runs between two replies of a batch."""
     wanted = urls(server(synthetic=640), 640)
 
     async def main() -> tuple[int, int]:
@@ -101,7 +101,7 @@ def test_a_reply_that_is_there_is_given_without_suspending(server: Serve) -> Non
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_input_is_not_read_on_while_the_loop_is_busy(server: Serve, is_async: bool) -> None:
-    """Whatever else the event loop does meanwhile."""
+    """No input is read while the loop is busy, whatever else the event loop does."""
     wanted = urls(server(synthetic=3000), 3000)
     taken = itertools.count()
     count = 0
@@ -133,7 +133,7 @@ def test_the_input_is_not_read_on_while_the_loop_is_busy(server: Serve, is_async
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_loop_that_is_left_leaves_no_task(server: Serve, is_async: bool) -> None:
-    """By `break`, without closing anything."""
+    """The loop is left with `break`, and nothing is closed."""
     wanted = urls(server(synthetic=500), 500)
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_a_loop_that_is_left_leaves_no_task(server: Serve, is_async: bool) -> No
 
 
 def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pytest.CaptureFixture[str]) -> None:
-    """No pending task, no warning, no hang."""
+    """There is no pending task, no warning and no hang."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     kept = []
 
@@ -155,7 +155,7 @@ def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pyte
             yield server.url + "/never"
 
     async def main() -> None:
-        # Beside other tests a step may take long, and debug mode would say so.
+        # Next to other tests, a step may take long, and debug mode would report it.
         asyncio.get_running_loop().slow_callback_duration = 60
         replies = fetchmill.astream(endless())
         kept.append(replies)
@@ -170,7 +170,7 @@ def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pyte
 
 
 def test_a_wait_that_was_cancelled_can_be_taken_up_again(raw: Raw) -> None:
-    """Nothing is lost by it."""
+    """A cancelled wait can be repeated without losing anything."""
 
     def late(_exchange: object) -> bytes:
         time.sleep(0.3)
@@ -189,7 +189,7 @@ def test_a_wait_that_was_cancelled_can_be_taken_up_again(raw: Raw) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_the_input_raises_is_raised_by_the_loop(server: Serve, is_async: bool) -> None:
-    """And ends it."""
+    """An exception of the input is raised by the loop and ends it."""
     running = server(synthetic=10)
 
     def broken() -> Iterator[str]:
@@ -211,7 +211,7 @@ def test_what_the_input_raises_is_raised_by_the_loop(server: Serve, is_async: bo
 
 
 def test_an_item_of_an_async_input_that_is_no_url_is_refused() -> None:
-    """Where the replies are taken."""
+    """The error is raised where the replies are taken."""
 
     async def odd() -> AsyncIterator[object]:
         yield 5
@@ -225,7 +225,7 @@ def test_an_item_of_an_async_input_that_is_no_url_is_refused() -> None:
 
 
 def test_the_first_failure_is_raised_when_asked() -> None:
-    """As an exception of its own."""
+    """The first failure is raised as a separate exception."""
 
     async def main() -> None:
         async for _ in fetchmill.astream(["http://127.0.0.1:1/"], attempts=1, on_error="raise"):
@@ -236,7 +236,7 @@ def test_the_first_failure_is_raised_when_asked() -> None:
 
 
 def test_a_blocking_stream_works_inside_a_running_loop(server: Serve) -> None:
-    """It needs none, also when its input is async: that has a loop of its own."""
+    """A blocking stream does not need the running loop; an async input gets a separate one."""
     wanted = urls(server(synthetic=200), 200)
 
     async def main() -> list[int]:
@@ -246,7 +246,7 @@ def test_a_blocking_stream_works_inside_a_running_loop(server: Serve) -> None:
 
 
 def test_streams_of_one_client_run_beside_each_other(server: Serve) -> None:
-    """In one loop, and in loops of several threads."""
+    """Streams of one client may be in one loop, and in loops of several threads."""
     wanted = urls(server(synthetic=1000), 1000)
     found: list[list[int]] = []
 

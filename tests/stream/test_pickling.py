@@ -1,4 +1,4 @@
-"""Public values go through pickle, copy and other processes with the same content."""
+"""Public values keep their content through pickle, copy and other processes."""
 
 import copy
 import dataclasses
@@ -15,7 +15,7 @@ from raw_server import Behaviour, RawServer, reply
 
 
 def pickled(protocol: int, value: Any) -> Any:  # noqa: ANN401 - of any type
-    """A value that went through a pickle."""
+    """Pickles and unpickles a value."""
     return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301 - its own pickle
 
 
@@ -31,7 +31,7 @@ DATACLASSES = [name for name in fetchmill.__all__ if dataclasses.is_dataclass(ge
 
 
 def content(one: fetchmill.Reply) -> list[object]:
-    """Everything that a reply says."""
+    """Returns all values of a reply."""
     times = one.timings
     error = one.error and (type(one.error), str(one.error), one.error.url, one.error.kind, one.error.reason)
     asked = [one.url, one.final_url, one.tag, one.index]
@@ -41,7 +41,7 @@ def content(one: fetchmill.Reply) -> list[object]:
 
 @pytest.mark.parametrize("again", COPIES)
 def test_reply_keeps_its_content_when_pickled(raw: Raw, again: Copy) -> None:
-    """Small and large bodies, redirects, requests with a tag, and replies that failed."""
+    """Small and large bodies, redirects, requests with a tag, and failed replies stay the same."""
     fields = b"X-Twice: a\r\nX-Twice: \xfc\r\n"
     moved = b"HTTP/1.1 302 Found\r\nLocation: /small\r\nContent-Length: 0\r\n\r\n"
     small = b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: 2\r\n\r\nok"
@@ -74,7 +74,7 @@ def test_reply_keeps_its_content_when_pickled(raw: Raw, again: Copy) -> None:
     ids=["plain", "params", "fields", "json", "once"],
 )
 def test_request_keeps_its_content_when_pickled(request_made: fetchmill.Request, again: Copy) -> None:
-    """Also fields that come twice, and whether it may be made twice."""
+    """Repeated fields stay, and so does whether the request may be repeated."""
     copied = again(request_made)
 
     names = ("url", "method", "headers", "body", "tag", "idempotent")
@@ -93,7 +93,7 @@ def test_request_keeps_its_content_when_pickled(request_made: fetchmill.Request,
     ids=repr,
 )
 def test_error_keeps_its_content_when_pickled(error: fetchmill.FetchmillError, again: Copy) -> None:
-    """Its text and its attributes."""
+    """An error keeps its text and its attributes."""
     copied = again(error)
 
     assert type(copied) is type(error)
@@ -103,7 +103,7 @@ def test_error_keeps_its_content_when_pickled(error: fetchmill.FetchmillError, a
 
 @pytest.mark.parametrize("name", DATACLASSES)
 def test_public_dataclass_can_be_pickled(name: str) -> None:
-    """Reports, failures, rows, options: whatever their values are."""
+    """Reports, failures, rows and options with any values can be pickled."""
     made = getattr(fetchmill, name)
     value = object.__new__(made)
     for each in dataclasses.fields(made):
@@ -113,7 +113,7 @@ def test_public_dataclass_can_be_pickled(name: str) -> None:
 
 
 def test_reply_reaches_another_process(raw: Raw) -> None:
-    """A process that imports everything anew."""
+    """A reply keeps its content in another process that imports everything again."""
     server = raw({"/large": reply(LARGE)})
     one = next(iter(fetchmill.stream([f"{server.url}/large"])))
 

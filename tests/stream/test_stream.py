@@ -1,4 +1,4 @@
-"""`fetchmill.stream`: what comes back, what is taken from the input and when, and how it is left."""
+"""`fetchmill.stream`: its replies, when it takes input, and how it is left."""
 
 import gc
 import itertools
@@ -24,21 +24,21 @@ from raw_server import Behaviour, Exchange, RawServer, reply
 
 Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
-# What may be taken from the input beyond those in flight: limits/jobs.rs.
+# Number of items that may be taken in addition to those in flight: limits/jobs.rs.
 WINDOW = 256
 LARGE = 64 * 1024
 
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that understands every method."""
+    """A server that accepts every method."""
     with MethodsServer() as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """Every test leaves as many threads and descriptors as it found."""
+    """Checks that a test leaves as many threads and descriptors as before."""
     before = left()
     yield
     deadline = time.monotonic() + 60
@@ -49,13 +49,13 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def left() -> tuple[int, int]:
-    """Threads of this package, and open sockets and events."""
+    """Returns threads of this package, and open sockets and events."""
     descriptors = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
     return own_threads(), sum(is_ours(link) for link in descriptors)
 
 
 def is_ours(link: str) -> bool:
-    """Whether a descriptor is of a kind that a stream opens."""
+    """Returns whether a stream may have opened a descriptor of this kind."""
     try:
         return os.readlink(link).startswith(("socket:", "anon_inode:[event"))
     except FileNotFoundError:
@@ -63,17 +63,17 @@ def is_ours(link: str) -> bool:
 
 
 def urls(server: Server, count: int) -> list[str]:
-    """Of the first synthetic objects."""
+    """Returns the URLs of the first synthetic objects."""
     return [f"{server.url}/get/{name(number)}" for number in range(count)]
 
 
 def name(number: int) -> str:
-    """Of a synthetic object."""
+    """Returns the name of a synthetic object."""
     return f"file-{number:012d}"
 
 
 def test_every_item_has_its_own_reply(server: Serve) -> None:
-    """Body, status, fields, index, in whatever order."""
+    """Body, status, fields and index are right, in any order."""
     running = server(synthetic=3000)
     wanted = urls(running, 3000)
 
@@ -88,7 +88,7 @@ def test_every_item_has_its_own_reply(server: Serve) -> None:
 
 
 def test_replies_come_in_order_when_asked(raw: Raw) -> None:
-    """Also when the first one is the last to come."""
+    """Replies come in order even if the first one arrives last."""
 
     def late(exchange: Exchange) -> bytes:
         time.sleep(0.3)
@@ -103,7 +103,7 @@ def test_replies_come_in_order_when_asked(raw: Raw) -> None:
 
 
 def test_no_more_is_taken_than_limit_and_window_while_the_first_is_missing(raw: Raw) -> None:
-    """In order, what has come must wait for it."""
+    """With ordered replies, those that have arrived must wait for it."""
     taken = itertools.count()
 
     def late(exchange: Exchange) -> bytes:
@@ -120,7 +120,7 @@ def test_no_more_is_taken_than_limit_and_window_while_the_first_is_missing(raw: 
 
 
 def test_an_endless_input_is_not_read_on_while_the_loop_is_busy(server: Serve) -> None:
-    """And nothing is lost when it goes on."""
+    """An endless input is not read while the loop is busy, and nothing is lost when it continues."""
     running = server(synthetic=5000)
     wanted = urls(running, 5000)
     taken = 0
@@ -143,7 +143,7 @@ def test_an_endless_input_is_not_read_on_while_the_loop_is_busy(server: Serve) -
 
 @pytest.mark.timing
 def test_a_slow_input_delays_no_reply_by_more_than_an_item(server: Serve) -> None:
-    """Nothing waits until a batch is full."""
+    """A slow input delays a reply by at most one item, because nothing waits for a full batch."""
     running = server(synthetic=10)
     asked: list[float] = []
 
@@ -159,7 +159,7 @@ def test_a_slow_input_delays_no_reply_by_more_than_an_item(server: Serve) -> Non
 
 
 def test_a_status_is_a_reply_and_no_error(raw: Raw) -> None:
-    """With its body."""
+    """A reply with any status has its body, and is not an error."""
     server = raw({"/gone": reply(b"why", status="410 Gone")})
 
     [found] = fetchmill.stream([f"{server.url}/gone"], on_error="raise")
@@ -170,7 +170,7 @@ def test_a_status_is_a_reply_and_no_error(raw: Raw) -> None:
 
 
 def test_a_server_error_is_tried_again_and_the_last_reply_is_given(raw: Raw) -> None:
-    """As often as `attempts` says."""
+    """A server error is tried `attempts` times, and the last reply is returned."""
     server = raw({"/": reply(b"broken", status="500 No")})
 
     [found] = fetchmill.stream([f"{server.url}/"], attempts=3)
@@ -179,7 +179,7 @@ def test_a_server_error_is_tried_again_and_the_last_reply_is_given(raw: Raw) -> 
 
 
 def test_a_failure_is_a_value_with_its_kind(raw: Raw) -> None:
-    """Nothing is raised unless it is asked for."""
+    """A failure is a value with its kind, and is not raised unless requested."""
     server = raw({"/short": reply(b"abc", length=9), "/large": reply(b"", length=1 << 40)})
     items = [f"{server.url}/short", f"{server.url}/large", "http://127.0.0.1:1/", "no url", "\udcff"]
 
@@ -193,7 +193,7 @@ def test_a_failure_is_a_value_with_its_kind(raw: Raw) -> None:
 
 
 def test_the_first_failure_is_raised_when_asked(server: Serve) -> None:
-    """And the stream is at its end."""
+    """The first failure is raised if requested, and ends the stream."""
     running = server(synthetic=10)
     items = ["http://127.0.0.1:1/", *urls(running, 5)]
     replies = fetchmill.stream(items, attempts=1, on_error="raise", ordered=True)
@@ -206,7 +206,7 @@ def test_the_first_failure_is_raised_when_asked(server: Serve) -> None:
 
 
 def test_a_request_carries_method_fields_body_and_tag(methods: MethodsServer) -> None:
-    """Its own fields stand instead of the client's."""
+    """Fields of a request replace those of the client."""
     tag = object()
     request = fetchmill.Request(methods.url + "/x", "post", {"X-A": "1", "Accept": "b"}, b"body", tag)
 
@@ -219,7 +219,7 @@ def test_a_request_carries_method_fields_body_and_tag(methods: MethodsServer) ->
 
 
 def test_a_request_has_its_parameters_and_json_encoded(methods: MethodsServer) -> None:
-    """What a program would otherwise write with urllib and json, one request after the other."""
+    """A program would otherwise use urllib and json for each request."""
     url = methods.url + "/x?a=1#part"
     params = {"q": "a b&c=\u00e9", "n": [1, 2], "none": None}
     sent = {"text": 'a "b" \u00e9', "number": 1.5}
@@ -245,12 +245,12 @@ def test_a_request_has_its_parameters_and_json_encoded(methods: MethodsServer) -
     ],
 )
 def test_parameters_stand_behind_a_query(url: str, params: dict[str, object], expected: str) -> None:
-    """And before a fragment, which is not sent."""
+    """Parameters are appended to a query and precede a fragment, which is not sent."""
     assert fetchmill.Request(url, params=params).url == expected
 
 
 def test_a_request_with_json_has_what_is_said_besides() -> None:
-    """A method and a content type of its own stay."""
+    """A request with JSON keeps its own method and content type."""
     request = fetchmill.Request("http://x/", "PUT", {"content-type": "application/x+json"}, json=[])
 
     assert (request.method, request.headers, request.body) == ("PUT", {"content-type": "application/x+json"}, b"[]")
@@ -270,14 +270,14 @@ def test_a_request_with_json_has_what_is_said_besides() -> None:
     ],
 )
 def test_json_and_parameters_that_cannot_be_sent_are_refused(arguments: dict[str, object], message: str) -> None:
-    """At once, where the request is made."""
+    """The error is raised immediately, where the request is created."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_a_request_that_may_not_be_made_twice_is_made_once(methods: MethodsServer, method: str) -> None:
-    """Whatever comes of it: a server error, or a connection that breaks."""
+    """A request that must not be repeated is sent once, despite a server error or a broken connection."""
     items = [fetchmill.Request(methods.url + path, method, body=b"x") for path in ("/error", "/broken")]
 
     found = {reply.index: reply for reply in fetchmill.stream(items)}
@@ -288,7 +288,7 @@ def test_a_request_that_may_not_be_made_twice_is_made_once(methods: MethodsServe
 
 
 def test_a_request_that_is_marked_is_tried_again(methods: MethodsServer) -> None:
-    """The program knows."""
+    """A request that the program marks as idempotent is tried again."""
     item = fetchmill.Request(methods.url + "/error", "POST", body=b"x", idempotent=True)
 
     list(fetchmill.stream([item], attempts=3))
@@ -297,7 +297,7 @@ def test_a_request_that_is_marked_is_tried_again(methods: MethodsServer) -> None
 
 
 def test_a_reply_to_head_has_no_body(methods: MethodsServer) -> None:
-    """And its connection is used again."""
+    """A HEAD reply has no body, and its connection is reused."""
     items = [fetchmill.Request(f"{methods.url}/x", "HEAD")] * 3
 
     found = list(fetchmill.stream(items, limit=1))
@@ -307,7 +307,7 @@ def test_a_reply_to_head_has_no_body(methods: MethodsServer) -> None:
 
 
 def test_a_redirected_post_is_a_get_without_body(methods: MethodsServer) -> None:
-    """But not with 307, which says that nothing changes."""
+    """A redirected POST becomes a GET without a body, except after a 307, which changes nothing."""
     items = [fetchmill.Request(methods.url + path, "POST", body=b"x") for path in ("/303", "/307")]
 
     found = list(fetchmill.stream(items, limit=1, ordered=True))
@@ -318,7 +318,7 @@ def test_a_redirected_post_is_a_get_without_body(methods: MethodsServer) -> None
 
 
 def test_fields_of_a_request_stay_with_its_origin(methods: MethodsServer) -> None:
-    """A redirect must not carry a token elsewhere."""
+    """Fields of a request stay with its origin: a redirect must not send a token elsewhere."""
     with MethodsServer() as other:
         item = fetchmill.Request(f"{methods.url}/to/{other.url}/x", headers={"Authorization": "s", "Accept": "a"})
 
@@ -331,14 +331,14 @@ def test_fields_of_a_request_stay_with_its_origin(methods: MethodsServer) -> Non
 
 
 def test_redirects_are_replies_when_none_is_followed(methods: MethodsServer) -> None:
-    """With where they lead."""
+    """Redirects that are not followed are returned with their destination."""
     [found] = fetchmill.stream([methods.url + "/303"], redirects=0)
 
     assert (found.status, found.headers["location"]) == (303, "/x")
 
 
 def test_fields_that_came_twice_are_one_and_apart(raw: Raw) -> None:
-    """As a mapping, whatever the case."""
+    """Repeated fields are one joined value or separate ones, in a mapping that ignores case."""
     server = raw({"/": reply(b"", "X-A: 1", "x-a: 2", "X-B: caf\xe9")})
 
     [found] = fetchmill.stream([server.url + "/"])
@@ -350,7 +350,7 @@ def test_fields_that_came_twice_are_one_and_apart(raw: Raw) -> None:
 
 
 def test_a_body_is_text_or_json(raw: Raw) -> None:
-    """In the charset that the reply names, if Python knows it."""
+    """The reply's charset is used if Python knows it."""
     server = raw(
         {
             "/latin": reply(b"caf\xe9", 'Content-Type: text/plain; charset="latin-1"'),
@@ -379,7 +379,7 @@ def test_a_large_body_is_a_buffer_and_a_small_one_is_bytes(server: Serve, size: 
 
 
 def test_keeping_one_reply_keeps_no_other(server: Serve) -> None:
-    """Nor the batch that it came with: 250 MiB of them would be seen."""
+    """A kept reply does not keep its batch: 250 MiB of replies would be visible."""
     running = server(synthetic=4000, size=LARGE - 1)
     replies = fetchmill.stream(urls(running, 4000), limit=16)
     kept = [next(replies)]
@@ -392,10 +392,10 @@ def test_keeping_one_reply_keeps_no_other(server: Serve) -> None:
 
 
 def test_what_an_item_was_is_let_go_with_its_reply(server: Serve) -> None:
-    """Tags are not collected anywhere."""
+    """An item and its tag are released with its reply."""
 
     class Tag:
-        """Something that can be watched."""
+        """An object that can be watched."""
 
     running = server(synthetic=1)
     tags: list[weakref.ref[Tag]] = []
@@ -416,7 +416,7 @@ def test_what_an_item_was_is_let_go_with_its_reply(server: Serve) -> None:
 
 
 def test_large_bodies_hold_back_what_would_be_too_much(server: Serve) -> None:
-    """A hundred bodies of 8 MiB at once, and a loop that takes its time: about 64 MiB and two bodies."""
+    """With a hundred bodies of 8 MiB and a slow loop, memory takes about 64 MiB and two bodies."""
     program = """
 import sys, time, fetchmill
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -438,7 +438,7 @@ print(count + 1, (peak() - base) >> 10)
 
 
 def test_large_bodies_in_order_hold_back_each_other_but_not_the_first(server: Serve) -> None:
-    """The first one is tried again after a second: until then about 64 MiB wait for it, and nothing hangs."""
+    """The first one is retried after a second: until then, about 64 MiB wait for it, and nothing hangs."""
     program = """
 import sys, time, fetchmill
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -461,7 +461,7 @@ print(count + 1, (peak() - base) >> 10)
 
 
 def test_first_reply_comes_while_all_others_wait_for_room(server: Serve) -> None:
-    """Three bodies fill the memory, and four more wait for room in all places: the first one gets a place besides."""
+    """Three bodies fill the memory, and four more wait for it in all slots: the first one gets an extra slot."""
     slow_first = Fault("status", status=503, retry_after=1, times=1, match="file-000000000000")
     running = server(synthetic=10, size=20 << 20, faults=[slow_first])
     program = """
@@ -477,7 +477,7 @@ print(*(reply.index for reply in fetchmill.stream(urls, limit=4, ordered=True)))
 
 
 def test_leaving_early_gives_up_what_is_in_flight(raw: Raw) -> None:
-    """At once, although a server never answers."""
+    """Requests in flight are abandoned immediately, although a server never answers."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
     items = itertools.chain([f"{server.url}/x"], itertools.repeat(f"{server.url}/never"))
     started = time.monotonic()
@@ -491,7 +491,7 @@ def test_leaving_early_gives_up_what_is_in_flight(raw: Raw) -> None:
 
 @pytest.mark.parametrize("opened", ["stream", "stream_batches"])
 def test_another_thread_may_close_it(raw: Raw, opened: str) -> None:
-    """The loop ends as behind the last reply, although its server is silent."""
+    """The loop ends as after its last reply, although its server is silent."""
     asked = threading.Event()
 
     def silent(exchange: Exchange) -> None:
@@ -519,7 +519,7 @@ def test_another_thread_may_close_it(raw: Raw, opened: str) -> None:
 
 
 def test_an_input_may_not_take_replies_of_its_own_stream() -> None:
-    """It would wait for itself."""
+    """An input that takes replies of its own stream would wait for itself."""
     opened: list[Stream] = []
 
     def items() -> Iterator[str]:
@@ -533,7 +533,7 @@ def test_an_input_may_not_take_replies_of_its_own_stream() -> None:
 
 
 def test_what_the_input_raises_is_raised_by_the_loop(server: Serve) -> None:
-    """And ends it."""
+    """An exception of the input is raised by the loop and ends it."""
     running = server(synthetic=10)
 
     def broken() -> Iterator[str]:
@@ -548,7 +548,7 @@ def test_what_the_input_raises_is_raised_by_the_loop(server: Serve) -> None:
 
 
 def test_a_generator_is_closed_with_the_stream(server: Serve) -> None:
-    """Its `finally` runs."""
+    """The `finally` block of a generator runs when the stream is closed."""
     running = server(synthetic=10)
     ended: list[bool] = []
 
@@ -566,14 +566,14 @@ def test_a_generator_is_closed_with_the_stream(server: Serve) -> None:
 
 @pytest.mark.parametrize("item", [5, None, b"http://x/"])
 def test_an_item_that_is_no_url_is_refused(item: object) -> None:
-    """In words."""
+    """An invalid item is refused with an explanation."""
     with pytest.raises(fetchmill.UsageError, match=r"must give URLs as text, or fetchmill\.Request, not"):
         list(fetchmill.stream([item]))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("items", ["http://x/", b"http://y/", 5, fetchmill.Request("http://x/")])
 def test_one_url_is_no_input(items: object) -> None:
-    """A common slip: each of its letters would be asked for."""
+    """A single URL as input is refused: each of its letters would be requested."""
     with pytest.raises(fetchmill.UsageError, match="must be an iterable of URLs"):
         fetchmill.stream(items)  # type: ignore[arg-type]
 
@@ -589,7 +589,7 @@ def test_one_url_is_no_input(items: object) -> None:
     ],
 )
 def test_a_request_that_could_be_two_is_refused(arguments: dict[str, object], message: str) -> None:
-    """Nothing of it becomes syntax."""
+    """No value of a request becomes syntax."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
 
@@ -598,13 +598,13 @@ def test_a_request_that_could_be_two_is_refused(arguments: dict[str, object], me
     "options", [{"limit": 0}, {"limit": 1 << 20}, {"redirects": 21}, {"rate": 0}, {"headers": {"X-Key": "s"}}]
 )
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, object]) -> None:
-    """Before anything is fetched."""
+    """The error comes before any request."""
     with pytest.raises(fetchmill.UsageError):
         fetchmill.stream([], **options)  # type: ignore[arg-type]
 
 
 def test_a_rate_is_kept(server: Serve) -> None:
-    """After a burst of a tenth of a second's worth."""
+    """A rate applies after a burst of a tenth of a second's worth."""
     running = server(synthetic=100)
     started = time.monotonic()
 
@@ -615,7 +615,7 @@ def test_a_rate_is_kept(server: Serve) -> None:
 
 @pytest.mark.timing
 def test_an_interrupt_ends_the_loop_at_once(raw: Raw) -> None:
-    """While it waits for a server that never answers."""
+    """The loop is waiting for a server that never answers."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     program = """
 import sys, time, fetchmill
@@ -645,7 +645,7 @@ except KeyboardInterrupt:
 
 
 def test_a_client_keeps_its_connections_from_one_stream_to_the_next(methods: MethodsServer) -> None:
-    """Also for single replies, and while another stream is open."""
+    """A client keeps its connections for single replies, and while another stream is open."""
     with fetchmill.Client(limit=1) as client:
         assert client.get(methods.url + "/x").body == b"x" * 5
         assert [reply.ok for reply in client.stream([methods.url + "/x"] * 3)] == [True] * 3
@@ -655,7 +655,7 @@ def test_a_client_keeps_its_connections_from_one_stream_to_the_next(methods: Met
 
 
 def test_a_stream_of_a_closed_client_says_so(raw: Raw) -> None:
-    """Before it has begun, and in the middle."""
+    """A closed client is reported before a stream has begun, and in the middle."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     client = fetchmill.Client()
     begun = client.stream([server.url + "/never"])
@@ -667,9 +667,9 @@ def test_a_stream_of_a_closed_client_says_so(raw: Raw) -> None:
             next(replies)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks, in newer Pythons
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # warnings about forks, in newer Pythons
 def test_a_client_that_came_by_a_fork_says_so(server: Serve) -> None:
-    """Its thread stayed behind: it would wait for ever."""
+    """A forked client raises an error, because its thread does not exist in the child."""
     running = server(synthetic=1)
     client = fetchmill.Client()
     child = os.fork()
@@ -686,7 +686,7 @@ def test_a_client_that_came_by_a_fork_says_so(server: Serve) -> None:
 
 
 def test_a_generator_that_knows_its_stream_is_collected_with_it(server: Serve) -> None:
-    """A circle is no leak."""
+    """A generator that references its stream is collected with it: the cycle is not a leak."""
     running = server(synthetic=10)
     known: list[Stream] = []
     ended: list[bool] = []
@@ -707,7 +707,7 @@ def test_a_generator_that_knows_its_stream_is_collected_with_it(server: Serve) -
 
 
 def test_streams_of_one_client_do_not_mix(server: Serve) -> None:
-    """From several threads at once."""
+    """Streams of one client in several threads do not mix."""
     running = server(synthetic=4000)
     wanted = urls(running, 4000)
     found: dict[int, set[str]] = {}
@@ -727,7 +727,7 @@ def test_streams_of_one_client_do_not_mix(server: Serve) -> None:
 
 
 def test_a_stream_that_was_left_costs_the_others_of_its_client_nothing(raw: Raw) -> None:
-    """Its requests give their places back."""
+    """Requests of an abandoned stream release their slots."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
 
     with fetchmill.Client(limit=2) as client:
@@ -742,7 +742,7 @@ def test_a_stream_that_was_left_costs_the_others_of_its_client_nothing(raw: Raw)
 
 
 def test_an_async_iterable_is_taken_by_a_loop_that_is_none(server: Serve) -> None:
-    """And cancelled when it is left."""
+    """An async iterable gets a separate event loop, and is cancelled when the stream is left."""
     running = server(synthetic=500)
     ended: list[bool] = []
 
@@ -762,7 +762,7 @@ def test_an_async_iterable_is_taken_by_a_loop_that_is_none(server: Serve) -> Non
 
 
 def test_record_batches_have_a_row_for_each_reply(server: Serve) -> None:
-    """For whatever reads Arrow's C data interface, batch by batch or all at once."""
+    """Any reader of Arrow's C data interface can read them, batch by batch or all together."""
     pyarrow = pytest.importorskip("pyarrow")
     running = server(synthetic=2500)
     wanted = urls(running, 2500)
@@ -786,7 +786,7 @@ def test_record_batches_have_a_row_for_each_reply(server: Serve) -> None:
 
 
 def test_what_the_input_raises_is_raised_by_batches(server: Serve) -> None:
-    """As it is."""
+    """An exception of the input is raised unchanged by batches."""
     running = server(synthetic=10)
 
     def broken() -> Iterator[str]:
@@ -797,7 +797,7 @@ def test_what_the_input_raises_is_raised_by_batches(server: Serve) -> None:
         list(fetchmill.stream_batches(broken()))
 
 
-# Prints how many replies came in three seconds of an endless stream, and how its memory grew over most of them.
+# Prints the number of replies in three seconds of an endless stream, and its memory growth over most of them.
 ENDLESS = """
 import itertools, os, sys, fetchmill
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -813,18 +813,18 @@ print(resident() - halfway)
 
 @pytest.mark.timing
 def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
-    """Of a process that does nothing else: ten times as many replies as it takes to fill what is kept."""
+    """The process does nothing else, and takes ten times as many replies as fill its buffers."""
     running = server(synthetic=1000)
 
     command = [sys.executable, "-c", ENDLESS, running.url]
-    # What the allocator keeps differs by some MiB from run to run. What a reply leaves behind comes in each run.
+    # The allocator's memory differs by some MiB from run to run. A leak per reply would appear in each run.
     growths = [int(subprocess.check_output(command, text=True, timeout=60)) for _ in range(3)]
 
     assert min(growths) < 4 << 20, growths
 
 
 def test_faults_of_a_server_are_overcome(server: Serve) -> None:
-    """Resets, short bodies and errors, each name once or twice."""
+    """There are resets, short bodies and errors, once or twice per name."""
     faults = [
         Fault("reset", rate=0.1, times=1),
         Fault("status", status=503, rate=0.1, times=1),
@@ -840,7 +840,7 @@ def test_faults_of_a_server_are_overcome(server: Serve) -> None:
 
 
 def test_few_connections_are_kept_to_hosts_that_are_done_with(server: Serve) -> None:
-    """One that has rested may be needed again: as many are kept as requests may be in flight."""
+    """A connection that has rested may be needed again: as many are kept as requests may be in flight."""
     running = server(synthetic=3, host="0.0.0.0")  # noqa: S104 - all of loopback
     port = running.url.rpartition(":")[2]
     hosts = (f"http://127.0.0.{number}:{port}" for number in range(2, 102))
@@ -849,11 +849,11 @@ def test_few_connections_are_kept_to_hosts_that_are_done_with(server: Serve) -> 
 
     most = max(left()[1] for reply in fetchmill.stream(asked, limit=1, rate=400) if reply.ok)
 
-    # Both ends of each are in this process.
+    # Both ends of each connection are in this process.
     assert most - before < 100
 
 
 def resident() -> int:
-    """Memory of this process now, in bytes."""
+    """Returns the current memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

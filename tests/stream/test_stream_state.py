@@ -1,4 +1,4 @@
-"""Streams that remember how far their loop is: after a kill, after leaving, with another input."""
+"""Streams that remember their loop's position: after a kill, after leaving, with another input."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 WINDOW = 256
 
-# Writes the number of each reply that it is done with; O_APPEND, so that a kill loses none.
+# Writes the number of each finished reply; with O_APPEND, so that a kill loses none.
 PROGRAM = """
 import os, sys, time, fetchmill
 url, state, log, count, pause = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
@@ -33,18 +33,18 @@ for reply in fetchmill.stream((f"{url}/get/file-{n:012d}" for n in range(count))
 
 
 def urls(server: Server, count: int) -> list[str]:
-    """Of the first synthetic objects."""
+    """Returns the URLs of the first synthetic objects."""
     return [f"{server.url}/get/file-{number:012d}" for number in range(count)]
 
 
 def numbers(log: Path) -> list[int]:
-    """What a program has written."""
+    """Returns the output of a program."""
     return [int(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 @pytest.mark.thorough
 def test_a_kill_costs_at_most_a_window(server: Serve, tmp_path: Path) -> None:
-    """Every item comes, and only what was done in the last second or not done at all comes again."""
+    """Every item comes, and only those of the last second, or unfinished ones, come again."""
     count = 30_000
     running = server(synthetic=count)
     log, state = tmp_path / "log", tmp_path / "run"
@@ -59,13 +59,13 @@ def test_a_kill_costs_at_most_a_window(server: Serve, tmp_path: Path) -> None:
 
     found = numbers(log)
     assert set(found) == set(range(count))
-    # A run of two and a half seconds has saved at least once, so most of it is not made again.
-    # The program does less than 2,000 a second, and a second and a bit is what a window covers.
+    # A run of two and a half seconds has saved at least once, so most of it is not repeated. The program handles fewer
+    # than 2,000 per second, and a window covers slightly more than a second.
     assert len(found) - count <= 3 * (8 + WINDOW + 2000 * 1.2)
 
 
 def test_a_reply_counts_once_the_loop_asks_for_the_next(server: Serve, tmp_path: Path) -> None:
-    """The one at which the loop was left comes again, and no other."""
+    """Only the one at which the loop was left comes again."""
     wanted = urls(server(synthetic=500), 500)
     seen = []
 
@@ -81,7 +81,7 @@ def test_a_reply_counts_once_the_loop_asks_for_the_next(server: Serve, tmp_path:
 
 
 def test_what_comes_again_comes_in_order_too(raw: Raw, tmp_path: Path) -> None:
-    """Although what lies between was done."""
+    """Repeated items keep their order, even if items between them were finished."""
     is_cancelled = threading.Event()
 
     def late(_exchange: object) -> bytes:
@@ -101,7 +101,7 @@ def test_what_comes_again_comes_in_order_too(raw: Raw, tmp_path: Path) -> None:
 
 
 def test_an_input_that_goes_on_is_gone_on_with(server: Serve, tmp_path: Path) -> None:
-    """What was its end may be followed by more."""
+    """An input that has grown continues after its former end."""
     wanted = urls(server(synthetic=300), 300)
 
     first = [found.index for found in fetchmill.stream(wanted[:200], state=tmp_path)]
@@ -112,7 +112,7 @@ def test_an_input_that_goes_on_is_gone_on_with(server: Serve, tmp_path: Path) ->
 
 @pytest.mark.parametrize("change", ["order", "fewer", "method"])
 def test_an_input_that_changed_is_refused(raw: Raw, tmp_path: Path, change: str) -> None:
-    """Before anything of it is fetched, and as often as it is tried."""
+    """The error comes before any request, and at each attempt."""
     server = raw({f"/{number}": reply(b"x") for number in range(400)})
     wanted: list[str | fetchmill.Request] = [f"{server.url}/{number}" for number in range(400)]
     assert len(list(fetchmill.stream(wanted, state=tmp_path))) == 400
@@ -132,7 +132,7 @@ def test_an_input_that_changed_is_refused(raw: Raw, tmp_path: Path, change: str)
 
 
 def test_a_failure_is_done_too(tmp_path: Path) -> None:
-    """It was given, and the loop went on."""
+    """A failure that was returned counts as done once the loop continues."""
     items = ["http://127.0.0.1:1/"] * 3
 
     assert len(list(fetchmill.stream(items, state=tmp_path, attempts=1))) == 3
@@ -140,7 +140,7 @@ def test_a_failure_is_done_too(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_one_stream_at_a_time(server: Serve, tmp_path: Path) -> None:
-    """The second one is told so; behind the first one it may."""
+    """The second one is refused; after the first one, it may start."""
     wanted = urls(server(synthetic=10), 10)
 
     with fetchmill.stream(wanted, state=tmp_path) as replies:
@@ -152,7 +152,7 @@ def test_a_folder_has_one_stream_at_a_time(server: Serve, tmp_path: Path) -> Non
 
 
 def test_a_folder_of_something_else_is_refused(server: Serve, tmp_path: Path) -> None:
-    """A job's destination, or whatever a person keeps there."""
+    """A job's destination, and a folder with other files, are refused."""
     running = server(synthetic=10)
     fetchmill.get(running.url, tmp_path / "job")
     (tmp_path / "mine").mkdir()
@@ -164,7 +164,7 @@ def test_a_folder_of_something_else_is_refused(server: Serve, tmp_path: Path) ->
 
 
 def test_an_event_loop_remembers_too(server: Serve, tmp_path: Path) -> None:
-    """With an input of either kind."""
+    """An async loop remembers its position with both kinds of input."""
     wanted = urls(server(synthetic=1000), 1000)
 
     async def take(count: int) -> list[int]:
@@ -184,9 +184,9 @@ def test_an_event_loop_remembers_too(server: Serve, tmp_path: Path) -> None:
 
 @pytest.mark.timing
 def test_a_million_items_that_are_done_are_skipped_quickly(tmp_path: Path) -> None:
-    """A hundred million in less than a minute: a million in less than 0.6 s. Twice that is allowed here."""
+    """A million takes less than 0.6 s, so a hundred million less than a minute. The test allows twice that."""
     count = 1_000_000
-    # No request is made for what is no URL.
+    # No request is made for an invalid URL.
     assert sum(1 for _ in fetchmill.stream(map(str, range(count)), state=tmp_path, attempts=1)) == count
     started = time.process_time()
 

@@ -1,4 +1,4 @@
-"""A stream of an origin that refuses what is above its rate: it finds the rate, as a job does."""
+"""A stream from an origin that refuses requests above its rate: it finds the rate, as a job does."""
 
 import itertools
 import logging
@@ -12,22 +12,22 @@ from fetchmill.testing import Fault, Server
 
 Serve = Callable[..., Server]
 
-RATE = 200  # objects a second
+RATE = 200  # objects per second
 LOG = logging.getLogger(__name__)
 
 
 def urls(server: Server, numbers: Iterable[int]) -> Iterable[str]:
-    """The objects of a synthetic server."""
+    """Returns the URLs of a synthetic server's objects."""
     return (f"{server.url}/get/file-{number:012d}" for number in numbers)
 
 
 def refusals(server: Server) -> int:
-    """How many requests were refused so far."""
+    """Returns the number of refused requests so far."""
     return int(server.stats()["faults"].get("status", 0))
 
 
 def is_near_the_rate(before: tuple[float, int, int], after: tuple[float, int, int]) -> bool:
-    """Nine tenths of the rate, and one in twenty refused at most."""
+    """Returns whether nine tenths of the rate were reached, and at most one in twenty requests was refused."""
     seconds, given, refused = (then - now for now, then in zip(before, after, strict=True))
     LOG.info("%.0f of %d a second, %d refused", given / seconds, RATE, refused)
     return given >= 0.9 * RATE * seconds and refused <= 0.05 * (given + refused)
@@ -37,7 +37,7 @@ def is_near_the_rate(before: tuple[float, int, int], after: tuple[float, int, in
 @pytest.mark.parametrize("retry_after", [None, 1])
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_program_sees_no_refusal(server: Serve, status: int, retry_after: int | None) -> None:
-    """Each refused request is made again when its turn comes, with a single attempt, too."""
+    """Each refused request is repeated in its turn, even with a single attempt."""
     served = server(synthetic=1000, faults=[Fault("status", status=status, above=RATE, retry_after=retry_after)])
 
     replies = list(fetchmill.stream(urls(served, range(1000)), attempts=2))
@@ -48,7 +48,7 @@ def test_a_program_sees_no_refusal(server: Serve, status: int, retry_after: int 
 
 
 def test_refusals_that_never_end_are_given(server: Serve) -> None:
-    """A program waits for no origin that gives nothing: it reads the refusal."""
+    """The program does not wait for an origin that only refuses: it gets the refusal."""
     served = server(synthetic=10, faults=[Fault("status", status=429)])
 
     replies = list(fetchmill.stream(urls(served, range(10)), attempts=2))
@@ -60,7 +60,7 @@ def test_refusals_that_never_end_are_given(server: Serve) -> None:
 @pytest.mark.timing
 @pytest.mark.parametrize("retry_after", [None, 1, 30])
 def test_goodput_is_near_the_rate_and_little_is_refused(server: Serve, retry_after: int | None) -> None:
-    """From the tenth second on, in one of three windows: a machine that is busy for a moment asks for less."""
+    """One of three windows from the tenth second on counts, because a busy machine may send fewer requests."""
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=RATE, retry_after=retry_after)])
     began = time.monotonic()
     seen: list[tuple[float, int, int]] = []

@@ -1,4 +1,4 @@
-"""Indexes of archives (CDXJ) as others make them."""
+"""Indexes of archives (CDXJ) from other tools."""
 
 import io
 from pathlib import Path
@@ -7,7 +7,7 @@ from cdxj_indexer.main import CDXJIndexer
 
 
 def expected_index(archive: Path) -> str:
-    """What `cdxj-indexer --sort` makes of it."""
+    """Returns the output of `cdxj-indexer --sort`."""
     out = io.StringIO()
     indexer = CDXJIndexer(output=out, inputs=[str(archive)], sort=True)
     indexer.process_all()
@@ -15,5 +15,5 @@ def expected_index(archive: Path) -> str:
 
 
 def index_of(archive: Path) -> Path:
-    """It stands beside its file of WARC."""
+    """Returns the index next to a WARC file."""
     return archive.with_name(archive.name.replace(".warc.gz", ".cdxj"))

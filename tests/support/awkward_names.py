@@ -1,4 +1,4 @@
-"""Names that a server may list and that are awkward on disk: refused by `files`, or escaped; packs store them all."""
+"""Awkward names that a server may list: `files` refuses or escapes them, and packs store them all."""
 
 REFUSED = {
     "traversal": "../../etc/passwd",
@@ -27,7 +27,7 @@ REFUSED = {
     "a-mebibyte": "m" * (1 << 20),
 }
 
-# Name and path below DEST.
+# Name, and path below DEST.
 STORED = {
     "plain": ("plain", "plain"),
     "folders": ("x/y/z.bin", "x/y/z.bin"),

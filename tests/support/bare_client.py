@@ -1,4 +1,4 @@
-"""A client of the standard library only, with look-ups written by hand: what it sees owes nothing to fetchmill."""
+"""A client of the standard library with its own look-ups, independent of fetchmill."""
 
 import http.client
 import secrets
@@ -14,7 +14,7 @@ NOERROR, SERVFAIL, NXDOMAIN = 0, 2, 3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a name server says."""
+    """The answer of a name server."""
 
     rcode: int
     is_truncated: bool
@@ -24,12 +24,12 @@ class Answer:
 
     @property
     def addresses(self) -> list[str]:
-        """Of both families, in their order."""
+        """Returns the addresses of both families, in order."""
         return [data for _, kind, data in self.records if kind in (A, AAAA)]
 
 
 def ask(server: str, name: str, kind: int = A, *, tcp: bool = False, payload: int = 0, timeout: float = 2) -> Answer:
-    """One query and its answer; no second try."""
+    """Sends one query and returns its answer, without a retry."""
     address = (server.rpartition(":")[0], int(server.rpartition(":")[2]))
     number = secrets.randbelow(1 << 16)
     query = _query(number, name, kind, payload)
@@ -76,7 +76,7 @@ def _data(message: bytes, kind: int, at: int, length: int) -> str:
 
 
 def _name(message: bytes, at: int) -> tuple[str, int]:
-    """A name and where it ends; a pointer must point back."""
+    """Returns a name and its end; a pointer must point back."""
     labels: list[str] = []
     while length := message[at]:
         if length >= 0xC0:
@@ -99,7 +99,7 @@ class Got:
 
 
 class Client:
-    """Connects to hosts as their name server says."""
+    """Connects to hosts at the addresses of their name server."""
 
     def __init__(self, dns: str, ca_pem: str, timeout: float = 2) -> None:
         self._dns = dns
@@ -107,7 +107,7 @@ class Client:
         self._context = ssl.create_default_context(cadata=ca_pem)
 
     def connect(self, url: str, alpn: str | None = None) -> socket.socket:
-        """A connection to the first IPv4 address of a host, inside TLS with https."""
+        """Returns a connection to a host's first IPv4 address, inside TLS for https."""
         parts = urlsplit(url)
         host, port = str(parts.hostname), parts.port
         address = ask(self._dns, host).addresses[0]
@@ -123,7 +123,7 @@ class Client:
             raise
 
     def get(self, url: str, method: str = "GET") -> Got:
-        """One request on a connection of its own, no redirect followed."""
+        """Sends one request on its own connection, without following redirects."""
         parts = urlsplit(url)
         talk = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=self._timeout)
         with self.connect(url) as talk.sock:
@@ -132,7 +132,7 @@ class Client:
                 return Got(reply.status, reply.headers, reply.read())
 
     def follow(self, url: str, most: int = 40) -> tuple[Got, list[str]]:
-        """The first reply that leads nowhere, and the URLs on the way."""
+        """Returns the first reply that is not a redirect, and the URLs before it."""
         way = [url]
         for _ in range(most):
             got = self.get(way[-1])

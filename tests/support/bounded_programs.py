@@ -1,8 +1,8 @@
-"""Programs that tests and `make bounded` run by themselves, to see what memory and processor time they take.
+"""Programs that tests and `make bounded` run separately, to measure memory and processor time.
 
 Usage: bounded_programs.py PROGRAM COUNT SECONDS
 
-Prints the most memory it had (MiB) and the processor time it took (s).
+Prints the peak memory (MiB) and the processor time (s).
 """
 
 import asyncio
@@ -22,13 +22,13 @@ Program = Callable[[int, float], Awaitable[int]]
 
 
 def sleepers(count: int, seconds: float) -> Iterator[Coroutine[Any, Any, None]]:
-    """Coroutines that sleep up to so long, made as they are asked for."""
+    """Yields coroutines that sleep up to the given time, created on demand."""
     draw = random.Random(1).random
     return (asyncio.sleep(seconds * draw()) for _ in range(count))
 
 
 async def as_completed(count: int, seconds: float) -> int:
-    """With `async for`."""
+    """Uses `async for`."""
     done = 0
     async for _task in bounded.as_completed(sleepers(count, seconds), limit=LIMIT):
         done += 1
@@ -36,7 +36,7 @@ async def as_completed(count: int, seconds: float) -> int:
 
 
 async def as_completed_plain(count: int, seconds: float) -> int:
-    """With a plain `for`."""
+    """Uses a plain `for`."""
     done = 0
     for awaitable in bounded.as_completed(sleepers(count, seconds), limit=LIMIT):
         await awaitable
@@ -45,7 +45,7 @@ async def as_completed_plain(count: int, seconds: float) -> int:
 
 
 async def as_completed_async_input(count: int, seconds: float) -> int:
-    """Out of an async generator."""
+    """Reads an async generator."""
 
     async def made() -> AsyncIterator[Coroutine[Any, Any, None]]:
         for sleeper in sleepers(count, seconds):
@@ -58,7 +58,7 @@ async def as_completed_async_input(count: int, seconds: float) -> int:
 
 
 async def task_pool(count: int, seconds: float) -> int:
-    """Put into a pool."""
+    """Puts them into a pool."""
     async with bounded.TaskPool(LIMIT) as pool:
         for sleeper in sleepers(count, seconds):
             await pool.put(sleeper)
@@ -66,14 +66,14 @@ async def task_pool(count: int, seconds: float) -> int:
 
 
 async def mapped(count: int, seconds: float) -> int:
-    """By workers."""
+    """Uses workers."""
     draw = random.Random(1).random
     tally = await bounded.each(lambda _: asyncio.sleep(seconds * draw()), range(count), limit=LIMIT)
     return tally.done
 
 
 async def polling(count: int, seconds: float) -> int:
-    """As it was first published: the running tasks are looked through again and again."""
+    """Works as it was first published: it checks the running tasks again and again."""
     left = sleepers(count, seconds)
     running = [asyncio.ensure_future(sleeper) for sleeper in islice(left, LIMIT)]
     done = 0
@@ -90,7 +90,7 @@ async def polling(count: int, seconds: float) -> int:
 
 
 async def threads(count: int, _seconds: float) -> int:
-    """Ten threads, out of a generator."""
+    """Uses ten threads and a generator."""
     return sum(1 for _ in bounded.threads.map(abs, iter(range(count)), limit=10))
 
 
@@ -101,7 +101,7 @@ PROGRAMS: dict[str, Program] = {
 
 
 def main() -> None:
-    """Runs one."""
+    """Runs one of the programs."""
     name, count, seconds = sys.argv[1], int(float(sys.argv[2])), float(sys.argv[3])
 
     async def run() -> int:

@@ -1,4 +1,4 @@
-"""Large bodies that break off: a scripted object that knows `Range` and `If-Range`, a relay that cuts connections."""
+"""Large bodies that break off: a scripted object that knows `Range` and `If-Range`, and a cutting relay."""
 
 import contextlib
 import random
@@ -12,21 +12,22 @@ from typing import Self
 from raw_server import Behaviour, Exchange, bare_reply
 
 MIB = 1 << 20
-# From so many bytes on the rest is asked for (limits/replies.rs).
+# From this many bytes on, the rest is requested (limits/replies.rs).
 RESUMED_BYTES_MIN = MIB
 PIECE = 1 << 16
 
 
 class BrokenObject:
-    """A behaviour: an object of which each reply breaks off behind so many bytes, the last ones not at all.
+    """A behaviour: an object whose replies break off after some bytes, except for the last ones.
 
     Args:
         body: its bytes.
-        breaks: of each reply after how many of its bytes it breaks off; none: not at all, as any behind the last.
-        etag: its ETag as it stands in the head; nothing: none.
-        fields: others of its head.
+        breaks: for each reply, the number of bytes after which it breaks off; None, like any further reply, does not
+            break off.
+        etag: its ETag as written in the head; empty for none.
+        fields: other fields of its head.
         end: how it breaks off.
-        rests: what answers requests for a rest; by default what is right.
+        rests: answers requests for the rest; correctly by default.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class BrokenObject:
         self.fields = list(fields)
         self.end = end
         self.rests = rests
-        # Where each request began: at 0, or at its range.
+        # Start of each request: 0, or the start of its range.
         self.firsts: list[int] = []
         # Bytes of bodies.
         self.sent = 0
@@ -70,13 +71,13 @@ class BrokenObject:
         return None
 
     def head(self, first: int) -> bytes:
-        """Of a reply from this byte on."""
+        """Returns the head of a reply from this byte on."""
         own = [f"ETag: {self.etag}"] if self.etag else []
         return head_of(first, len(self.body), *own, *self.fields)
 
 
 def head_of(first: int, length: int, *fields: str) -> bytes:
-    """The head of a reply with an object from this byte on."""
+    """Returns the head of a reply with an object from this byte on."""
     own = [f"Content-Length: {length - first}", *fields]
     if first == 0:
         return bare_reply(*own)
@@ -84,7 +85,7 @@ def head_of(first: int, length: int, *fields: str) -> bytes:
 
 
 def asked_from(exchange: Exchange) -> tuple[int, str | None]:
-    """The first byte that is asked for, and on which ETag: a range has both or there is none."""
+    """Returns the first requested byte, and the ETag of the condition: a range request has both."""
     ranges = re.findall(rb"\r\nrange: *bytes=(\d+)-\d+(?=\r\n|$)", exchange.head, re.IGNORECASE)
     etags = re.findall(rb"\r\nif-range: *([^\r]+)", exchange.head, re.IGNORECASE)
     assert len(ranges) == len(etags) <= 1, exchange.head
@@ -92,16 +93,16 @@ def asked_from(exchange: Exchange) -> tuple[int, str | None]:
 
 
 def bytes_of(seed: int, length: int) -> bytes:
-    """Bytes that look like nothing."""
+    """Returns random bytes."""
     return random.Random(seed).randbytes(length)
 
 
 class CuttingRelay:
-    """Passes connections on to a port of the loopback, and resets each when so many bytes have come back on it.
+    """Forwards connections to a loopback port, and resets each after it has returned some bytes.
 
     Args:
-        port: where the server is.
-        cuts: bytes of each connection; those behind the last are not cut.
+        port: port of the server.
+        cuts: number of bytes for each connection; further connections are not cut.
     """
 
     def __init__(self, port: int, cuts: Sequence[int]) -> None:
@@ -109,7 +110,7 @@ class CuttingRelay:
         self._cuts: Iterator[int] = iter(cuts)
         self._lock = threading.Lock()
         self._done = False
-        # Bytes that came back.
+        # Returned bytes.
         self.passed = 0
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -118,7 +119,7 @@ class CuttingRelay:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Returns its port."""
         port: int = self._listener.getsockname()[1]
         return port
 

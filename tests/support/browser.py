@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window: opens one file, and tells what it found in it and whom it asked for more."""
+"""Debian's Chromium without a window: opens one file, and returns its contents and its further requests."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-# Even so it asks its maker for this and that, so all that it asks for goes to a proxy that answers nobody.
+# It still contacts its maker, so all of its requests go to a proxy that never answers.
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"),
@@ -21,18 +21,18 @@ OPTIONS = (
     "--enable-logging=stderr",
 )
 _SECONDS = 60
-# Of HTML and SVG, those that have no end tag.
+# Elements of HTML and SVG without an end tag.
 _VOID = {"meta", "img", "br", "link", "input"}
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What became of a page.
+    """A page after it was opened.
 
     Args:
-        dom: the document as it is when everything has loaded.
+        dom: the document after everything has loaded.
         console: lines of the console, errors and others.
-        asked: the first lines of requests that the page wanted to make, or the browser for itself.
+        asked: the first lines of requests by the page, or by the browser itself.
     """
 
     dom: str
@@ -41,7 +41,7 @@ class Opened:
 
 
 class DeafProxy:
-    """A proxy that answers nobody: it notes what it is asked for."""
+    """A proxy that never answers, and records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -69,14 +69,14 @@ class DeafProxy:
 
 
 def open_page(page: Path, folder: Path) -> Opened:
-    """Opens a file, waits until it has loaded, and takes the document."""
+    """Opens a file, waits until it has loaded, and returns the document."""
     with DeafProxy() as proxy:
         ended = _run(page, folder, proxy, "--dump-dom")
     return Opened(ended.stdout, [line for line in ended.stderr.splitlines() if ":CONSOLE" in line], proxy.asked)
 
 
 def picture_of(page: Path, folder: Path, *, width: int, is_dark: bool) -> Path:
-    """A picture of the head of a page, as a PNG."""
+    """Returns a picture of the top of a page, as a PNG."""
     picture = folder / f"{width}-{'dark' if is_dark else 'light'}.png"
     scheme = ["--blink-settings=preferredColorScheme=0"] if is_dark else []
     with DeafProxy() as proxy:
@@ -98,7 +98,7 @@ def _run(page: Path, folder: Path, proxy: DeafProxy, *options: str) -> subproces
 
 
 class Page(HTMLParser):
-    """A document as a test looks at it.
+    """A document as a test sees it.
 
     Args:
         dom: its text.
@@ -106,7 +106,7 @@ class Page(HTMLParser):
     Attributes:
         elements: names and attributes of all elements.
         text: all text outside of style sheets.
-        marks: by caption of a figure, how many marks each way has in it.
+        marks: number of marks of each way, by caption of a figure.
     """
 
     def __init__(self, dom: str) -> None:
@@ -120,7 +120,7 @@ class Page(HTMLParser):
         self.feed(dom)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element begins."""
+        """Handles the start of an element."""
         attributes = dict(attrs)
         self.elements.append((tag, attributes))
         if tag not in _VOID:
@@ -133,13 +133,13 @@ class Page(HTMLParser):
             ways[self._way] = ways.get(self._way, 0) + 1
 
     def handle_endtag(self, tag: str) -> None:
-        """An element ends."""
+        """Handles the end of an element."""
         assert self._open.pop() == tag
         if tag == "svg":
             self._way = None
 
     def handle_data(self, data: str) -> None:
-        """Text."""
+        """Handles text."""
         if self._open and self._open[-1] == "figcaption":
             self._caption += data
         if "style" not in self._open:

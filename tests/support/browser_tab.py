@@ -1,4 +1,4 @@
-"""A tab of Debian's Chromium that stays open: a test asks what is in it now, over the DevTools protocol."""
+"""A tab of Debian's Chromium that stays open: a test reads its current contents over the DevTools protocol."""
 
 import asyncio
 import base64
@@ -21,11 +21,11 @@ _SECONDS = 30
 
 
 class Tab:
-    """An open tab, and what has happened in it.
+    """An open tab, and its events.
 
     Attributes:
-        console: messages of the console, warnings, errors and exceptions.
-        requests: URLs that were asked for.
+        console: messages of the console: warnings, errors and exceptions.
+        requests: requested URLs.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, socket: "aiohttp.ClientWebSocketResponse") -> None:
@@ -36,7 +36,7 @@ class Tab:
         self._number = 0
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401
-        """A command of the protocol, and its result; what has happened meanwhile is noted."""
+        """Sends a command of the protocol. Returns its result, and notes events meanwhile."""
         self._number += 1
         self._wait(self._socket.send_json({"id": self._number, "method": method, "params": parameters}))
         while True:
@@ -47,17 +47,17 @@ class Tab:
             self._note(message.get("method", ""), message.get("params", {}))
 
     def open(self, url: str) -> None:
-        """Leads somewhere."""
+        """Opens a URL."""
         self.call("Page.navigate", url=url)
 
     def value(self, expression: str) -> Any:  # noqa: ANN401
-        """The value of an expression in the page."""
+        """Returns the value of an expression in the page."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
     def wait_until(self, expression: str, is_met: Callable[[Any], bool] = bool) -> Any:  # noqa: ANN401
-        """Waits until a value is as it should be; gives it."""
+        """Waits until a value is as expected. Returns it."""
         deadline = time.monotonic() + _SECONDS
         while not is_met(value := self.value(expression)):
             assert time.monotonic() < deadline, f"{expression} is still {value!r}; console: {self.console}"
@@ -65,13 +65,13 @@ class Tab:
         return value
 
     def look(self, width: int, *, is_dark: bool) -> None:
-        """As wide as that, light or dark."""
+        """Sets the width, and light or dark mode."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, path: Path) -> None:
-        """The whole page as a PNG."""
+        """Returns the whole page as a PNG."""
         taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(taken["data"]))
 
@@ -91,7 +91,7 @@ class Tab:
 
 @contextlib.contextmanager
 def open_tab(folder: Path) -> Iterator[Tab]:
-    """An empty tab. What it asks for elsewhere than at loopback goes to a proxy that answers nobody."""
+    """Opens an empty tab. Requests to hosts other than loopback go to a proxy that never answers."""
     program = shutil.which("chromium")
     if program is None:
         pytest.fail("chromium is missing: scripts/install-browser installs it")

@@ -1,10 +1,10 @@
-"""A tree of files around a destination, to see that a job changes nothing outside of it."""
+"""A tree of files around a destination, which shows that a job changes nothing outside it."""
 
 import os
 import stat
 from pathlib import Path
 
-# What names that lead out of a destination would hit.
+# Files that names leading out of a destination would hit.
 PLANTED = ("passwd", "etc/passwd", "b", "x", "abs", "job.sqlite", ".fetchmill/job.sqlite")
 DEPTH = 4
 
@@ -12,10 +12,10 @@ Picture = dict[str, tuple[object, ...]]
 
 
 class Canary:
-    """Files at each level above a destination, which is made, empty, some levels below.
+    """Files at each level above a destination, which is created empty, some levels below.
 
     Args:
-        folder: an empty folder that is for this test alone.
+        folder: an empty folder that only this test uses.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,11 +33,11 @@ class Canary:
         self._before = self._picture()
 
     def assert_untouched(self) -> None:
-        """Nothing was made, removed, replaced or written outside of the destination."""
+        """Checks that nothing outside the destination was created, removed, replaced or written."""
         assert self._picture() == self._before
 
     def look_again(self) -> None:
-        """From now on this is how it must stay: for what a test itself has added."""
+        """Accepts the current state, for files that the test itself has added."""
         self._before = self._picture()
 
     def _picture(self) -> Picture:
@@ -49,7 +49,7 @@ class Canary:
 
 
 def _describe(path: Path, dest: Path) -> tuple[object, ...]:
-    """Kind, mode, bytes and time of change; of the destination itself only that it is the same folder."""
+    """Returns kind, mode, bytes and time of change; for the destination, only that it is the same folder."""
     seen = path.lstat()
     if path == dest:
         return (seen.st_ino, seen.st_mode)

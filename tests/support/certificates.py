@@ -1,4 +1,4 @@
-"""Certificates made on the spot: an authority that a test trusts, and servers' certificates, good and bad."""
+"""New certificates: an authority that a test trusts, and good and bad server certificates."""
 
 import ssl
 import subprocess
@@ -19,14 +19,14 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Leaf:
-    """What a server shows: its chain, and the key to it."""
+    """A server's chain and its key."""
 
     chain: Path
     key: Path
 
 
 def issued_for(folder: Path, *names: str) -> tuple[Path, Leaf]:
-    """The file of an authority to trust, and what it has signed for names."""
+    """Returns the file of an authority to trust, and the certificates that it has signed for these names."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     issued = authority.issue_cert(*names)
@@ -37,7 +37,7 @@ def issued_for(folder: Path, *names: str) -> tuple[Path, Leaf]:
 
 
 def demanding(certificates: "Certificates", version: ssl.TLSVersion) -> ssl.SSLContext:
-    """A server that wants a certificate of its client, with one version of TLS."""
+    """Starts a server that requires a client certificate, with one version of TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.good.chain, certificates.good.key)
     context.minimum_version = context.maximum_version = version
@@ -49,7 +49,7 @@ def demanding(certificates: "Certificates", version: ssl.TLSVersion) -> ssl.SSLC
 class Certificates:
     """Files in a folder: `ca_file` is the authority to trust; all leaves are for `localhost` and `127.0.0.1`.
 
-    Each bad one has one fault and no other, so that it can be told by its own failure kind.
+    Each bad one has exactly one fault, which has its own failure kind.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,19 +65,19 @@ class Certificates:
         self.unknown_ca = self._issued("unknown-ca", trustme.CA(organization_name="nobody's"), *HOSTS)
         self.wrong_purpose = self._for_clients("wrong-purpose", now)
         self.self_signed = self._signed_by_itself("self-signed", now)
-        # As `openssl req -x509` makes them, of an authority that signs itself and is a server, too.
+        # As `openssl req -x509` creates them: an authority that signs itself and is also a server.
         self.own_authority = self._signed_by_itself("own-authority", now, is_authority=True)
         self.expired_authority = self._signed_by_itself("expired-authority", now - 3 * DAY, is_authority=True)
 
     def odd(self, fault: str) -> Leaf:
-        """One that breaks a rule of its kind: `weak-key`, `long-path` or `unknown-extension`."""
+        """Returns one that breaks a rule: `weak-key`, `long-path` or `unknown-extension`."""
         now = datetime.now(UTC)
         signer = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
         assert isinstance(signer, ec.EllipticCurvePrivateKey)
         issuer = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes()).subject
         between: list[x509.Certificate] = []
         if fault == "long-path":
-            # The first one may sign servers' certificates only.
+            # The first one may only sign servers' certificates.
             for number, length in enumerate([0, None]):
                 key = ec.generate_private_key(ec.SECP256R1())
                 called = _called(f"between {number}")
@@ -99,7 +99,7 @@ class Certificates:
         return self._written(fault, packed, key_of_leaf.private_bytes(pem, bare, plain))
 
     def signed_with_sha1(self) -> Leaf:
-        """One whose signature is of SHA-1, which `cryptography` does not make."""
+        """Returns one with a SHA-1 signature, which `cryptography` cannot create."""
         leaf = Leaf(self._folder / "sha-1.pem", self._folder / "sha-1-key.pem")
         request, extensions, key = (self._folder / name for name in ("sha-1.csr", "sha-1.ext", "ca-key.pem"))
         extensions.write_text(f"subjectAltName=DNS:{HOSTS[0]}")
@@ -122,7 +122,7 @@ class Certificates:
         return self._written(name, issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
 
     def _for_clients(self, name: str, now: datetime) -> Leaf:
-        """One of the trusted authority that is for clients only, by its extended key usage."""
+        """Returns one of the trusted authority that is only for clients, by its extended key usage."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes())
         signer = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
@@ -142,7 +142,7 @@ class Certificates:
         return self._written(name, certificate.public_bytes(pem), key.private_bytes(pem, bare, plain))
 
     def _signed_by_itself(self, name: str, now: datetime, *, is_authority: bool = False) -> Leaf:
-        """A certificate whose issuer is its subject: a server's own, or one that may sign others as well."""
+        """Returns a certificate whose issuer is its subject: a server's own, or one that may also sign others."""
         key = ec.generate_private_key(ec.SECP256R1())
         called = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTS[0])])
         certificate = (

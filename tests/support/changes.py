@@ -1,7 +1,8 @@
-"""Which files a change touches: of these tests run that else wait for `make test-all`, and none of them runs again.
+"""The files that a change touches: their tests run in `make test`, and failures in them are not retried.
 
-The change is what is not committed and every commit since `FETCHMILL_BASE`. Without that variable it is every commit
-that the upstream branch lacks; where upstream has them all, those of the last 24 hours before the newest one.
+The change is everything that is not committed, and every commit since `FETCHMILL_BASE`. Without that variable, it is
+every commit that the upstream branch lacks. If upstream has them all, it is those of the last 24 hours before the
+newest one.
 """
 
 import ast
@@ -13,18 +14,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS_OF_A_CHANGE = 24 * 3600
-# A line that adds or removes a mark of selection, or is empty.
+# A line that adds or removes a selection marker, or is empty.
 _MARK = re.compile(
     r"[+-](\s*$|@pytest\.mark\.(thorough|sampled|one_in|of_files|entry_point|timing|alone)\b"
     r"|pytestmark = pytest\.mark\.)"
 )
-# Git's name for a tree without files: everything has changed since then.
+# Git's name for an empty tree: everything has changed since then.
 _NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 @functools.cache
 def changed_files(root: Path = ROOT) -> frozenset[str]:
-    """Paths below the root."""
+    """Returns paths below the root."""
     base = os.environ.get("FETCHMILL_BASE") or _base(root)
     committed = _git(root, "diff", "--name-only", "-z", base, "HEAD")
     uncommitted = _git(root, "diff", "--name-only", "-z", "HEAD")
@@ -33,16 +34,16 @@ def changed_files(root: Path = ROOT) -> frozenset[str]:
 
 
 def touches(*paths: str, root: Path = ROOT) -> bool:
-    """Whether the change touches a file or something in a folder of these."""
+    """Returns whether the change touches one of these files, or a file in one of these folders."""
     return any(file == path or file.startswith(f"{path}/") for file in changed_files(root) for path in paths)
 
 
 @functools.cache
 def rewrites(test: str, root: Path = ROOT) -> bool:
-    """Whether the change touches what a file of tests does.
+    """Returns whether the change affects the behaviour of a test file.
 
-    Marks of selection say only when it is done, and comments and docstrings do nothing. A file that has only moved does
-    what it did.
+    Selection markers only decide when a test runs, and comments and docstrings do nothing. A moved file behaves as
+    before.
     """
     if not touches(test, root=root):
         return False
@@ -70,7 +71,7 @@ def _code(source: str) -> str:
 
 @functools.cache
 def _moves(root: Path, since: str) -> dict[str, str]:
-    """Where each file that has moved was, by its path now."""
+    """Returns the former path of each moved file, by its new path."""
     fields = _git(root, "diff", "--find-renames", "--diff-filter=R", "--name-status", "-z", since).split("\0")
     return dict(zip(fields[2::3], fields[1::3], strict=False))
 

@@ -1,4 +1,4 @@
-"""Lists for checks, and the rows that a check has written, read with other people's code."""
+"""Lists for checks, and the rows of checks, read by independent code."""
 
 import csv
 import gzip
@@ -14,13 +14,13 @@ Row = dict[str, Any]
 
 
 def write_urls(folder: Path, urls: list[str]) -> str:
-    """A list of them, by its name."""
+    """Writes a list by its name."""
     (folder / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
     return "urls.txt"
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file of results; of CSV all values are text, and none is the empty one."""
+    """Returns the rows of a file of results; in CSV, all values are strings, and None is the empty one."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     if ".parquet" in path.suffixes:
         table: list[Row] = pq.read_table(path).to_pylist()
@@ -31,5 +31,5 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def count_urls(rows: list[Row]) -> Counter[str]:
-    """How often each URL has a row."""
+    """Counts the rows of each URL."""
     return Counter(row["url"] for row in rows)

@@ -1,11 +1,11 @@
-"""A process that has imported the package and forks for each command: a test saves 0.1 s of imports for each.
+"""A process that has imported the package and forks for each command, which saves a test 0.1 s of imports each time.
 
-What a command does from `fetchmill.__main__` on is the same. The start of an interpreter, the order of imports and the
-interpreter's own end are not: tests marked `entry_point` check those with the real command, and `make test-all` uses it
+From `fetchmill.__main__` on, a command behaves the same. The start of an interpreter, the order of imports, and the
+interpreter's own end differ: tests marked `entry_point` check those with the real command, and `make test-all` uses it
 for all (`FETCHMILL_REAL_COMMANDS`).
 
 A request is one connection to the server's socket: the arguments, folder and environment as JSON, with descriptors for
-standard input, output and error. The answer is the child's process id, then its wait status when it has ended.
+standard input, output and error. The answer is the child's process id, and later its wait status.
 """
 
 import atexit
@@ -32,7 +32,7 @@ _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!i")
 _START_SECONDS_MAX = 60.0
 _PR_SET_PDEATHSIG = 1
-# Imported before the first fork. What a command imports besides it imports itself.
+# Imported before the first fork. A command itself imports everything else.
 _MODULES = (
     *(f"fetchmill.cli.{name}" for name in ("check", "get", "list", "ls", "plan", "serve", "status", "sync", "verify")),
     "fetchmill.cli.export",
@@ -48,13 +48,13 @@ _OF_THE_INTERPRETER = ("PYTHON", "LD_", "MALLOC_")
 class CommandServer:
     """Runs commands in forked children, for the tests of one pytest process.
 
-    Its socket has an abstract name: it is in no folder, and goes with the server.
+    Its socket has an abstract name: it is not in a folder, and disappears with the server.
     """
 
     def __init__(self) -> None:
         name = f"fetchmill-commands-{os.getpid()}"
         self._address = f"\0{name}"
-        # Ends the server with this process, however that ends.
+        # This ends the server together with this process, however that ends.
         inner, self._lifeline = socket.socketpair()
         with inner:
             self._process = subprocess.Popen(
@@ -83,17 +83,17 @@ class CommandServer:
         stdin: int | IO[bytes],
         timeout: float,
     ) -> tuple[int, str, str]:
-        """Runs a command to its end, as `subprocess.run` does; its exit code, output and errors.
+        """Runs a command to its end, like `subprocess.run`. Returns its exit code, output and errors.
 
         Args:
-            arguments: without the program's name.
-            cwd: its folder.
+            arguments: arguments without the program's name.
+            cwd: its working folder.
             env: its whole environment.
             stdin: a descriptor, a file, or `subprocess.DEVNULL`.
-            timeout: seconds; a command that takes longer is killed.
+            timeout: seconds after which the command is killed.
 
         Raises:
-            subprocess.TimeoutExpired: it was killed.
+            subprocess.TimeoutExpired: the command was killed.
         """
         with contextlib.ExitStack() as stack:
             if stdin == subprocess.DEVNULL:
@@ -132,7 +132,7 @@ class CommandServer:
 
 
 def can_fork(settings: Mapping[str, Any]) -> bool:
-    """Whether a forked command is the same as one that is started with these arguments of `subprocess.run`."""
+    """Returns whether a forked command behaves like one that is started with these `subprocess.run` arguments."""
     env = settings["env"]
     for_the_interpreter = any(name.startswith(_OF_THE_INTERPRETER) for name in env)
     is_known = env.get("LC_ALL") == "C.UTF-8" and settings.keys() == {"cwd", "env", "stdin"}
@@ -140,7 +140,7 @@ def can_fork(settings: Mapping[str, Any]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """That of every command: the rest comes with a request."""
+    """Returns the environment of every command; the rest comes with a request."""
     return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 
 
@@ -163,7 +163,7 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 
 
 def _serve(name: str) -> None:
-    """Forks for each request until the other end of standard input has gone."""
+    """Forks for each request until standard input ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for module in _MODULES:
         import_module(module)
@@ -203,7 +203,7 @@ def _report_ended(running: dict[int, socket.socket]) -> None:
 
 
 def _fork(connection: socket.socket, own: Sequence[Any]) -> int:
-    """A child that runs what the connection asks for; its process id."""
+    """Forks a child that runs the requested command. Returns its process id."""
     process = os.fork()
     if not process:
         code = 1
@@ -218,7 +218,7 @@ def _fork(connection: socket.socket, own: Sequence[Any]) -> int:
 
 
 def _run_request(connection: socket.socket) -> int:
-    """Becomes the command; gives its exit code."""
+    """Becomes the command. Returns its exit code."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
@@ -237,7 +237,7 @@ def _run_request(connection: socket.socket) -> int:
 
 
 def _run_module() -> int:
-    """As `python -m fetchmill` does, up to the exit functions."""
+    """Works like `python -m fetchmill`, up to the exit functions."""
     code = 0
     try:
         runpy.run_module("fetchmill", run_name="__main__", alter_sys=True)
@@ -255,7 +255,7 @@ def _run_module() -> int:
 
 
 def main() -> NoReturn:
-    """The server: `command_server.py NAME`."""
+    """Runs the server: `command_server.py NAME`."""
     _serve(sys.argv[1])
     sys.exit()
 

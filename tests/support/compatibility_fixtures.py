@@ -1,7 +1,7 @@
-"""Jobs that an older release has left behind: what an archive of tests/durability/compatibility holds, and its source.
+"""Jobs that an older release has left: an archive of tests/durability/compatibility, and its source.
 
-An archive is a folder `job`, in which the commands of the release ran, and `fixture.json`, which says what they were,
-where the objects came from and what became of them. So a test needs nothing else, however the tests change.
+An archive has a folder `job`, in which the commands of the release ran, and `fixture.json` with the commands, the
+source of the objects, and the expected results. Tests need nothing else, even if they change.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from raw_server import Behaviour, RawServer, get_target, reply
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "durability" / "compatibility"
 SUFFIX = ".tar.xz"
-# Two runs of the tests on one machine wait for one another: an address is a part of its job.
+# Two test runs on one machine wait for each other, because an address is part of its job.
 ADDRESS_SECONDS_MAX = 60.0
-# Longer than what is left of a job that is about to be killed; past when it is resumed.
+# Longer than the rest of a job that is about to be killed; it has passed when the job is resumed.
 RETRY_AFTER = 5
-# Of a bucket, and the program of a stream. They are a part of the fixtures: they stay.
+# Names of a bucket and of a stream's program. They are part of the fixtures and must not change.
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "FETCHMILLKEPT", "AWS_SECRET_ACCESS_KEY": "kept/secret", "AWS_REGION": "us-east-1"}
 PROGRAM = "stream.py"
 
@@ -35,17 +35,17 @@ Moment = Literal["finished", "interrupted", "damaged"]
 
 @dataclass(frozen=True)
 class Source:
-    """A server of computed objects at an address of its own: the URL of its source is a part of a job.
+    """A server of computed objects at its own address: the URL of its source is part of a job.
 
     Args:
         kind: the list/get API, folders of a web server, or a bucket.
         host: a loopback address.
         port: its port.
-        count: how many objects it has.
-        size: bytes of each.
-        absent: objects that it answers 404 for, by index.
-        refused: objects that it answers 403 for.
-        busy: objects that it answered 503 for until the job was interrupted: these wait.
+        count: number of objects.
+        size: bytes per object.
+        absent: indexes of objects that get a 404.
+        refused: objects that get a 403.
+        busy: objects that got a 503 until the job was interrupted: these wait.
     """
 
     kind: Kind
@@ -59,19 +59,19 @@ class Source:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Returns its URL."""
         return f"http://{self.host}:{self.port}"
 
     def name(self, index: int) -> str:
-        """Of an object, as it is listed."""
+        """Returns the listed name of an object."""
         return f"folder-{index % 3}/{synthetic_name(index)}" if self.kind == "autoindex" else synthetic_name(index)
 
     def body(self, index: int) -> bytes:
-        """Of an object: a function of its name, which any release must compute alike."""
+        """Returns the body of an object: a function of its name that is the same in any release."""
         return synthetic_body(synthetic_name(index), self.size)
 
     def expected(self, *, mended: bool = False) -> Expected:
-        """What a job must leave; everything when the source has been mended."""
+        """Returns the expected results of a job; everything if the source is healthy again."""
         failures = () if mended else (*self.absent, *self.refused)
         return Expected(
             {self.name(index): self.body(index) for index in range(self.count) if index not in failures},
@@ -80,7 +80,7 @@ class Source:
 
     @contextlib.contextmanager
     def serving(self, *, mended: bool = False, busy: bool = False, seconds: float = 0.0) -> Iterator[None]:
-        """Runs it: `busy` as it was when the job was interrupted, `mended` without any fault."""
+        """Runs the source: `busy` as during the interruption, `mended` without any fault."""
         make = {"synthetic": self._api, "autoindex": self._folders, "s3": self._bucket}[self.kind]
         until = time.monotonic() + ADDRESS_SECONDS_MAX
         while True:
@@ -158,14 +158,14 @@ class Fixture:
     """An archive.
 
     Args:
-        name: its file's, without the suffix.
-        version: the release that has made it.
+        name: its file name without the suffix.
+        version: the release that created it.
         moment: how its job ended.
-        commands: the commands of the release, in their order, with the folder `job` as their working folder. `python`
-            runs a program.
-        source: where the objects came from.
-        format: how they are stored; empty when no objects are.
-        damaged: files of the destination that were changed afterwards, by their paths.
+        commands: the commands of the release, in order, with the folder `job` as their working folder. `python` runs a
+            program.
+        source: the source of the objects.
+        format: how they are stored; empty if no objects are.
+        damaged: paths of files of the destination that were changed afterwards.
     """
 
     name: str
@@ -178,11 +178,11 @@ class Fixture:
 
     @property
     def verb(self) -> str:
-        """The last command's."""
+        """Returns the last command's verb."""
         return self.commands[-1][0]
 
     def write(self, folder: Path, archive: Path) -> None:
-        """Packs a folder `job` with what is to be known of it. Owners and modes are nobody's business."""
+        """Packs a folder `job` with its description. Owners and modes are left out."""
         (folder / "fixture.json").write_text(json.dumps(asdict(self), indent=1))
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive, "w:xz", preset=9) as packed:
@@ -197,7 +197,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def read_fixture(archive: Path) -> Fixture:
-    """What an archive is."""
+    """Reads an archive's description."""
     with tarfile.open(archive) as packed:
         file = packed.extractfile("fixture.json")
         assert file is not None
@@ -205,7 +205,7 @@ def read_fixture(archive: Path) -> Fixture:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """The working folder of its job, as the release has left it."""
+    """Unpacks the working folder of a job, as the release has left it."""
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     return folder / "job"
@@ -220,12 +220,12 @@ def _of_json(values: dict[str, Any]) -> Fixture:
 
 
 def _as_today(commands: list[list[str]]) -> list[list[str]]:
-    """With the one option that has another name since (docs/reference/compatibility.md)."""
+    """Replaces the one option that was renamed (docs/reference/compatibility.md)."""
     return [["--concurrency" if word == "--limit" else word for word in command] for command in commands]
 
 
 def arguments_of(command: list[str]) -> list[str]:
-    """Of a process that runs it."""
+    """Returns the arguments of a process that runs a command."""
     return [
         sys.executable,
         *([] if command[0] == "python" else ["-m", "fetchmill"]),
@@ -234,5 +234,5 @@ def arguments_of(command: list[str]) -> list[str]:
 
 
 def find_archives() -> list[Path]:
-    """Of all releases."""
+    """Returns the archives of all releases."""
     return sorted(ARCHIVES.glob(f"*/*{SUFFIX}"))

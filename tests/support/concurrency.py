@@ -1,4 +1,4 @@
-"""What tests of bounded concurrency share: work that is counted, loops that note how they end, what is left behind."""
+"""Shared code for tests of bounded concurrency: counted work, loops that note their end, and leftovers."""
 
 import asyncio
 import threading
@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# How long a test waits for what comes at once on a quiet machine, in seconds.
+# Time limit in seconds for events that come immediately on a quiet machine.
 PATIENCE = 60
 
 
 class Gauge:
-    """Counts how many are at work, and how many were at most."""
+    """Counts current and maximum concurrent work."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class Gauge:
         self.cancelled = 0
 
     async def work(self, number: int, seconds: float = 0.001) -> int:
-        """One item's work in a task."""
+        """Does one item's work in a task."""
         self._begin()
         try:
             await asyncio.sleep(seconds)
@@ -35,7 +35,7 @@ class Gauge:
         return number
 
     def call(self, number: int) -> int:
-        """The same in a thread."""
+        """Does the same in a thread."""
         self._begin()
         time.sleep(0.001)
         with self._lock:
@@ -49,12 +49,12 @@ class Gauge:
             self.most = max(self.most, self.now)
 
     def works(self, numbers: Iterable[int], seconds: float = 0.001) -> Iterator[Coroutine[Any, Any, int]]:
-        """The work of many."""
+        """Yields the work of many items."""
         return (self.work(number, seconds) for number in numbers)
 
 
 def taken(results: Iterable[T]) -> tuple[list[T], Exception | None]:
-    """All results, and what came instead of the end."""
+    """Returns all results, and the exception in place of the end."""
     found: list[T] = []
     try:
         found.extend(results)
@@ -64,7 +64,7 @@ def taken(results: Iterable[T]) -> tuple[list[T], Exception | None]:
 
 
 async def taken_async(results: AsyncIterable[T]) -> tuple[list[T], Exception | None]:
-    """The same of an async loop."""
+    """Returns the same for an async loop."""
     found: list[T] = []
     try:
         async for result in results:
@@ -75,23 +75,23 @@ async def taken_async(results: AsyncIterable[T]) -> tuple[list[T], Exception | N
 
 
 def others() -> int:
-    """Tasks beside this one."""
+    """Returns the tasks except this one."""
     return len(asyncio.all_tasks()) - 1
 
 
 async def settle() -> None:
-    """Lets what was cancelled come to its end."""
+    """Lets cancelled tasks end."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 def workers() -> int:
-    """Threads of the package that are alive."""
+    """Returns the package's living threads."""
     return sum(thread.name == "fetchmill-bounded" for thread in threading.enumerate())
 
 
 def wait_for(is_so: Callable[[], bool]) -> bool:
-    """Whether something becomes so in good time."""
+    """Returns whether a condition becomes true in time."""
     deadline = time.monotonic() + PATIENCE
     while not is_so() and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Jobs that are killed at moments of their life: what `kill -9` leaves, and whether the same command finishes it."""
+"""Jobs that are killed at moments of their life: the state after `kill -9`, and the end of the same command."""
 
 import contextlib
 import json
@@ -19,9 +19,9 @@ KILLS_IN_A_JOB = 7
 WINDOW = 0.05
 OPTIONS = ("--commit-window", "50ms", "--attempts", "8", "--quiet")
 LIMIT = 32
-# A kill before the N-th such call of a thread, N up to this. The journal's first writes are made by the main thread.
+# Highest N for a kill before a thread's N-th such call. The main thread makes the journal's first writes.
 CALLS = {"renameat2": 100, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
-# Calls that only a run that resumes makes, and perhaps not even that one: what is staged is removed.
+# Calls that only a resumed run may make: staged files are removed.
 CALLS_OF_RESUME = {"unlinkat": 40, "rmdir": 2}
 # The same for packs, which are appended to, synced, and renamed when they are sealed.
 PACK_CALLS = {"renameat2": 6, "pwrite64": 120, "fsync": 12, "fdatasync": 20, "mkdir": 2}
@@ -39,7 +39,7 @@ MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", 
 
 @dataclass
 class Case:
-    """A job that is killed again and again, and what it must have become at the end."""
+    """A job that is killed repeatedly, and its expected result."""
 
     source: Server
     dest: Path
@@ -54,7 +54,7 @@ class Case:
 
     @property
     def calls(self) -> dict[str, range]:
-        """Calls before which a run may be killed."""
+        """Returns the calls before which a run may be killed."""
         if self.merges:
             return MERGE_CALLS_OF_RESUME if self.killed else MERGE_CALLS
         if self.format in SUFFIXES:
@@ -65,26 +65,26 @@ class Case:
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """When a run may be killed."""
+        """Returns the moments at which a run may be killed."""
         if self.listed is not None:
             return tuple(moment for moment in MOMENTS if moment != "listing")
         return ("call",) if self.merges else MOMENTS
 
     @property
     def command(self) -> list[str]:
-        """The same each time."""
+        """Returns the command, which is always the same."""
         settings = [*OPTIONS, "--concurrency", str(LIMIT), *format_options(self.format), *self.more]
         settings += ["--allow-private"] if self.listed else []
         return [*COMMAND, "get", str(self.listed or self.source.url), str(self.dest), *settings]
 
     def start(self, *before: str) -> subprocess.Popen[str]:
-        """A run."""
+        """Starts a run."""
         return subprocess.Popen(
             [*before, *self.command], env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
 
     def finish(self) -> None:
-        """The run that is left alone; then everything is looked at."""
+        """Lets a run finish undisturbed. Checks the result."""
         settled = read_ledger(self.dest).settled if has_journal(self.dest) else 0
         served = self.source.stats()["get"]
         process = self.start()
@@ -100,7 +100,7 @@ class Case:
 
 
 def find_doubled_failures(dest: Path, expected: Expected, environment: dict[str, str]) -> list[str]:
-    """Whether the command lists each failed and absent target once, and no other."""
+    """Returns whether the command lists exactly the failed and absent targets, each once."""
     shown = subprocess.run(
         [*COMMAND, "status", str(dest), "--failures", "--json"],
         env=environment,
@@ -114,13 +114,13 @@ def find_doubled_failures(dest: Path, expected: Expected, environment: dict[str,
 
 
 def kill(case: Case, rng: random.Random) -> bool:
-    """One run, killed at a moment of its life; False when it ended before."""
+    """Kills one run at a moment of its life. False if it ended first."""
     moment = rng.choice(case.moments)
     if moment == "call":
         call = rng.choice(sorted(case.calls))
         at = rng.choice(case.calls[call])
         moment = f"{call} {at}"
-        # Not with --seccomp-bpf: strace would then make no signal of it.
+        # With --seccomp-bpf, strace would not turn this into a signal.
         inject = f"inject={call}:signal=SIGKILL:when={at}"
         process = case.start("strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
     else:
@@ -137,13 +137,13 @@ def kill(case: Case, rng: random.Random) -> bool:
 
 
 def find_broken(case: Case) -> list[str]:
-    """What a kill must never leave behind."""
+    """Returns states that a kill must never leave."""
     problems = find_wrong(case.dest, case.expected, case.format) if case.dest.exists() else []
     return problems + (find_unbalanced(case.dest) if has_journal(case.dest) else [])
 
 
 def wait_for(moment: str, case: Case, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Until the moment has come, or the run has ended."""
+    """Waits until the moment has come, or the run has ended."""
     before = case.source.stats()
     wal = case.dest / ".fetchmill" / "job.sqlite-wal"
 
@@ -167,20 +167,20 @@ def wait_for(moment: str, case: Case, process: subprocess.Popen[str], rng: rando
 
 
 def wait_until(is_near: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Looks every half millisecond."""
+    """Checks a condition every half millisecond."""
     while process.poll() is None and not is_near():
         time.sleep(0.0005)
 
 
 def size_of(path: Path) -> int:
-    """0 when there is none."""
+    """Returns 0 if there is no file."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def has_open(process: subprocess.Popen[str], name: str) -> bool:
-    """Whether a process has a file of this name open."""
+    """Returns whether a process has a file of this name open."""
     with contextlib.suppress(OSError):
         for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -190,7 +190,7 @@ def has_open(process: subprocess.Popen[str], name: str) -> bool:
 
 
 def crash(make_case: Callable[[], Case], seed: str, kills: int) -> list[Case]:
-    """Kills jobs until so many kills have hit, or a problem; each is killed several times and then left to finish."""
+    """Kills jobs until enough kills have hit, or there is a problem; each is killed several times and then finishes."""
     rng = random.Random(seed)
     cases: list[Case] = []
     while (left := kills - sum(case.killed for case in cases)) > 0:

@@ -37,31 +37,31 @@ SNAPSHOT: Mapping[str, Any] = {
 
 
 def sample(number: int, **given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What was counted in a second."""
+    """Returns the counts of one second."""
     counts = {"settled": 100, "fetched": 99, "absent": 0, "failed": 1, "bytes": 9900, "attempts": 110, "listed": 150}
     now = {"in_flight": 12, "concurrency": 64, "waiting": 2, "latency": SNAPSHOT["latency"], "limited_by": "server"}
     return {"time": 1e9 + number, "interval": 1.0, **counts, **now, "failures": {"truncated": 1}, **given}
 
 
 class StillJob:
-    """A job as a dashboard sees it; what it gives can be changed."""
+    """A job as a dashboard sees it; its values can be changed."""
 
     def __init__(self, samples: Sequence[dict[str, Any]] = (), **given: Any) -> None:  # noqa: ANN401
         self.given: dict[str, Any] = {**copy.deepcopy(dict(SNAPSHOT)), **given}
         self.sampled = list(samples)
 
     def snapshot(self) -> dict[str, Any]:
-        """The same each time."""
+        """Returns the same each time."""
         return copy.deepcopy(self.given)
 
     def samples(self, after: float) -> list[dict[str, Any]]:
-        """What came later."""
+        """Returns the samples after a time."""
         return [copy.deepcopy(each) for each in self.sampled if each["time"] > after]
 
 
 @dataclass(frozen=True)
 class Got:
-    """A reply: nothing of it is there when the connection ended before."""
+    """A reply: empty if the connection ended first."""
 
     status: int
     fields: dict[str, str]
@@ -76,7 +76,7 @@ def showing(
     token: str | None = None,
     **told: str | None,
 ) -> Iterator[Dashboard]:
-    """A dashboard of a job that stands still."""
+    """Shows a dashboard of a job that stands still."""
     with Dashboard(
         address, names, token, {"command": "get", "source": "http://a/", "dest": "out", **told}
     ) as dashboard:
@@ -85,7 +85,7 @@ def showing(
 
 
 def port_of(dashboard: Dashboard) -> int:
-    """Where it listens."""
+    """Returns its port."""
     return int(dashboard.url.rstrip("/").rpartition(":")[2])
 
 
@@ -99,7 +99,7 @@ def exchange(dashboard: Dashboard, sent: bytes, seconds: float = 10.0) -> Got:
 
 
 def read_reply(connection: socket.socket) -> Got:
-    """All that comes until the connection ends."""
+    """Reads until the connection ends."""
     received = b""
     with contextlib.suppress(ConnectionError):
         while chunk := connection.recv(1 << 16):
@@ -113,7 +113,7 @@ def read_reply(connection: socket.socket) -> Got:
 
 
 def ask(dashboard: Dashboard, path: str = "/", method: str = "GET", host: str | None = None, **fields: str) -> Got:
-    """A request as a browser makes it."""
+    """Sends a request as a browser does."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port_of(dashboard)}'}"]
     lines += [f"{name}: {value}" for name, value in fields.items()]
     return exchange(dashboard, "\r\n".join([*lines, "", ""]).encode())

@@ -1,6 +1,6 @@
-"""Functions that tests give to the engines as `fetch`: in a file of their own, so that worker processes can import it.
+"""Functions that tests pass to the engines as `fetch`, in a separate file that worker processes can import.
 
-Those whose names end in `soon` are coroutine functions that do the same.
+Those whose names end in `soon` are coroutine functions with the same behaviour.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import urllib3
 
 
 class Target(Protocol):
-    """What a function gets."""
+    """The argument of a function."""
 
     @property
     def sequence(self) -> int: ...  # noqa: D102 - see the class
@@ -30,11 +30,11 @@ class Target(Protocol):
     def attempt(self) -> int: ...  # noqa: D102
 
     def headers(self) -> list[tuple[str, str]]:
-        """Fields of its request."""
+        """Returns the fields of its request."""
 
 
 class Reply(NamedTuple):
-    """What a function may give instead of bytes."""
+    """A reply, which a function may return instead of bytes."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 def body_of(name: str) -> bytes:
-    """What is to be stored under a name."""
+    """Returns the expected body for a name."""
     return f"the body of {name}\n".encode()
 
 
@@ -50,7 +50,7 @@ TOLD = {"content-type": "text/x-told", "ETag": '"told"', "Last-Modified": "Fri, 
 
 
 def give(target: Target) -> object:
-    """As the target's name says: a body, a reply, an error, an end of the process."""
+    """Returns what the target's name says: a body or a reply; or raises, or ends the process."""
     match target.name.partition("-")[0]:
         case "reply":
             return Reply(200, TOLD, body_of(target.name))
@@ -69,57 +69,57 @@ def give(target: Target) -> object:
 
 
 def mistake(target: Target) -> bytes:
-    """A name that nobody has defined; it notes the call below NOTES."""
+    """Uses an undefined name, and notes the call below NOTES."""
     with (Path(os.environ["NOTES"]) / "calls").open("a", encoding="utf-8") as calls:
         calls.write(f"{target.name}\n")
     return undefined_name  # type: ignore[name-defined,no-any-return] # noqa: F821
 
 
 async def mistake_soon(target: Target) -> bytes:
-    """The same."""
+    """Does the same."""
     return mistake(target)
 
 
 def give_or_mistake(target: Target) -> bytes:
-    """A mistake that shows with some targets only, behind others that are good."""
+    """Has a bug that only some targets trigger, after others that are good."""
     return body_of(target.name) + (None if target.name.startswith("odd") else b"")  # type: ignore[operator]
 
 
 async def give_or_mistake_soon(target: Target) -> bytes:
-    """The same."""
+    """Does the same."""
     return give_or_mistake(target)
 
 
 def get_with_urllib3(target: Target) -> object:
-    """A reply of urllib3, whose body is its `data`."""
+    """Returns a urllib3 reply, whose body is its `data`."""
     return urllib3.request("GET", target.url, headers=dict(target.headers()), retries=False)
 
 
 async def give_soon(target: Target) -> object:
-    """The same."""
+    """Does the same."""
     await asyncio.sleep(0)
     return give(target)
 
 
 def tell_target(target: Target) -> bytes:
-    """What the target is."""
+    """Returns the target's properties."""
     names = sorted(name.lower() for name, _value in target.headers())
     return f"{target.sequence} {target.name} {target.url} {target.attempt} {names}".encode()
 
 
 async def tell_target_soon(target: Target) -> bytes:
-    """The same."""
+    """Does the same."""
     return tell_target(target)
 
 
 def give_slowly(target: Target) -> bytes:
-    """After up to some hundredths of a second, always the same for a target."""
+    """Returns after up to some hundredths of a second, always the same time for a target."""
     time.sleep(_pause(target))
     return body_of(target.name)
 
 
 async def give_slowly_soon(target: Target) -> bytes:
-    """The same."""
+    """Does the same."""
     await asyncio.sleep(_pause(target))
     return body_of(target.name)
 
@@ -132,38 +132,38 @@ def _pause(target: Target) -> float:
 
 
 def open_notes() -> Path:
-    """A file of this worker alone, in the folder that the environment names."""
+    """Opens a file of this worker in the folder that the environment names."""
     notes = Path(os.environ["NOTES"], f"{os.getpid()}-{threading.get_native_id()}")
     _note(notes, "start")
     return notes
 
 
 async def open_notes_soon() -> Path:
-    """The same."""
+    """Does the same."""
     return open_notes()
 
 
 def note(target: Target, notes: Path) -> bytes:
-    """A line in it for a target; the body is the name of the file."""
+    """Writes a line for a target; the body is the name of the file."""
     time.sleep(0.002)
     _note(notes, target.name)
     return notes.name.encode()
 
 
 async def note_soon(target: Target, notes: Path) -> bytes:
-    """The same."""
+    """Does the same."""
     await asyncio.sleep(0.002)
     _note(notes, target.name)
     return notes.name.encode()
 
 
 def close_notes(notes: Path) -> None:
-    """The last line of the file."""
+    """Writes the last line of the file."""
     _note(notes, "end")
 
 
 async def close_notes_soon(notes: Path) -> None:
-    """The same."""
+    """Does the same."""
     close_notes(notes)
 
 
@@ -173,7 +173,7 @@ def _note(notes: Path, word: str) -> None:
 
 
 def open_slowly() -> None:
-    """As a client of some services is made."""
+    """Takes time, like creating clients of some services."""
     time.sleep(0.05)
 
 
@@ -184,12 +184,12 @@ def give_with_client(target: Target, _client: None) -> bytes:
 
 
 def refuse_to_start() -> None:
-    """A start that fails."""
+    """Fails to start."""
     raise PermissionError("no client for you")
 
 
 async def refuse_to_start_soon() -> None:
-    """The same."""
+    """Does the same."""
     refuse_to_start()
 
 
@@ -197,36 +197,36 @@ async def refuse_to_start_soon() -> None:
 
 
 def get_with_requests(target: Target, session: requests.Session) -> requests.Response:
-    """The library's own reply."""
+    """Returns the library's own reply."""
     return session.get(target.url, headers=dict(target.headers()), timeout=10)
 
 
 def close_session(session: requests.Session) -> None:
-    """Its connections."""
+    """Closes its connections."""
     session.close()
 
 
 async def open_aiohttp() -> aiohttp.ClientSession:
-    """In the loop in which it is used."""
+    """Opens it in the loop that uses it."""
     return aiohttp.ClientSession()
 
 
 async def get_with_aiohttp(target: Target, session: aiohttp.ClientSession) -> object:
-    """Status, header fields and body."""
+    """Returns status, header fields and body."""
     async with session.get(target.url, headers=dict(target.headers())) as reply:
         return Reply(reply.status, reply.headers, await reply.read())
 
 
 async def close_aiohttp(session: aiohttp.ClientSession) -> None:
-    """Its connections."""
+    """Closes its connections."""
     await session.close()
 
 
 def no_coroutine(_target: Any) -> bytes:  # noqa: ANN401 - it is never called
-    """For engines that want a coroutine function."""
+    """A plain function, for engines that need a coroutine function."""
     raise AssertionError("nobody calls it")
 
 
 async def coroutine(_target: Any) -> bytes:  # noqa: ANN401
-    """For engines that want a plain one."""
+    """A coroutine function, for engines that need a plain one."""
     raise AssertionError("nobody calls it")

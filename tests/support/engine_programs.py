@@ -1,4 +1,4 @@
-"""Programs that tests of the engines run by themselves, to interrupt and kill them.
+"""Programs that tests of the engines run separately, to interrupt and kill them.
 
 Usage: engine_programs.py PROGRAM ENGINE DEST [MORE]
 """
@@ -18,13 +18,13 @@ from engine_functions import give_slowly, give_slowly_soon
 from engines import PATIENCE, WITH_COROUTINES, engine_keywords, limit_of, worker_processes
 from independent import synthetic_name
 
-# Nobody is asked at this port.
+# Nothing is requested at this port.
 NOWHERE = "http://127.0.0.1:1"
 WINDOW = 0.05
 
 
 def endless(engine: str, dest: str, source: str) -> None:
-    """Fetches from a generator without end until it is interrupted; prints what that leaves in the process."""
+    """Fetches from an endless generator until it is interrupted; prints what is left in the process."""
     last = 0
 
     def targets() -> Iterator[tuple[str, str]]:
@@ -53,7 +53,7 @@ def endless(engine: str, dest: str, source: str) -> None:
 
 
 def own_function(engine: str, dest: str, count: str) -> None:
-    """Fetches so many with a function that makes each body of its target's name."""
+    """Fetches the given number of targets with a function that makes each body from its target's name."""
     given = give_slowly_soon if engine in WITH_COROUTINES else give_slowly
     targets = ((f"{NOWHERE}/{index}", f"n{index}") for index in range(int(count)))
     settings: dict[str, Any] = {"fetch": given, "limit": limit_of(engine), **engine_keywords(engine)}
@@ -61,7 +61,7 @@ def own_function(engine: str, dest: str, count: str) -> None:
 
 
 def _threads() -> int:
-    """Threads of this process, but those that uvloop keeps to its end once it has looked up a name."""
+    """Returns the threads of this process, without those that uvloop keeps after its first name look-up."""
     count = 0
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended meanwhile

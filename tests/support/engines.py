@@ -1,6 +1,6 @@
-"""The engines, and what tests of all of them share: how one is asked for, what it has in flight, its processes.
+"""The engines, and shared code of their tests: options, requests in flight, processes.
 
-`FETCHMILL_ENGINES` picks some of them, with commas in between: `FETCHMILL_ENGINES=native,sync`. `pipelined` is `native`
+`FETCHMILL_ENGINES` selects some of them, separated by commas: `FETCHMILL_ENGINES=native,sync`. `pipelined` is `native`
 with `--pipeline 32`: it keeps the same promises, but takes no lists.
 """
 
@@ -18,53 +18,53 @@ from raw_server import Behaviour, Exchange, reply
 ALL = ("native", "sync", "threads", "processes", "asyncio", "combo")
 ENGINES = tuple((os.environ.get("FETCHMILL_ENGINES") or ",".join(ALL)).split(","))
 IN_PYTHON = tuple(engine for engine in ENGINES if engine not in {"native", "pipelined"})
-# Those that take lists and iterables.
+# Engines that accept lists and iterables.
 WITH_LISTS = tuple(engine for engine in ENGINES if engine != "pipelined")
-# Those whose workers are processes.
+# Engines whose workers are processes.
 WITH_PROCESSES = tuple(engine for engine in ENGINES if engine in {"processes", "combo"})
-# Those that call a coroutine function where the others call a plain one.
+# Engines that call a coroutine function instead of a plain one.
 WITH_COROUTINES = ("asyncio", "combo")
-# How long a test waits for what comes at once on a quiet machine, in seconds.
+# Time limit in seconds for events that come immediately on a quiet machine.
 PATIENCE = 60.0
 
 
 def engine_options(engine: str) -> tuple[str, ...]:
-    """On the command line. `native` is what is used when none is named."""
+    """Returns the command line options. `native` is used if none is named."""
     if engine == "pipelined":
         return ("--pipeline", "32")
     return () if engine == "native" else ("--engine", engine)
 
 
 def engine_keywords(engine: str) -> dict[str, Any]:
-    """The same for `fetchmill.get`."""
+    """Returns the same for `fetchmill.get`."""
     if engine == "pipelined":
         return {"pipeline": 32}
     return {} if engine == "native" else {"engine": engine}
 
 
 def limit_of(engine: str, limit: int = 8) -> int:
-    """How many requests a test lets an engine make at a time, when others may make so many.
+    """Returns an engine's number of requests in flight in a test, if other engines have the given number.
 
-    Of `processes` each needs a process of its own, which takes a test longer to start.
+    With `processes`, each request needs its own process, which takes longer to start.
     """
     return {"sync": 1, "processes": min(limit, 3)}.get(engine, limit)
 
 
 def limit_options(engine: str, limit: int = 8) -> tuple[str, ...]:
-    """The same on the command line."""
+    """Returns the same as command line options."""
     return ("--concurrency", str(limit_of(engine, limit)))
 
 
 def pace(engine: str, seconds: float) -> tuple[float, float]:
-    """The delay of replies with which an engine at its limit needs so many seconds for a target."""
+    """Returns the delay of replies with which an engine at its limit needs the given seconds per target."""
     return (0.0, 2 * seconds * limit_of(engine))
 
 
 class InFlight:
-    """Answers slowly, and counts the requests that are being answered.
+    """Answers slowly, and counts the requests in progress.
 
     Args:
-        seconds: how long each of them takes.
+        seconds: duration of each request.
     """
 
     def __init__(self, seconds: float = 0.02) -> None:
@@ -74,7 +74,7 @@ class InFlight:
         self.most = 0
 
     def answer(self, name: str) -> Behaviour:
-        """The reply for a name."""
+        """Returns the reply for a name."""
 
         def behave(_exchange: Exchange) -> bytes:
             with self._lock:
@@ -89,7 +89,7 @@ class InFlight:
 
 
 def wait_for(is_so: Callable[[], bool], pause: float = 0.002) -> bool:
-    """Whether something becomes so in good time."""
+    """Returns whether a condition becomes true in time."""
     deadline = time.monotonic() + PATIENCE
     while not is_so() and time.monotonic() < deadline:
         time.sleep(pause)
@@ -100,7 +100,7 @@ def wait_for(is_so: Callable[[], bool], pause: float = 0.002) -> bool:
 
 
 def children(pid: int) -> set[int]:
-    """The processes that a process has started and that have not ended."""
+    """Returns the living processes that a process has started."""
     found: set[int] = set()
     for task in _entries(f"/proc/{pid}/task"):
         found |= {int(child) for child in _text(f"/proc/{pid}/task/{task}/children").split()}
@@ -108,23 +108,23 @@ def children(pid: int) -> set[int]:
 
 
 def worker_processes(pid: int) -> set[int]:
-    """The same without the one in which the standard library keeps count of shared memory."""
+    """Returns the same without the process that tracks shared memory for the standard library."""
     return {child for child in children(pid) if "resource_tracker" not in _text(f"/proc/{child}/cmdline")}
 
 
 def group_members(group: int) -> set[int]:
-    """The processes of a process group that have not ended."""
+    """Returns the living processes of a process group."""
     return {pid for pid in _processes() if _status(pid)[2:3] == [str(group)] and _is_alive(pid)}
 
 
 def kill_group(group: int) -> None:
-    """SIGKILL for all of a process group; it may have ended."""
+    """Sends SIGKILL to a process group, which may have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 
 def group_ends(group: int) -> bool:
-    """Whether nothing of a process group is left in good time; what is left is killed."""
+    """Returns whether a process group ends in time; remaining processes are killed."""
     if wait_for(lambda: not group_members(group), pause=0.02):
         return True
     kill_group(group)
@@ -136,12 +136,12 @@ def _processes() -> Iterator[int]:
 
 
 def _is_alive(pid: int) -> bool:
-    """One that has ended and that nobody has asked about counts as ended."""
+    """Returns whether a process is alive; a zombie counts as ended."""
     return _status(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def _status(pid: int) -> list[str]:
-    """State, parent and process group; nothing of one that is gone. Its name may have any letters."""
+    """Returns state, parent and process group; None if it is gone. Its name may have any letters."""
     return _text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:3]
 
 

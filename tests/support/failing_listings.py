@@ -1,4 +1,4 @@
-"""Listings of twenty objects on five pages, in each way that a server lists, and what goes wrong with the third one."""
+"""Listings of twenty objects on five pages, for each type of listing, with faults of the third page."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from raw_server import Behaviour, Exchange, RawServer, bare_reply, reply, then_close
 
 PAGES, ON_PAGE = 5, 4
-# The page that goes wrong, from 0.
+# Index of the page with the fault.
 BROKEN = 2
 PARTS = [[f"n{page * ON_PAGE + at:02}" for at in range(ON_PAGE)] for page in range(PAGES)]
 NAMES = [name for part in PARTS for name in part]
@@ -17,7 +17,7 @@ BODIES = {name: f"body of {name}".encode() for name in NAMES}
 JSON_WAYS = ("marker", "url", "link", "page", "offset")
 FOLDER_WAYS = ("nginx", "html", "sitemap")
 WAYS = ("api", *(f"json-{way}" for way in JSON_WAYS), "s3", *FOLDER_WAYS)
-# Those of all ways, and those where a page says which the next one is.
+# Faults of all listings, and those of listings whose pages name the next one.
 FAULTS = ("cut", "500", "malformed", "redirect", "refused", "stale", "looped")
 
 Pages = list[tuple[str, bytes]]
@@ -25,14 +25,14 @@ Pages = list[tuple[str, bytes]]
 
 @dataclass
 class Listing:
-    """A server's pages, by what asks for them.
+    """A server's pages, by the requests for them.
 
     Args:
-        source: of the job, below the server's URL or without it.
-        options: of the command.
-        pages: what asks for each, and its reply.
-        looped: a third page that leads back to the second one; none where pages lead nowhere.
-        before: what an object's name begins with where it is stored in a file.
+        source: source of the job, below the server's URL or without it.
+        options: options of the command.
+        pages: each page's request and reply.
+        looped: a third page that leads back to the second one; None if pages lead nowhere.
+        before: prefix of an object's name in a file.
     """
 
     source: str
@@ -43,11 +43,11 @@ class Listing:
     extra: dict[str, Behaviour] = field(default_factory=dict)
 
     def routes(self) -> dict[str, Behaviour]:
-        """Of a healthy server."""
+        """Returns the routes of a healthy server."""
         return {**self.objects, **self.extra, **dict(self.pages)}
 
     def third(self, fault: str) -> Behaviour | None:
-        """The third page with a fault; none where there is no such fault."""
+        """Returns the third page with a fault; None if there is no such fault."""
         healthy = self.pages[BROKEN][1]
         head, _, body = healthy.partition(b"\r\n\r\n")
         return {
@@ -62,7 +62,7 @@ class Listing:
 
 
 def make_listing(way: str) -> Callable[[str], Listing]:
-    """How a way lists; a function of the server's URL."""
+    """Returns a function from the server's URL to its listing."""
     if way.startswith("json-"):
         return lambda _url: _json(way.removeprefix("json-"))
     return {"api": _api, "s3": _s3, "nginx": _nginx, "html": _html, "sitemap": _sitemap}[way]
@@ -136,7 +136,7 @@ def _s3(url: str) -> Listing:
 
 
 def answer_bucket(server: RawServer) -> Behaviour:
-    """Of a bucket's listing, from its pages among the routes of a server."""
+    """Answers requests for a bucket's listing, from its pages among the routes of a server."""
 
     def behave(exchange: Exchange) -> bytes | None:
         query = parse_qs(urlsplit(exchange.target).query)
@@ -149,7 +149,7 @@ def answer_bucket(server: RawServer) -> Behaviour:
             return found(exchange)
         if after in ("", *(part[-1] for part in PARTS)):
             return found
-        # A range of keys that is listed beside others may begin anywhere.
+        # A range of keys that is listed in parallel with others may begin anywhere.
         keys = [key for key in PARTS[left[0]] if key > after]
         contents = "".join(f"<Contents><Key>{key}</Key><Size>{len(BODIES[key])}</Size></Contents>" for key in keys)
         is_cut = str(left[0] + 1 < PAGES).lower()
@@ -206,7 +206,7 @@ def _sitemap(url: str) -> Listing:
 
 
 def missing_of(stored: Mapping[str, bytes]) -> list[str]:
-    """Objects that are not among these files; each must be whole."""
+    """Returns objects that are missing among these files; each must be complete."""
     found = {name.rsplit("/", 1)[-1]: body for name, body in stored.items()}
     assert {name: body for name, body in found.items() if BODIES.get(name) != body} == {}
     return sorted(BODIES.keys() - found.keys())

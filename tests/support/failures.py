@@ -1,4 +1,4 @@
-"""Writes down each failed test with the fault that it saw, for `scripts/judge-tests`.
+"""Records each failed test with the fault that it saw, for `scripts/judge-tests`.
 
 `--failures FILE` names the file; each failure is a line of JSON.
 """
@@ -14,27 +14,27 @@ import pytest
 
 from faults import begin, fault_of, note
 
-# How a failed report has it, over the wire between the processes of pytest-xdist as well.
+# Field of a failed report, also between the processes of pytest-xdist.
 _ATTRIBUTE = "fetchmill_fault"
 _failures: Path | None = None
-# Entries of two mappings above which only the first differences are shown.
+# Number of entries in two mappings above which only the first differences are shown.
 LARGE = 200
 SHOWN = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where failures go."""
+    """Adds the option for the file of failures."""
     parser.addoption("--failures", type=Path, default=None, help="append each failure to this file, a line of JSON")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Nothing was seen yet."""
+    """Forgets earlier observations."""
     begin()
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Looks at a comparison that failed, and sums up large mappings: pytest would need minutes for all differences."""
+    """Checks a failed comparison, and summarizes large mappings: pytest would need minutes for all differences."""
     if _has_bytes(left) or _has_bytes(right):
         note("wrong bytes")
     elif (_is_tally(left) or _is_tally(right)) and op in {"==", "in", "<=", ">="}:
@@ -46,7 +46,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Adds to a failed report what was seen."""
+    """Adds the observation to a failed report."""
     outcome: Any = yield
     report = outcome.get_result()
     if report.failed and call.excinfo is not None:
@@ -55,10 +55,10 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Writes it down, in the process that controls the others."""
+    """Writes the failure, in the process that controls the others."""
     if not report.failed or _failures is None:
         return
-    # A report that no test has made is of a worker process that ended.
+    # A report that does not come from a test is for a worker process that ended.
     fault = getattr(report, _ATTRIBUTE, "crash")
     row = {"test": report.nodeid, "fault": fault, "log": report.longreprtext}
     with _failures.open("a") as file:
@@ -66,14 +66,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Failures are written by one process only."""
+    """Makes sure that only one process writes failures."""
     global _failures  # noqa: PLW0603 - hooks have no place of their own
     is_worker = hasattr(config, "workerinput")
     _failures = None if is_worker else config.getoption("--failures")
 
 
 def _differences(left: Mapping[Any, object], right: Mapping[Any, object]) -> list[str]:
-    """The first entries that differ."""
+    """Returns the first entries that differ."""
     absent = "<absent>"
     keys = [key for key in {**left, **right} if left.get(key, absent) != right.get(key, absent)]
     shown = [f"{key!r}: {left.get(key, absent)!r:.200} != {right.get(key, absent)!r:.200}" for key in keys[:SHOWN]]
@@ -81,7 +81,7 @@ def _differences(left: Mapping[Any, object], right: Mapping[Any, object]) -> lis
 
 
 def _has_bytes(value: object) -> bool:
-    """Bytes of objects, alone or in a collection of them."""
+    """Returns whether a value has bytes of objects, alone or in a collection."""
     if isinstance(value, bytes):
         return True
     if isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def _has_bytes(value: object) -> bool:
 
 
 def _is_tally(value: object) -> bool:
-    """Names, or how often each is there; or the line of a ledger."""
+    """Returns whether a value has names, counts of names, or a line of a ledger."""
     if isinstance(value, str):
         return " listed = " in value
     return isinstance(value, (Counter, AbstractSet)) and _are_texts(value)

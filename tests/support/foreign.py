@@ -1,6 +1,6 @@
-"""Reads a destination with other people's code and none of the project's: what comes out is what anybody would get.
+"""Reads a destination with independent code only: the result is what any user would get.
 
-A format may have several readers, by id in `READERS`. A reader raises when it finds something that it cannot read.
+A format may have several readers, by id in `READERS`. A reader raises if it finds something that it cannot read.
 """
 
 import base64
@@ -20,11 +20,11 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 STATE = ".fetchmill"
-# What may stand beside shards, and is none.
+# Files that may be next to shards, but are none.
 FAILURES = "_failures.ndjson"
 SUFFIXES = {"tar": ".tar", "parquet": ".parquet", "warc": ".warc.gz", "jsonl": ".jsonl"}
-# What the readers of a format tell besides name and body. Of tar it is the time of the file: the last modification,
-# or else when it was fetched.
+# Data that a format's readers return in addition to name and body. For tar, it is the time of the file: the last
+# modification, or else the time of fetching.
 TOLD = {
     "files": (),
     "tar": ("last_modified",),
@@ -56,7 +56,7 @@ TAR_LINE = re.compile(rb"-\S+ +\S+ +(\d+) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as a reader gives it; None is what is not stored or not told."""
+    """An object as a reader returns it; None is a value that is not stored or not reported."""
 
     name: bytes
     body: bytes
@@ -70,7 +70,7 @@ class Stored:
 
 
 def read_objects(dest: Path, format: str, reader: str) -> Iterator[Stored]:
-    """Everything that a destination holds, in the order in which it is found."""
+    """Returns everything that a destination holds, in the order in which it is found."""
     read = READERS[format][reader]
     if format not in SUFFIXES:
         yield from read(dest)
@@ -80,7 +80,7 @@ def read_objects(dest: Path, format: str, reader: str) -> Iterator[Stored]:
 
 
 def find_shards(dest: Path, format: str) -> list[Path]:
-    """The finished shards of a destination by number; there must be nothing else but its own folder and failures."""
+    """Returns a destination's finished shards by number. Only its own folder and failures may be there as well."""
     suffix = re.escape(SUFFIXES[format])
     found = sorted(path for path in dest.iterdir() if path.name not in (STATE, FAILURES))
     strange = [path.name for path in found if not re.fullmatch(rf"shard-\d{{6}}{suffix}", path.name)]
@@ -90,12 +90,12 @@ def find_shards(dest: Path, format: str) -> list[Path]:
 
 
 def shard_number(shard: Path) -> int:
-    """The number in its name."""
+    """Returns the number in its name."""
     return int(shard.name.partition(".")[0].removeprefix("shard-"))
 
 
 def unescape(path: bytes) -> bytes:
-    """The name behind a path on disk or in a tar."""
+    """Returns the name for a path on disk or in a tar."""
     return b"" if path == b"%empty" else unquote_to_bytes(path)
 
 
@@ -103,7 +103,7 @@ def unescape(path: bytes) -> bytes:
 
 
 def stored_files(dest: Path) -> Iterator[tuple[str, Path]]:
-    """Names on disk and paths of everything in a destination that is no folder, but the job's own."""
+    """Returns names on disk and paths of everything in a destination except folders and the job's own files."""
     for folder, folders, files in os.walk(dest):
         if Path(folder) == dest and STATE in folders:
             folders.remove(STATE)
@@ -133,7 +133,7 @@ def _tarfile(shard: Path) -> Iterator[Stored]:
 
 
 def _gnu_tar(shard: Path) -> Iterator[Stored]:
-    """The list says where one body ends in the stream of all of them; no name has a line end in it."""
+    """Splits the stream of all bodies with the list of members; no name has a line end."""
     lines = _tar("--list", "--verbose", "--full-time", "--utc", "--numeric-owner", "--file", shard).splitlines()
     bodies = io.BytesIO(_tar("--extract", "--to-stdout", "--file", shard))
     for line in lines:
@@ -147,7 +147,7 @@ def _gnu_tar(shard: Path) -> Iterator[Stored]:
 
 
 def _tar(*arguments: object) -> bytes:
-    """Standard output of GNU tar, which must find nothing to complain about."""
+    """Returns the standard output of GNU tar, which must not print a warning."""
     command = ["tar", "--quoting-style=literal", *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, check=False, env=os.environ | {"LC_ALL": "C"})
     if ended.returncode or ended.stderr:
@@ -156,7 +156,7 @@ def _tar(*arguments: object) -> bytes:
 
 
 def extract_tars(dest: Path, folder: Path) -> None:
-    """What a person does: `tar -xf` of each shard into a folder."""
+    """Runs `tar -xf` of each shard into a folder, as a user would."""
     for shard in find_shards(dest, "tar"):
         _tar("--extract", "--directory", folder, "--file", shard)
 
@@ -173,9 +173,9 @@ def _webdataset(shard: Path) -> Iterator[Stored]:
 
 
 def _row(row: dict[str, Any]) -> Stored:
-    """A row with its times as microseconds since 1970."""
+    """Returns a row with its times as microseconds since 1970."""
     raw, name = row.pop("name_raw"), row.pop("name")
-    # What a list adds: the URL where that is not the name, and kept columns.
+    # Columns for a list: the URL if it is not the name, and kept columns.
     row = {column: row[column] for column in PARQUET_COLUMNS if column in row}
     for column in ("last_modified", "fetched_at"):
         row[column] = None if row[column] is None else EPOCH + timedelta(microseconds=row[column])
@@ -210,7 +210,7 @@ def _duckdb_parquet(shard: Path) -> Iterator[Stored]:
 
 
 def _duckdb(query: str, shard: Path, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Rows of a query over one file."""
+    """Returns the rows of a query over one file."""
     import duckdb
 
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as db:
@@ -220,7 +220,7 @@ def _duckdb(query: str, shard: Path, columns: Iterable[str]) -> Iterator[dict[st
 
 
 def describe_parquet(shard: Path) -> dict[str, dict[str, str]]:
-    """The type of each column, as the readers call it."""
+    """Returns the type of each column in the readers' terms."""
     import duckdb
     import polars as pl
     from pyarrow import parquet
@@ -240,7 +240,7 @@ def describe_parquet(shard: Path) -> dict[str, dict[str, str]]:
 def _exchange(
     fields: Callable[[str], str | None], http: Callable[[str], str | None], status: int, body: bytes
 ) -> Stored:
-    """A response record: its own fields, those of the reply, its status and its body."""
+    """Returns a response record: its own fields, those of the reply, its status and its body."""
     name, sequence, date = (fields(field) for field in ("Fetchmill-Name", "Fetchmill-Sequence", "WARC-Date"))
     if name is None or sequence is None or date is None:
         raise ValueError("a response without Fetchmill-Name, Fetchmill-Sequence or WARC-Date")
@@ -257,7 +257,7 @@ def _exchange(
 
 
 def _date(text: str | None) -> datetime | None:
-    """None as well for a field that is no date."""
+    """Returns a date; None also for an invalid one."""
     try:
         return None if text is None else parsedate_to_datetime(text)
     except ValueError:
@@ -265,7 +265,7 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _untold(_field: str) -> None:
-    """A resource record has no head of a reply: it is an export from a format that keeps none."""
+    """Handles a resource record, which has no head of a reply: the export was from a format without heads."""
 
 
 def _warcio(shard: Path) -> Iterator[Stored]:
@@ -294,7 +294,7 @@ def _fastwarc(shard: Path) -> Iterator[Stored]:
 
 
 def read_warc_blocks(shard: Path) -> Iterator[tuple[dict[str, str], bytes]]:
-    """Each record's own fields and its block as it is, undecoded."""
+    """Returns each record's own fields and its unchanged block."""
     from warcio.archiveiterator import ArchiveIterator
 
     with shard.open("rb") as file:
@@ -303,7 +303,7 @@ def read_warc_blocks(shard: Path) -> Iterator[tuple[dict[str, str], bytes]]:
 
 
 def check_warc(shard: Path) -> str:
-    """What `warcio check` says against a file; nothing when it is content."""
+    """Returns the findings of `warcio check` for a file; empty if there are none."""
     command = [sys.executable, "-m", "warcio.cli", "check", str(shard)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if ended.returncode == 0 else f"{shard.name}: exit {ended.returncode}, {ended.stdout}{ended.stderr}"
@@ -313,9 +313,9 @@ def check_warc(shard: Path) -> str:
 
 
 def _line(row: dict[str, Any]) -> Stored:
-    """An object of JSON lines; a field that is not there is None."""
+    """Returns an object of JSON lines; a missing field is None."""
     name, name_hex = row.pop("name", None), row.pop("name_hex", None)
-    # What a list adds; url_hex is there when the URL is no UTF-8.
+    # Fields for a list; url_hex exists if the URL is not UTF-8.
     row = {field: value for field, value in row.items() if field not in ("url", "url_hex", "columns")}
     text, encoded = row.pop("body", None), row.pop("body_base64", None)
     if name is None or (text is None) == (encoded is None):

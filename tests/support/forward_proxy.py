@@ -1,4 +1,4 @@
-"""An HTTP proxy for tests: it tunnels, forwards, and keeps what it was asked. It shares no code with the project."""
+"""An HTTP proxy for tests: it tunnels, forwards, and keeps its requests. It shares no code with the project."""
 
 import base64
 import contextlib
@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 HEAD_BYTES_MAX = 1 << 16
 STOP_SECONDS_MAX = 10.0
 WAIT_SECONDS_MAX = 30.0
-# Fields between a client and its proxy, which go no further.
+# Fields between a client and its proxy, which are not forwarded.
 OWN_FIELDS = ("proxy-authorization", "proxy-connection", "connection", "keep-alive")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The head of a request to the proxy; names of fields in lower case."""
+    """The head of a request to the proxy; field names are in lower case."""
 
     method: str
     target: str
@@ -29,7 +29,7 @@ class Asked:
 
     @classmethod
     def parse(cls, head: bytes) -> Self:
-        """Of the bytes before the empty line."""
+        """Parses the bytes before the empty line."""
         first, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = first.split(" ")
         pairs = (line.partition(":") for line in lines)
@@ -37,11 +37,11 @@ class Asked:
 
 
 class ForwardProxy:
-    """Serves from the moment it is made until the end of a `with` block.
+    """Serves from its creation until the end of a `with` block.
 
     Args:
-        user: who may use it, as `name:password`; anyone without it.
-        address: where it listens; port 0 is a free one.
+        user: the permitted user, as `name:password`; anyone if not given.
+        address: its address; port 0 is a free one.
     """
 
     def __init__(self, user: str = "", address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
@@ -56,12 +56,12 @@ class ForwardProxy:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Returns its port."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def url(self, user: str | None = None) -> str:
-        """The value of `--proxy`, with who uses it."""
+        """Returns the value of `--proxy`, with the user."""
         user = self.user if user is None else user
         return f"http://{user}{'@' if user else ''}127.0.0.1:{self.port}"
 
@@ -112,7 +112,7 @@ class ForwardProxy:
             relay(client, server)
 
     def _forward(self, client: socket.socket, asked: Asked) -> None:
-        """One request a connection: its end is the end of the reply."""
+        """Handles one request per connection, whose end is the end of the reply."""
         url = urlsplit(asked.target)
         path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
         kept = [f"{name}: {value}" for name, value in asked.fields.items() if name not in OWN_FIELDS]
@@ -124,7 +124,7 @@ class ForwardProxy:
 
     @contextlib.contextmanager
     def _kept(self, each: socket.socket) -> Iterator[socket.socket]:
-        """Closed behind it, and at the end of the proxy at the latest."""
+        """Registers a connection that is closed after use, at the latest at the end of the proxy."""
         with self._lock:
             self._open.add(each)
         try:
@@ -136,7 +136,7 @@ class ForwardProxy:
 
 
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:
-    """A head, and what came with it behind its end; nothing when the client has gone."""
+    """Returns a head, and the bytes after its end; nothing if the client has gone."""
     read = b""
     while b"\r\n\r\n" not in read and len(read) < HEAD_BYTES_MAX:
         part = client.recv(1 << 14)
@@ -148,7 +148,7 @@ def read_head(client: socket.socket) -> tuple[bytes, bytes]:
 
 
 def relay(one: socket.socket, other: socket.socket) -> None:
-    """Bytes both ways, until either side ends."""
+    """Copies bytes both ways until either side ends."""
     ways = {one: other, other: one}
     while ready := select.select([one, other], [], [], WAIT_SECONDS_MAX)[0]:
         for each in ready:
@@ -159,7 +159,7 @@ def relay(one: socket.socket, other: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serves at the address and port that are given until it is killed; a line for each request."""
+    """Serves at the given address and port until it is killed; prints a line for each request."""
     with ForwardProxy(address=(sys.argv[1], int(sys.argv[2]))) as proxy:
         print("ready", flush=True)
         shown = 0

@@ -1,4 +1,4 @@
-"""A server that takes HTTP/2 in TLS and then requires HTTP/1.1 for each request (HTTP_1_1_REQUIRED, RFC 9113, 7)."""
+"""A server that accepts HTTP/2 in TLS and then requires HTTP/1.1 for each request (HTTP_1_1_REQUIRED, RFC 9113, 7)."""
 
 import contextlib
 import socket
@@ -18,7 +18,7 @@ STOP_SECONDS_MAX = 10.0
 
 
 def frame(kind: int, payload: bytes = b"", stream: int = 0, flags: int = 0) -> bytes:
-    """A frame of HTTP/2."""
+    """Returns a frame of HTTP/2."""
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
@@ -45,7 +45,7 @@ class Http1OnlyServer:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Returns its address."""
         return f"https://localhost:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a job has left behind, looked at without fetchmill: with foreign readers and Python's own sqlite3."""
+"""A job's leftovers, inspected without fetchmill: with independent readers and Python's own sqlite3."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ from faults import note_problems
 from fetchmill.testing import synthetic_body
 from foreign import READERS, STATE, SUFFIXES, Stored, read_objects
 
-# What may lie in a job's folder once it has ended: files, and folders that are empty but for the index of packs.
+# Contents that a finished job's folder may have: files, and empty folders except for the index of packs.
 STATE_FILES = {"job.sqlite", "lock", "failures", "index", "manifests", "token"}
 STATE_FOLDERS = {"stage", "open"}
 
 
 @dataclass(frozen=True)
 class Expected:
-    """How the job must end: names and bytes that are stored, and names that are listed as failures."""
+    """The expected end of a job: stored names and bytes, and names that are listed as failures."""
 
     bodies: dict[str, bytes]
     failures: frozenset[str] = frozenset()
@@ -33,13 +33,13 @@ class Expected:
 
     @property
     def bytes(self) -> int:
-        """Of all bodies."""
+        """Returns the size of all bodies."""
         return sum(map(len, self.bodies.values()))
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The tally as the journal has it."""
+    """The journal's tally."""
 
     listed: int
     fetched: int
@@ -51,35 +51,35 @@ class Ledger:
 
     @property
     def settled(self) -> int:
-        """Targets that have an outcome."""
+        """Returns the number of targets with an outcome."""
         return self.fetched + self.absent + self.failed + self.skipped
 
 
 def synthetic(count: int, size: int = 100, failures: Iterable[int] = ()) -> Expected:
-    """What a server of synthetic objects must leave; `failures` are indexes of those that it refuses."""
+    """Returns the expected results for a server of synthetic objects; `failures` are indexes of refused ones."""
     refused = frozenset(synthetic_name(index) for index in failures)
     names = (synthetic_name(index) for index in range(count))
     return Expected({name: synthetic_body(name, size) for name in names if name not in refused}, refused)
 
 
 def synthetic_name(index: int) -> str:
-    """The name of a synthetic object."""
+    """Returns the name of a synthetic object."""
     return f"file-{index:012}"
 
 
 def find_wrong(dest: Path, expected: Expected, format: str = "files", reader: str | None = None) -> list[str]:
-    """Objects that must not be there, or have wrong bytes: true at every moment of a job's life."""
+    """Returns unexpected objects and wrong bytes, which must not exist at any moment."""
     return note_problems(compare(_stored(dest, format, reader), _bodies(expected, format))[0])
 
 
 def find_lost(dest: Path, expected: Expected, format: str = "files") -> list[str]:
-    """Objects that must be there at the end and are not."""
+    """Returns objects that are missing at the end."""
     counts = compare(_stored(dest, format), {})[1]
     return note_problems([f"{name} is lost" for name in sorted(_bodies(expected, format).keys() - counts.keys())])
 
 
 def compare(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> tuple[list[str], Counter[str]]:
-    """What is wrong with single objects, and how often each name is there."""
+    """Returns faults of single objects, and the number of times that each name occurs."""
     problems = []
     counts: Counter[str] = Counter()
     for each in stored:
@@ -94,7 +94,7 @@ def compare(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> tuple[list
 
 
 def find_unlike(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> list[str]:
-    """Everything that keeps objects from being these, each once."""
+    """Returns all differences from the expected objects, each once."""
     problems, counts = compare(stored, bodies)
     problems += [f"{name} is lost" for name in sorted(bodies.keys() - counts.keys())]
     problems += [f"{name} is there {count} times" for name, count in counts.items() if count > 1]
@@ -102,17 +102,17 @@ def find_unlike(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> list[s
 
 
 def _stored(dest: Path, format: str, reader: str | None = None) -> Iterable[Stored]:
-    """With one reader, the first unless another one is named."""
+    """Reads with one reader, the first one unless another one is named."""
     return read_objects(dest, format, reader or next(iter(READERS[format])))
 
 
 def _bodies(expected: Expected, format: str) -> Mapping[str, bytes]:
-    """With `null` nothing is stored."""
+    """Returns the bodies; `null` stores none."""
     return {} if format == "null" else expected.bodies
 
 
 def staged_files(dest: Path) -> list[str]:
-    """Temporary files of a job."""
+    """Returns temporary files of a job."""
     return [
         str(path.relative_to(dest))
         for folder in sorted(STATE_FOLDERS)
@@ -122,7 +122,7 @@ def staged_files(dest: Path) -> list[str]:
 
 
 def find_leftovers(dest: Path, state: Path | None = None) -> list[str]:
-    """What a job that has ended must have removed."""
+    """Returns leftovers that a finished job must have removed."""
     problems = [f"{name} is left" for name in staged_files(dest)]
     state = state or dest / STATE
     extra = {path.name for path in state.iterdir()} - STATE_FILES - STATE_FOLDERS
@@ -130,7 +130,7 @@ def find_leftovers(dest: Path, state: Path | None = None) -> list[str]:
 
 
 def read_ledger(dest: Path, state: Path | None = None) -> Ledger:
-    """The tally."""
+    """Returns the tally."""
     columns = "listed, fetched, absent, failed, skipped, bytes, next_sequence"
     with closing(open_journal(dest, state)) as db:
         row = db.execute(f"SELECT {columns} FROM tally").fetchone()  # noqa: S608 - a constant
@@ -138,7 +138,7 @@ def read_ledger(dest: Path, state: Path | None = None) -> Ledger:
 
 
 def has_journal(dest: Path, state: Path | None = None) -> bool:
-    """Whether a run came so far as to make the journal's tables: all of them or none."""
+    """Returns whether a run has created the journal's tables: all of them or none."""
     if not ((state or dest / STATE) / "job.sqlite").exists():
         return False
     with closing(open_journal(dest, state)) as db:
@@ -146,7 +146,7 @@ def has_journal(dest: Path, state: Path | None = None) -> bool:
 
 
 def find_unbalanced(dest: Path, state: Path | None = None) -> list[str]:
-    """Contradictions inside the journal: true at every moment, whatever was killed."""
+    """Returns contradictions inside the journal, which must not exist at any moment, whatever was killed."""
     with closing(open_journal(dest, state)) as db:
         pages = db.execute("SELECT first, count, settled FROM pages ORDER BY first").fetchall()
         waiting = db.execute("SELECT count(*) FROM waiting").fetchone()[0]
@@ -166,7 +166,7 @@ def find_unbalanced(dest: Path, state: Path | None = None) -> list[str]:
 
 
 def find_unfinished(dest: Path, state: Path | None = None) -> list[str]:
-    """Rows that a finished job must not have."""
+    """Returns rows that a finished job must not have."""
     rows = {
         "live pages": "SELECT count(*) FROM pages",
         "waiting targets": "SELECT count(*) FROM waiting",
@@ -180,9 +180,9 @@ def find_unfinished(dest: Path, state: Path | None = None) -> list[str]:
 
 
 def find_problems(dest: Path, expected: Expected, format: str = "files", state: Path | None = None) -> list[str]:
-    """Everything that is wrong with a finished job, as lines; nothing when each object is there exactly once.
+    """Returns all problems of a finished job as lines; nothing if each object is stored exactly once.
 
-    With each foreign reader of the format.
+    Each independent reader of the format is used.
     """
     ledger = read_ledger(dest, state)
     problems = find_leftovers(dest, state) + find_unbalanced(dest, state) + find_unfinished(dest, state)
@@ -197,7 +197,7 @@ def find_problems(dest: Path, expected: Expected, format: str = "files", state: 
 
 
 def find_broken(dest: Path, expected: Expected) -> list[str]:
-    """What must not be after a checkpoint of `files`: something that is not whole, or staged, or not counted."""
+    """Returns states that a checkpoint of `files` must not leave: incomplete, staged or uncounted objects."""
     problems = find_wrong(dest, expected) + find_unbalanced(dest)
     problems += [f"{name} is left" for name in staged_files(dest)]
     stored = sum(1 for path in dest.rglob("*") if path.is_file() and STATE not in path.parts)
@@ -207,7 +207,7 @@ def find_broken(dest: Path, expected: Expected) -> list[str]:
 
 
 def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
-    """A copy in memory, so that looking changes nothing: opening a journal after a kill would tidy it up."""
+    """Opens a copy in memory: opening a journal after a kill would change it."""
     memory = sqlite3.connect(":memory:")
     with tempfile.TemporaryDirectory() as copies:
         _copy_journal(state or dest / STATE, Path(copies))
@@ -217,14 +217,17 @@ def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
 
 
 def is_finished(dest: Path) -> bool:
-    """Whether the journal says so; one that a kill has left without tables does not."""
+    """Returns whether the journal says so; one without tables, after a kill, does not."""
     with closing(open_journal(dest)) as journal:
         tables = journal.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         return tables > 0 and bool(journal.execute("SELECT value FROM job WHERE key = 'finished_at'").fetchall())
 
 
 def _copy_journal(folder: Path, copies: Path) -> None:
-    """Again when the job wrote its log back into the database meanwhile, or ended: the two would not fit together."""
+    """Copies the journal, and again if the job meanwhile wrote its log into the database or ended.
+
+    Otherwise, the two files would not match.
+    """
     for _ in range(100):
         before = _generation(folder)
         for path in copies.iterdir():
@@ -238,7 +241,10 @@ def _copy_journal(folder: Path, copies: Path) -> None:
 
 
 def _generation(folder: Path) -> tuple[int, int, bytes]:
-    """Of the database and of its log, whose header changes whenever it starts again; rows are only appended to it."""
+    """Returns the generation of the database and its log.
+
+    The header of the log changes whenever it restarts; rows are only appended.
+    """
     database = (folder / "job.sqlite").stat()
     try:
         with (folder / "job.sqlite-wal").open("rb") as log:

@@ -1,4 +1,4 @@
-"""Real servers that list the folders of a tree: nginx in JSON and in HTML, lighttpd, and `python -m http.server`."""
+"""Real servers that list the folders of a tree: nginx in JSON and HTML, lighttpd, and `python -m http.server`."""
 
 import contextlib
 import http.client
@@ -35,13 +35,13 @@ server.max-keep-alive-requests = 1000000
 server.max-fds = 16384
 """
 LINE = re.compile(r'"GET (\S+) HTTP/1\.[01]" (\d{3})')
-# A request of this path ends a look at a log.
+# A request for this path marks the end when the log is read.
 MARK = "/no-such-file-"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a server was asked for: folders that it listed, files that it sent, and files of which it said 304."""
+    """A server's requests: listed folders, sent files, and files with a 304."""
 
     folders: Counter[str]
     sent: Counter[str]
@@ -49,10 +49,10 @@ class Asked:
 
 
 class IndexServer:
-    """A server that runs.
+    """A running server.
 
     Args:
-        url: of its root.
+        url: URL of its root.
         requests: all requests so far, each with its path and its status.
     """
 
@@ -62,7 +62,7 @@ class IndexServer:
         self._looked_at = 0
 
     def asked(self) -> Asked:
-        """Since the last look."""
+        """Returns the requests since the last call."""
         seen = self._requests()
         new, self._looked_at = seen[self._looked_at :], len(seen)
         paths = [(path.removeprefix("/"), status) for path, status in new if path != "/robots.txt"]
@@ -77,7 +77,7 @@ class IndexServer:
 
 @contextlib.contextmanager
 def index_server(name: str, root: Path, folder: Path) -> Iterator[IndexServer]:
-    """One of `SERVERS` over a folder, with its own files in another one."""
+    """Runs one of `SERVERS` over a folder; its own files are in another one."""
     if name.startswith("nginx"):
         with serving(root, folder, {"files": Site(autoindex=name.removeprefix("nginx-"))}) as nginx:
             url = nginx.url("files", "127.0.0.1") + "/"
@@ -111,7 +111,7 @@ def index_server(name: str, root: Path, folder: Path) -> Iterator[IndexServer]:
 
 
 def _logged(log: Path, port: int, process: subprocess.Popen[bytes]) -> list[tuple[str, str]]:
-    """All requests of a log, whose server writes one line after the other, some of them late."""
+    """Returns all requests of a log, whose server writes some lines late."""
     mark = f"{MARK}{time.monotonic_ns()}"
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, LOG_SECONDS)) as connection:
         connection.request("GET", mark)
@@ -120,7 +120,7 @@ def _logged(log: Path, port: int, process: subprocess.Popen[bytes]) -> list[tupl
     while mark not in (text := log.read_text(errors="replace") if log.exists() else ""):
         assert time.monotonic() < deadline, f"{log} does not tell of {mark}"
         if log.name == "access.log":
-            # lighttpd writes what it has kept, and opens the file again.
+            # lighttpd writes its buffer, and opens the file again.
             process.send_signal(signal.SIGHUP)
         time.sleep(0.05)
     return [(path, status) for path, status in LINE.findall(text) if not path.startswith(MARK)]

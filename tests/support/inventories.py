@@ -1,4 +1,4 @@
-"""Inventories of buckets as S3 writes them, made with other people's code."""
+"""Bucket inventories as S3 writes them, created with independent code."""
 
 import csv
 import gzip
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 Row = Mapping[str, Any]
 
 FORMATS = ("CSV", "Parquet")
-# What the columns are called in CSV and in Parquet, and what they are there.
+# Names of the columns in CSV and in Parquet, and their Parquet types.
 COLUMNS: dict[str, tuple[str, str, pa.DataType]] = {
     "Bucket": ("bucket", "required binary bucket (UTF8)", pa.string()),
     "Key": ("key", "required binary key (UTF8)", pa.string()),
@@ -36,7 +36,7 @@ COLUMNS: dict[str, tuple[str, str, pa.DataType]] = {
 
 
 def encode(format: str, columns: Sequence[str], rows: Sequence[Row]) -> bytes:
-    """A data file. Rows have values by the columns' names in CSV; what a row does not have is empty there, or null."""
+    """Encodes a data file. Rows have values by the CSV columns' names; a missing value is empty there, or null."""
     if format == "Parquet":
         schema = pa.schema([(COLUMNS[column][0], COLUMNS[column][2]) for column in columns])
         named = [{COLUMNS[column][0]: row.get(column) for column in columns} for row in rows]
@@ -58,14 +58,14 @@ def _in_csv(column: str, value: object) -> str:
 
 
 class Inventory:
-    """An inventory in a folder, as the bucket has it that it was written to.
+    """An inventory in a folder, as in the bucket to which it was written.
 
     Args:
-        folder: what stands for that bucket.
-        format: how the data files are written.
-        files: the rows of each of them; or its bytes.
+        folder: represents that bucket.
+        format: format of the data files.
+        files: the rows of each data file, or its bytes.
         columns: their columns, with the names of CSV.
-        bucket: whose objects are listed.
+        bucket: the listed bucket.
     """
 
     def __init__(

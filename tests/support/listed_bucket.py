@@ -1,4 +1,4 @@
-"""A bucket of which each object has its own page entry and reply, over raw sockets."""
+"""A bucket whose objects each have their own page entry and reply, over raw sockets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ class ListedObject:
     """An object.
 
     Args:
-        body: what a request gets, unless there is a `reply`.
-        listed: elements of its entry besides key and size.
-        size: what the listing says; none: the length of the body.
-        reply: what a request gets instead.
+        body: the body of a reply, unless there is a `reply`.
+        listed: elements of its entry in addition to key and size.
+        size: the listed size; None for the length of the body.
+        reply: the reply to a request for it.
     """
 
     body: bytes = b""
@@ -34,7 +34,7 @@ class ListedBucket:
     heads: list[bytes] = field(default_factory=list)
 
     def routes(self) -> Mapping[str, Behaviour]:
-        """For a raw server: the bucket is `bucket`."""
+        """Returns routes for a raw server: the bucket is `bucket`."""
         objects: dict[str, Behaviour] = {
             f"/bucket/{quote(key)}": self._asked(found.reply or reply(found.body))
             for key, found in self.objects.items()
@@ -42,7 +42,7 @@ class ListedBucket:
         return {"/bucket": self._asked(self._page), "/bucket/": self._asked(self._page), **objects}
 
     def _asked(self, behaviour: Behaviour) -> Behaviour:
-        """The same for requests with the field that is needed."""
+        """Returns the same for requests with the required field."""
 
         def answer(exchange: Exchange) -> bytes | None:
             self.heads.append(exchange.head)
@@ -65,6 +65,6 @@ class ListedBucket:
 
 
 def error(code: str, message: str, status: str) -> bytes:
-    """The reply of a store that refuses."""
+    """Returns the reply of a store that refuses."""
     document = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
     return reply(document, "Content-Type: application/xml", status=status)

@@ -1,4 +1,4 @@
-"""Lists of URLs in every form, made with other people's code."""
+"""Lists of URLs in every form, created with independent code."""
 
 import bz2
 import csv
@@ -19,7 +19,7 @@ COMPRESSIONS = ("", ".gz", ".zst", ".xz", ".bz2")
 
 
 def encode(format: str, rows: Sequence[Row]) -> bytes:
-    """The rows in a format; txt has their column `url` only."""
+    """Encodes the rows in a format; txt has only their column `url`."""
     if format == "txt":
         return "".join(f"{row['url']}\n" for row in rows).encode()
     if format == "jsonl":
@@ -36,7 +36,7 @@ def encode(format: str, rows: Sequence[Row]) -> bytes:
 
 
 def compress(suffix: str, data: bytes) -> bytes:
-    """As the end of a file's name says."""
+    """Compresses according to the extension of a file's name."""
     if suffix == ".gz":
         return gzip.compress(data, mtime=0)
     if suffix in (".xz", ".bz2"):
@@ -45,7 +45,7 @@ def compress(suffix: str, data: bytes) -> bytes:
 
 
 def write_list(folder: Path, rows: Sequence[Row], format: str = "txt", suffix: str = "") -> Path:
-    """A list in a file."""
+    """Writes a list to a file."""
     path = folder / f"list.{format}{suffix}"
     path.write_bytes(compress(suffix, encode(format, rows)))
     return path

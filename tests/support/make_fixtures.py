@@ -1,7 +1,7 @@
-"""Makes the fixtures of the present release in tests/durability/compatibility/VERSION: `make fixtures`.
+"""Creates the fixtures of this release in tests/durability/compatibility/VERSION: `make fixtures`.
 
-docs/reference/compatibility.md says what is promised. Each is a job of the real command, finished, killed in the middle
-by SIGKILL, or damaged afterwards.
+docs/reference/compatibility.md has the promises. Each fixture is a job of the real command: finished, killed in the
+middle by SIGKILL, or damaged afterwards.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from independent import has_journal, open_journal, read_ledger, staged_files, sy
 
 TRIES = 20
 SECONDS_MAX = 30.0
-# A job of two seconds when it is to be killed: eight requests in flight, a tenth of a second each.
+# A job of two seconds if it is to be killed: eight requests in flight, a tenth of a second each.
 COUNT, SIZE, SECONDS = 160, 100, 0.1
 OPTIONS = ("--commit-window", "100ms", "--concurrency", "8", "--threads", "2", "--quiet")
 # Several shards of each format.
@@ -42,7 +42,7 @@ for reply in fetchmill.stream((f"{url}/get/file-{n:012d}" for n in range(count))
 
 
 def main() -> None:
-    """All of them, or those whose names have one of the arguments in them."""
+    """Creates all of them, or those whose names contain one of the arguments."""
     wanted = sys.argv[1:]
     for fixture, prepare in _fixtures():
         if wanted and not any(text in fixture.name for text in wanted):
@@ -77,7 +77,7 @@ def _fixtures() -> Iterator[tuple[Fixture, Prepare]]:
 
 
 def _rows(numbers: Iterator[int]) -> Iterator[tuple[Fixture, Prepare]]:
-    """Checks, lists, and a stream."""
+    """Yields checks, lists, and a stream."""
     check = ("--column", "url", "--keep-columns", "rank", "--allow-private", *_UNPACED)
     moments: tuple[tuple[str, Moment], ...] = (("results.parquet", "interrupted"), ("results.csv", "finished"))
     for results, moment in moments:
@@ -101,7 +101,7 @@ _UNPACED = ("--limit-per-host", "0", "--rate-per-host", "0")
 
 
 def _source(kind: Kind, number: int) -> Source:
-    """At an address that no other fixture has, of this release or another; a bucket is at 127.0.0.1."""
+    """Returns a source at an address that no other fixture has, in any release; a bucket is at 127.0.0.1."""
     major, minor = map(int, fetchmill.__version__.split(".")[:2])
     host, port = f"127.{20 + major}.{minor}.{number}", 18080
     if kind == "s3":
@@ -121,17 +121,17 @@ def _fixture(name: str, moment: Moment, source: Source, command: list[str]) -> F
 
 
 def _nothing(_folder: Path, _source: Source) -> None:
-    """A job that needs nothing but its source."""
+    """Prepares a job that needs only its source."""
 
 
 def _write_targets(folder: Path, source: Source) -> None:
-    """A list of all objects, with a column that is kept."""
+    """Writes a list of all objects, with a kept column."""
     rows = [f"{index},{synthetic_name(index)},{source.url}/get/{synthetic_name(index)}\n" for index in range(COUNT)]
     (folder / "targets.csv").write_text("".join(["rank,key,url\n", *rows]))
 
 
 def _write_program(folder: Path, _source: Source) -> None:
-    """A loop over a stream, a hundredth of a second each; it writes down what it is done with."""
+    """Writes a loop over a stream, which takes a hundredth of a second per item and records finished items."""
     (folder / PROGRAM).write_text(STREAM)
 
 
@@ -171,7 +171,7 @@ def _run(command: list[str], job: Path, code: int = 0) -> None:
 
 
 def _kill(fixture: Fixture, command: list[str], job: Path) -> bool:
-    """Kills the job once it is in the middle; whether what it has left is what is wanted."""
+    """Kills the job in the middle. Returns whether its leftovers are those that are wanted."""
     process = subprocess.Popen(arguments_of(command), cwd=job, env=_environment())
     until = time.monotonic() + SECONDS_MAX
     while process.poll() is None and time.monotonic() < until and not _is_wanted(fixture, job):
@@ -181,11 +181,11 @@ def _kill(fixture: Fixture, command: list[str], job: Path) -> bool:
 
 
 def _is_wanted(fixture: Fixture, job: Path) -> bool:
-    """Whether a job is in the middle, with something of everything that its kind can have there."""
+    """Returns whether a job is in the middle, with every kind of leftover that it can have."""
     try:
         return _WANTED[fixture.verb](fixture, job)
     except (OSError, sqlite3.Error):
-        return False  # it changed while it was looked at
+        return False  # it changed while it was read
 
 
 def _get_is_wanted(fixture: Fixture, job: Path) -> bool:
@@ -217,7 +217,7 @@ def _has_receipt(fixture: Fixture, rows: dict[str, int]) -> bool:
 
 
 def _rows_are_wanted(fixture: Fixture, job: Path) -> bool:
-    """A check, or a list: it has some rows and not all."""
+    """Returns whether a check or a list has some rows and not all."""
     state = next(job.glob("*.fetchmill"), None)
     if state is None or not has_journal(job, state):
         return False
@@ -247,7 +247,7 @@ _WANTED = {
 
 
 def _damage(dest: Path, format: str) -> list[str]:
-    """Flips a byte of one file and cuts another; of `files` a third one goes."""
+    """Flips a byte of one file and truncates another; with `files`, a third one is removed."""
     files = sorted(path for path in dest.rglob("*") if path.is_file() and STATE not in path.parts)
     flipped, cut, gone = files[0], files[1], files[-1]
     data = bytearray(flipped.read_bytes())

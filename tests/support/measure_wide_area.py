@@ -1,8 +1,8 @@
-"""What the link of the wide-area network carries, and what it costs: `make wide-area-link` (a minute; quiet machine).
+"""The capacity and the cost of the wide-area link: `make wide-area-link` (a minute; quiet machine).
 
-Each row is a transfer over the link, with the processor time that the link has used meanwhile, as a share of one
-processor. `nothing between` is the same within the far namespace, over loopback: what is less than that is the link's
-doing, or that of its settings. docs/internals/testing.md has the last figures.
+Each row is a transfer over the link, with the link's processor time as a share of one processor. `nothing between` is
+the same within the far namespace, over loopback: any difference comes from the link or its settings.
+docs/internals/testing.md has the last figures.
 """
 
 import re
@@ -19,9 +19,9 @@ from wide_area import CLEAN, HOSTS, SITE, WideArea, dropped_by_devices, wide_are
 PORT = 4000
 BULK_SECONDS = 5.0
 OBJECTS = 100_000
-# With fewer, the listing would be what is measured: its pages come one after the other.
+# With fewer names per page, the listing would be measured, because its pages come one after the other.
 PAGE = 10_000
-# Sends zeros for so many seconds to whoever connects.
+# Sends zeros for this many seconds to each client.
 SOURCE = """
 import socket, time
 with socket.create_server(({host!r}, {port}), backlog=64) as listener:
@@ -33,7 +33,7 @@ with socket.create_server(({host!r}, {port}), backlog=64) as listener:
             while time.monotonic() < end:
                 connection.sendall(bytes(1 << 18))
 """
-# Takes them, and says how many bytes came in how many seconds, without the start, while TCP finds its pace.
+# Receives them, and prints the number of bytes and seconds, without the start, in which TCP finds its pace.
 TAKE = """
 import socket, time
 with socket.create_connection(({host!r}, {port}), timeout=60) as connection:
@@ -47,14 +47,14 @@ with socket.create_connection(({host!r}, {port}), timeout=60) as connection:
 
 @dataclass
 class Share:
-    """The share of a processor that the link has used."""
+    """The link's share of a processor."""
 
     value: float = 0.0
 
 
 @contextmanager
 def link_share(area: WideArea) -> Iterator[Share]:
-    """Of the block."""
+    """Measures the link's share during a block."""
     share = Share()
     before, started = area.link.cpu_seconds(), time.monotonic()
     yield share
@@ -62,7 +62,7 @@ def link_share(area: WideArea) -> Iterator[Share]:
 
 
 def bulk(area: WideArea, *, is_near: bool) -> str:
-    """One connection, as fast as TCP goes."""
+    """Transfers over one connection, as fast as TCP permits."""
     settings = {"host": HOSTS[SITE], "port": PORT, "seconds": BULK_SECONDS}
     side = area.near if is_near else area.far
     with area.far.running(sys.executable, "-c", SOURCE.format(**settings)):
@@ -73,7 +73,7 @@ def bulk(area: WideArea, *, is_near: bool) -> str:
 
 
 def objects(area: WideArea, *, is_near: bool, limit: int, count: int = OBJECTS) -> str:
-    """A job of small objects that stores nothing."""
+    """Runs a job of small objects that stores nothing."""
     side = area.near if is_near else area.far
     with tempfile.TemporaryDirectory() as folder:
         dest = Path(folder, "out")
@@ -95,7 +95,7 @@ def show(what: str, area: WideArea, measure: Callable[[], str]) -> None:
 
 
 def main() -> None:
-    """All of it."""
+    """Measures everything."""
     print("| transfer | rate | processor of the link | dropped by a device |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         with wide_area(Path(folder)) as area:

@@ -1,6 +1,6 @@
-"""A server that understands every method, redirects, fails on request, and keeps what it received.
+"""A server that accepts every method, redirects, fails on request, and keeps its requests.
 
-It is the standard library's, and shares no code with the project.
+It is based on the standard library, and shares no code with the project.
 """
 
 import json
@@ -26,7 +26,7 @@ class Received:
     body: bytes
 
     def values(self) -> dict[str, Any]:
-        """What its body says, as a form or in JSON: by its Content-Type."""
+        """Returns the values of its body, as a form or in JSON, according to its Content-Type."""
         if self.fields["content-type"] == "application/json":
             found: dict[str, Any] = json.loads(self.body)
             return found
@@ -34,23 +34,23 @@ class Received:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for its server to any method."""
+    """Answers any method for its server."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     owner: "MethodsServer"
 
     def setup(self) -> None:
-        """A connection begins."""
+        """Handles the start of a connection."""
         self.owner.connections += 1
         self.replies = 0
         super().setup()
 
     def log_message(self, *_arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
     def answer(self) -> None:
-        """To any method."""
+        """Answers any method."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         fields = {name.lower(): value for name, value in self.headers.items()}
         received = Received(self.command, self.path, fields, body)
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_reply()
 
     def end_reply(self) -> None:
-        """What goes wrong behind a reply."""
+        """Causes the faults after a reply."""
         owner = self.owner
         self.replies += 1
         if owner.stray_every and len(owner.received) % owner.stray_every == 0:
@@ -87,25 +87,25 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def __getattr__(self, name: str) -> Callable[[], None]:
-        # The base class looks for `do_GET` and the like.
+        # The base class looks for `do_GET` and similar methods.
         if name.startswith("do_"):
             return self.answer
         raise AttributeError(name)
 
 
 class MethodsServer:
-    """Serves from the moment it is made until the end of a `with` block.
+    """Serves from its creation until the end of a `with` block.
 
-    `/error` is a 500, `/broken` closes the connection without a reply, `/303` and the like lead to `/x`, `/to/URL`
-    leads to a URL, as `/to-307/URL` does with that status, `/echo` gives the request's body, `?after=N` asks for a
-    pause, and everything else is five bytes.
+    `/error` is a 500, and `/broken` closes the connection without a reply. `/303` and similar paths lead to `/x`,
+    `/to/URL` leads to a URL, and so does `/to-307/URL` with that status. `/echo` returns the request's body, `?after=N`
+    asks for a pause, and everything else is five bytes.
 
     Args:
         delay: seconds before each reply.
         watch: called with each request before its reply.
-        stray_every: behind every so many replies comes one that nobody has asked for.
-        close_after: a connection is closed behind so many replies, without a word.
-        port: where to listen; any if not given.
+        stray_every: number of replies after which an unsolicited response comes.
+        close_after: number of replies after which a connection is closed silently.
+        port: its port; any if not given.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class MethodsServer:
 
 
 def outcome_of(path: str) -> tuple[int, str | None]:
-    """Status, and where a redirect leads."""
+    """Returns the status, and the destination of a redirect."""
     if path == "/error":
         return 500, None
     if path.startswith("/to/"):

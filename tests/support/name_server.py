@@ -1,8 +1,7 @@
 """A name server at 127.0.0.1:53 for tests: `name_server.py [--lose N] NAME=ADDRESS ...`.
 
-A question for a name that it does not have is answered with "no such name". With `--lose N` it leaves the first N
-questions unanswered, as a network does that loses packets. It prints a line when it is ready, and one for each
-question. It shares no code with the project.
+Unknown names get "no such name". With `--lose N`, the first N questions get no answer, as in a network that loses
+packets. It prints a line when it is ready, and one for each question. It shares no code with the project.
 """
 
 import argparse
@@ -13,7 +12,7 @@ A, NO_SUCH_NAME = 1, 3
 
 
 def question(datagram: bytes) -> tuple[str, int, bytes]:
-    """The name, the type, and the question's bytes."""
+    """Returns the name, the type, and the question's bytes."""
     labels, at = [], 12
     while length := datagram[at]:
         labels.append(datagram[at + 1 : at + 1 + length].decode())
@@ -23,7 +22,7 @@ def question(datagram: bytes) -> tuple[str, int, bytes]:
 
 
 def address_of(name: str, hosts: dict[str, str]) -> str | None:
-    """Of the name itself, or of a `*.` that it lies below."""
+    """Returns the address of the name itself, or of a `*.` above it."""
     below = name
     while below:
         _, _, below = below.partition(".")
@@ -33,7 +32,7 @@ def address_of(name: str, hosts: dict[str, str]) -> str | None:
 
 
 def reply(datagram: bytes, hosts: dict[str, str]) -> bytes:
-    """An answer with one address, with none for other types, or "no such name"."""
+    """Returns an answer with one address, without one for other types, or "no such name"."""
     name, kind, asked = question(datagram)
     address = address_of(name, hosts)
     records = []

@@ -1,7 +1,7 @@
-"""A network of its own for a test: a namespace with real-looking names and addresses, and nothing beyond them.
+"""A separate network for a test: a namespace with real-looking names and addresses, and nothing else.
 
-Whatever is run in it sees a name server at 127.0.0.1 and the addresses of `hosts`; no packet can leave it. It ends with
-the test, also when that is killed. It shares no code with the project.
+Programs in it see a name server at 127.0.0.1 and the addresses of `hosts`; no packet can leave it. It ends with the
+test, even if the test is killed. It shares no code with the project.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from conftest import COMMAND, Ended
 START_SECONDS = 30.0
 NAME_SERVER = Path(__file__).with_name("name_server.py")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-# What a process must be told so that it is killed when the one that started it has been.
+# Tells a process that it must be killed when its parent has been killed.
 ENDS_WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL")
-# The namespace lives as long as this process; it says when its network is up.
+# The namespace lives as long as this process, which reports when its network is up.
 HOLD = 'ip link set lo up && {addresses} mount --bind "$0" /etc/resolv.conf && echo up && exec cat'
 
 
@@ -33,7 +33,7 @@ class Network:
     folder: Path
 
     def command(self, *arguments: object) -> list[str]:
-        """What runs a command in it."""
+        """Returns the prefix that runs a command in it."""
         enter = ["nsenter", f"--target={self.holder}", "--user", "--net", "--mount", "--preserve-credentials"]
         return [*enter, *ENDS_WITH_ITS_PARENT, *map(str, arguments)]
 
@@ -44,18 +44,18 @@ class Network:
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     def python(self, program: str, *, environment: Mapping[str, str] = os.environ, timeout: float = 60) -> Ended:
-        """Runs a program of Python in it."""
+        """Runs a Python program in it."""
         command = self.command(sys.executable, "-c", program)
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     @contextlib.contextmanager
     def running(self, *command: object, ready: int | None = None, **environment: str) -> Iterator[IO[bytes]]:
-        """Runs a server in it until the end of the block; gives the file with what it says.
+        """Runs a server in it until the end of the block. Returns the file with its output.
 
         Args:
             command: the program and its arguments.
-            ready: a TCP port at which it answers when it is ready; without one it says a line.
+            ready: a TCP port on which it answers when it is ready; without one, it prints a line.
             environment: more variables.
         """
         path = self.folder / f"{Path(str(command[0])).name}-{time.monotonic_ns()}.log"
@@ -83,7 +83,7 @@ class Network:
             time.sleep(0.02)
 
     def _listens(self, port: int) -> bool:
-        """Whether somebody listens at a TCP port of the namespace."""
+        """Returns whether a TCP port of the namespace has a listener."""
         listening = f":{port:04X} 00000000:0000 0A"
         tables = (Path(f"/proc/{self.holder}/net/{name}").read_text() for name in ("tcp", "tcp6"))
         return any(listening in line.replace("0" * 32, "00000000") for table in tables for line in table.splitlines())
@@ -91,12 +91,12 @@ class Network:
 
 @contextlib.contextmanager
 def namespace(folder: Path, addresses: Iterable[str], beside: Network | None = None) -> Iterator[Network]:
-    """A namespace with IPv4 addresses of its own, where names are asked of 127.0.0.1.
+    """Creates a namespace with its own IPv4 addresses, whose name server is 127.0.0.1.
 
     Args:
         folder: an empty folder.
         addresses: its addresses.
-        beside: a namespace with the same owner, for what has to go into both.
+        beside: a namespace with the same owner, for programs that use both.
     """
     resolv = folder / "resolv.conf"
     resolv.write_text("nameserver 127.0.0.1\n")
@@ -118,7 +118,10 @@ def namespace(folder: Path, addresses: Iterable[str], beside: Network | None = N
 
 @contextlib.contextmanager
 def name_server(inside: Network, hosts: Mapping[str, str], *options: str) -> Iterator[None]:
-    """Where names lead to addresses; a name `*.x` stands for all below `x`. `options` are those of the program."""
+    """Starts a name server with these addresses; a name `*.x` stands for all names below `x`.
+
+    `options` are those of the program.
+    """
     names = [f"{name}={address}" for name, address in hosts.items()]
     with inside.running(sys.executable, NAME_SERVER, *options, *names):
         yield
@@ -126,11 +129,11 @@ def name_server(inside: Network, hosts: Mapping[str, str], *options: str) -> Ite
 
 @contextlib.contextmanager
 def network(folder: Path, hosts: Mapping[str, str], *options: str) -> Iterator[Network]:
-    """A network in which names lead to addresses; a name `*.x` stands for all below `x`.
+    """Creates a network with names and their addresses; a name `*.x` stands for all below `x`.
 
     Args:
         folder: an empty folder.
-        hosts: names with their IPv4 addresses, each an address of the namespace's own.
+        hosts: names with their IPv4 addresses, each an address of the namespace.
         options: more arguments of `name_server.py`.
     """
     with namespace(folder, sorted(set(hosts.values()))) as inside, name_server(inside, hosts, *options):

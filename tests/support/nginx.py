@@ -18,7 +18,7 @@ from certificates import Leaf
 from ports import free_ports
 
 START_SECONDS = 60.0
-# What a site's log tells of each request, and the variable that has it.
+# Values of each request in a site's log, and their variables.
 LOGGED = {
     "method": "request_method",
     "status": "status",
@@ -77,10 +77,10 @@ class Site:
     """One server of an nginx.
 
     Args:
-        leaf: its certificate; without one it speaks plain HTTP.
-        protocols: versions of TLS, as nginx calls them.
-        http2: whether it offers HTTP/2 as well.
-        autoindex: what it lists folders in: json, html.
+        leaf: its certificate; without one, it uses plain HTTP.
+        protocols: versions of TLS in nginx's terms.
+        http2: whether it also offers HTTP/2.
+        autoindex: format of its folder listings: json, html.
         directives: more lines of its configuration; `@NAME@` in them is the URL of the site NAME.
     """
 
@@ -91,7 +91,7 @@ class Site:
     directives: str = ""
 
     def text(self, port: int, root: Path, log: Path) -> str:
-        """Its part of the configuration."""
+        """Returns its part of the configuration."""
         listen = f"{' ssl' if self.leaf else ''}{' http2' if self.http2 else ''}"
         tls = TLS.format(leaf=self.leaf, protocols=self.protocols) if self.leaf else ""
         return SITE.format(
@@ -107,7 +107,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as a site saw it: `LOGGED` has the fields; empty is what was not there."""
+    """A request as a site saw it: `LOGGED` has the fields; a missing value is empty."""
 
     method: str
     status: str
@@ -125,7 +125,7 @@ class Seen:
 
 
 class Nginx:
-    """An nginx that runs."""
+    """A running nginx."""
 
     def __init__(self, prefix: Path, sites: Mapping[str, Site]) -> None:
         self._prefix = prefix
@@ -134,23 +134,23 @@ class Nginx:
         self.ports = dict(zip(sites, ports, strict=True))
 
     def url(self, site: str, host: str = "localhost") -> str:
-        """Of a site, without a path."""
+        """Returns the URL of a site, without a path."""
         return f"http{'s' if self.sites[site].leaf else ''}://{host}:{self.ports[site]}"
 
     def seen(self, site: str) -> list[Seen]:
-        """The requests so far, in the order in which they ended."""
-        # One process answers one after the other: what it answers now comes behind the log of all before.
+        """Returns the requests so far, in the order in which they ended."""
+        # One process answers requests one after the other: this answer comes after the log lines of all earlier ones.
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.settling, START_SECONDS)) as probe:
             probe.request("GET", "/")
             probe.getresponse().read()
         return [Seen(**json.loads(line)) for line in self._log(site).read_text().splitlines()]
 
     def fetched(self, site: str) -> Counter[str]:
-        """How often each path that is no folder was asked for."""
+        """Returns how often each path that is not a folder was requested."""
         return Counter(seen.path for seen in self.seen(site) if not seen.path.endswith("/"))
 
     def configuration(self, root: Path) -> str:
-        """All of it."""
+        """Returns the whole configuration."""
         seen = ",".join(f'"{name}":"${variable}"' for name, variable in LOGGED.items())
         sites = [site.text(self.ports[name], root, self._log(name)) for name, site in self.sites.items()]
         text = CONFIGURATION.format(prefix=self._prefix, seen=seen, settling=self.settling, sites="".join(sites))
@@ -162,7 +162,7 @@ class Nginx:
 
 @contextlib.contextmanager
 def serving(root: Path, prefix: Path, sites: Mapping[str, Site]) -> Iterator[Nginx]:
-    """One nginx in a place of its own, whose sites serve a folder."""
+    """Runs an nginx in a separate folder, whose sites serve a folder."""
     assert LOGGED.keys() == {field.name for field in fields(Seen)}
     prefix.mkdir()
     nginx = Nginx(prefix, sites)
@@ -171,7 +171,7 @@ def serving(root: Path, prefix: Path, sites: Mapping[str, Site]) -> Iterator[Ngi
     command = (program(), "-e", prefix / "error.log", "-p", prefix, "-c", configuration)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        # It opens them one after the other, half a second apart where one is taken for a moment.
+        # nginx opens ports one after the other, and waits half a second if one is in use.
         for port in (nginx.settling, *nginx.ports.values()):
             wait_for_port(port, process)
         yield nginx
@@ -180,7 +180,7 @@ def serving(root: Path, prefix: Path, sites: Mapping[str, Site]) -> Iterator[Ngi
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends an nginx: with several signals, since one that has just begun loses those that it does not wait for yet."""
+    """Ends an nginx with several signals: one that has just started loses signals that it does not wait for yet."""
     for _ in range(int(START_SECONDS)):
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -191,7 +191,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def offer(root: Path, objects: Mapping[str, bytes]) -> None:
-    """Files that make a folder a server of the list/get API, with a listing of one page."""
+    """Creates files that make a folder a server of the list/get API, with a listing of one page."""
     (root / "list").write_text(json.dumps({"FileNames": list(objects), "NextMarker": None}))
     for name, body in objects.items():
         path = root / "get" / name
@@ -200,19 +200,19 @@ def offer(root: Path, objects: Mapping[str, bytes]) -> None:
 
 
 def moved(path: str, to: str, status: int = 302) -> str:
-    """A directive that redirects one path."""
+    """Returns a directive that redirects one path."""
     return f"location = {path} {{ return {status} {to}; }}\n"
 
 
 def program() -> str:
-    """The program: `make servers` installs it."""
+    """Returns the program, which `make servers` installs."""
     found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     assert found, "nginx is missing: make servers"
     return found
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until the server listens."""
+    """Waits until the server listens."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         assert process.poll() is None, "nginx has ended"

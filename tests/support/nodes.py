@@ -1,7 +1,7 @@
 """Machines of a cluster for tests: namespaces on one bridge, whose cables can be cut.
 
 The server of synthetic objects, and a store if there is one, run in the namespace of the bridge. All nodes see the same
-folders, as machines do that mount a shared file system over another network.
+folders, like machines that mount a shared file system over another network.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Machines, and the namespace of what they use."""
+    """Machines, and the namespace of their servers."""
 
     hub: Network
     nodes: list[Node]
@@ -69,7 +69,7 @@ def shell(side: Network, script: str) -> None:
 
 @contextlib.contextmanager
 def cluster(folder: Path, count: int, *, objects: int, delay: str = "0-0") -> Iterator[Cluster]:
-    """Machines with a server of synthetic objects at `URL`.
+    """Creates machines with a server of synthetic objects at `URL`.
 
     Args:
         folder: an empty folder.
@@ -92,6 +92,6 @@ def cluster(folder: Path, count: int, *, objects: int, delay: str = "0-0") -> It
 
 
 def make(folder: Path) -> Path:
-    """Makes a folder."""
+    """Creates a folder."""
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""A host that keeps when requests came, and how many were in flight together."""
+"""A host that records the times of requests, and how many were in flight together."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ DELAY = 0.02
 
 
 class Observed(ThreadingHTTPServer):
-    """A host that keeps when requests came and how many were in flight together."""
+    """A host that records the times of requests, and how many were in flight together."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -23,10 +23,10 @@ class Observed(ThreadingHTTPServer):
         self.url = f"http://{host}:{self.server_address[1]}"
 
     def handle_error(self, *_arguments: object) -> None:
-        """Says nothing: workers are killed."""
+        """Prints nothing, because workers are killed."""
 
     def most_within(self, seconds: float) -> int:
-        """The most requests in any time of this length."""
+        """Returns the highest number of requests in any interval of this length."""
         first, most = 0, 0
         for last, time_of_last in enumerate(self.came):
             while time_of_last - self.came[first] > seconds:
@@ -57,4 +57,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"body")
 
     def log_message(self, *_arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""

@@ -1,4 +1,4 @@
-"""Two hundred hosts with all forms of robots.txt and of opt-out, and the verdict of each object, written by hand.
+"""Two hundred hosts with all forms of robots.txt and of opt-out, and handwritten verdicts for each object.
 
 Each host is an address of the loopback network, on one port. The server shares no code with the project.
 """
@@ -21,7 +21,7 @@ HANGS, BREAKS = b"<hangs>", b"<breaks>"
 
 
 def reply(body: bytes = b"", *fields: str, status: str = "200 OK") -> bytes:
-    """A reply of HTTP/1.1."""
+    """Returns an HTTP/1.1 reply."""
     head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *fields])
     return f"{head}\r\n\r\n".encode() + body
 
@@ -31,13 +31,13 @@ NOT_FOUND = reply(status="404 Not Found")
 
 @dataclass(frozen=True)
 class Host:
-    """What a host sends, and what is expected.
+    """The replies of a host, and the expected verdicts.
 
     Args:
         robots: the reply to its robots.txt.
-        expected: the evidence or the failure kind of each object's path; FREE: it is fetched.
+        expected: the evidence or the failure kind for each object's path; FREE means that it is fetched.
         replies: replies of other paths; an object without one is plain.
-        requests: requests of its robots.txt.
+        requests: number of requests for its robots.txt.
     """
 
     robots: bytes
@@ -47,11 +47,11 @@ class Host:
 
 
 def rule(text: str) -> str:
-    """The evidence of a rule."""
+    """Returns the evidence of a rule."""
     return f"robots.txt: Disallow: {text}"
 
 
-# A robots.txt without dressing, and the verdicts.
+# Plain robots.txt files, and the verdicts.
 RULES: list[tuple[str, dict[str, str | None]]] = [
     ("", {"/a": FREE}),
     ("User-agent: *\nDisallow:\n", {"/a": FREE}),
@@ -79,7 +79,7 @@ RULES: list[tuple[str, dict[str, str | None]]] = [
     ("User-agent: *\nSitemap: /s.xml\nunknown\nDisallow: /a\n", {"/a": rule("/a"), "/b": FREE}),
     ("Disallow: /\n", {"/a": FREE}),
 ]
-# What may be around a robots.txt without changing it.
+# Wrappings of a robots.txt that do not change its meaning.
 DRESSINGS: list[Callable[[str], bytes]] = [
     lambda text: reply(text.encode()),
     lambda text: reply(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(), "Content-Type: text/plain"),
@@ -94,12 +94,12 @@ ALL_FREE: dict[str, str | None] = {"/a": FREE, "/b": FREE}
 
 
 def moved(path: str, status: str = "301 Moved Permanently") -> bytes:
-    """A redirect."""
+    """Returns a redirect."""
     return reply(b"", f"Location: {path}", status=status)
 
 
 def chain(length: int) -> dict[str, bytes]:
-    """Redirects one after the other; the last path has rules."""
+    """Returns redirects that follow each other; the last path has rules."""
     steps = {f"/r{step}": moved(f"/r{step + 1}", "302 Found") for step in range(1, length)}
     return steps | {f"/r{length}": reply(FORBIDS)}
 
@@ -129,11 +129,11 @@ ANSWERS: list[Host] = [
     Host(moved("/robots.txt"), ALL_FREE),
     Host(moved("ftp://a.test/"), ALL_FREE),
     Host(reply(status="302 Found"), ALL_FREE),
-    # What is after the first 500 KiB does not count, and a line that is cut does not, either.
+    # Lines after the first 500 KiB do not count, and neither does a truncated line.
     Host(reply(FORBIDS + b"#" * (500 * 1024) + b"\nDisallow: /b\n"), FORBIDDEN),
     Host(reply(FORBIDS + b"#" * (500 * 1024 - len(FORBIDS) - 10) + b"\nDisallow: /b\n"), FORBIDDEN),
 ]
-# Fields and meta of replies, and their evidence: with --opt-out.
+# Fields and meta elements of replies, and their evidence with --opt-out.
 FIELDS: list[tuple[str, str | None]] = [
     *[(f"X-Robots-Tag: {text}", f"X-Robots-Tag: {text}") for text in ("noai", "noimageai", "noindex", "none", "NoAI")],
     *[
@@ -160,12 +160,12 @@ META: list[tuple[str, str | None]] = [
 
 
 def hosts() -> list[Host]:
-    """All of them."""
+    """Returns all hosts."""
     made = [Host(dress(text), verdicts) for dress in DRESSINGS for text, verdicts in RULES]
     made += ANSWERS
     made += [Host(NOT_FOUND, {"/a": why}, {"/a": reply(b"x", line)}) for line, why in FIELDS]
     made += [Host(NOT_FOUND, {"/a": why}, {"/a": reply(f"<head>{meta}</head>".encode(), HTML)}) for meta, why in META]
-    # An object that redirects to one that is forbidden; and rules beside a field, of which the rules come first.
+    # An object that redirects to a forbidden one; and rules together with a field, where the rules come first.
     onward = {"/go": moved("/a", "302 Found"), "/a": reply(b"a")}
     made += [Host(reply(FORBIDS), {"/go": rule("/a"), "/b": FREE}, onward)]
     made += [Host(reply(FORBIDS), {"/a": rule("/a")}, {"/a": reply(b"a", "TDM-Reservation: 1")})]
@@ -176,7 +176,7 @@ def hosts() -> list[Host]:
 
 
 class OptOutHosts:
-    """Serves them from the moment it is made until the end of a `with` block, and counts requests."""
+    """Serves the hosts from its creation until the end of a `with` block, and counts requests."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
@@ -195,14 +195,14 @@ class OptOutHosts:
 
     @property
     def expected(self) -> dict[str, str | None]:
-        """The verdict of each URL."""
+        """Returns the verdict of each URL."""
         return {
             f"http://{name}{path}": why for name, host in self._hosts.items() for path, why in host.expected.items()
         }
 
     @property
     def asked(self) -> dict[str, int]:
-        """Requests of robots.txt, by host."""
+        """Returns the requests for robots.txt by host."""
         return {name: self.requests[name, "/robots.txt"] for name in self._hosts}
 
     async def _run(self) -> None:

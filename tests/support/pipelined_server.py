@@ -1,6 +1,6 @@
-"""A scripted server for requests that come several at a time: it answers what one read has brought with one write.
+"""A scripted server for pipelined requests: it answers the requests of one read with one write.
 
-It shares no code with the project. What it does wrong follows from a seed, and so do the ways it frames its replies.
+It shares no code with the project. A seed determines its faults, and how it frames its replies.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from typing import Self
 READ_BYTES = 1 << 16
 STALL_SECONDS = 30.0
 STOP_SECONDS_MAX = 10.0
-# What may happen in the middle of a batch.
+# Faults in the middle of a batch.
 WRONG = ("one too many", "one too few", "close", "reset", "stall", "malformed", "twice")
 LARGE = b"x" * 70_000
 
 
 def body_of(name: str) -> bytes:
-    """What an object has."""
+    """Returns the contents of an object."""
     return f"{name};".encode() * (1 + len(name) % 7)
 
 
@@ -30,13 +30,13 @@ class PipelinedServer:
     """Lists names on one page and answers requests for them, whole batches at a time.
 
     Args:
-        names: of the objects.
-        seed: of all that is drawn.
-        wrong: batches in which something goes wrong, one of `WRONG` each; 0 for none.
-        kinds: what may go wrong.
-        share: of the batches that do, until so many have.
-        replies_max: replies after which a connection is closed, as it says with the last of them; 0 for never.
-        large: a name whose object is larger than a reply of a batch may be.
+        names: names of the objects.
+        seed: seed of all random choices.
+        wrong: number of batches with a fault, one of `WRONG` each; 0 for none.
+        kinds: possible faults.
+        share: share of the batches with a fault, until there are enough.
+        replies_max: number of replies after which a connection is closed, as the last one says; 0 for never.
+        large: name of an object that is larger than a reply of a batch may be.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PipelinedServer:
 
     @property
     def url(self) -> str:
-        """The SOURCE of a job."""
+        """Returns the SOURCE of a job."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> Self:
@@ -98,14 +98,14 @@ class PipelinedServer:
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # That a client has gone is nothing wrong.
+        # A client that has gone is not an error.
         with contextlib.suppress(OSError), connection:
             replies, input_bytes = 0, b""
             while read := connection.recv(READ_BYTES):
                 *heads, input_bytes = (input_bytes + read).split(b"\r\n\r\n")
                 with self._lock:
                     names = [self._name_of(head) for head in heads]
-                    # Who asks for the end gets it behind the last reply (RFC 9112 9.6).
+                    # A client that asks for the end gets it after the last reply (RFC 9112 9.6).
                     last = len(names) - 1 if any(b"\r\nconnection: close" in head.lower() for head in heads) else None
                     wrong = self._draw(names)
                     wrong_at = self._random.randrange(len(names)) if names else 0
@@ -130,7 +130,7 @@ class PipelinedServer:
         return "" if path.startswith("/list") else path.removeprefix("/get/")
 
     def _draw(self, names: list[str]) -> str:
-        """What goes wrong with these requests."""
+        """Chooses the fault for these requests."""
         if len(names) > 1:
             self.batches += 1
             self.largest = max(self.largest, len(names))
@@ -145,17 +145,17 @@ class PipelinedServer:
         return wrong
 
     def _replies(self, names: list[str], last: int | None, wrong: str, wrong_at: int) -> tuple[list[bytes], bool]:
-        """Replies up to the last, of which the one at a place is wrong; and whether the connection ends behind them."""
+        """Returns the replies, one of them with a fault, and whether the connection ends after them."""
         written: list[bytes] = []
         for place, name in enumerate(names):
             if place == wrong_at and wrong in ("close", "reset", "stall", "one too few"):
                 if wrong == "one too few":
                     continue
-                # A part of it, perhaps, and never all: a small one has less than 60 bytes.
+                # At most a part of it is sent: a small one has fewer than 60 bytes.
                 reply = self._reply(name)
                 written.append(reply[: min(self._random.choice((0, 10, 60)), len(reply) - 1)])
                 if not any(written) and wrong != "stall":
-                    # An end before the first byte is what any kept connection may meet: it counts for nothing.
+                    # Any kept connection may end before the first byte: this does not count.
                     self.happened[wrong] -= 1
                 return written, False
             if place == wrong_at and wrong == "malformed":
@@ -177,7 +177,7 @@ class PipelinedServer:
         return self._framed(LARGE if name == self._large else body_of(name), field)
 
     def _framed(self, body: bytes, field: str = "") -> bytes:
-        """A reply with a length or in chunks, behind a 100 now and then."""
+        """Returns a reply with a length or in chunks, sometimes after a 100."""
         kind = self._random.randrange(4)
         before = b"HTTP/1.1 100 Continue\r\n\r\n" if kind == 0 else b""
         if kind > 1:
@@ -187,7 +187,7 @@ class PipelinedServer:
         return before + f"HTTP/1.1 200 OK\r\n{field}Transfer-Encoding: chunked\r\n\r\n".encode() + chunks
 
     def _write(self, connection: socket.socket, replies: list[bytes]) -> None:
-        """In one piece, or cut somewhere."""
+        """Writes in one piece, or divided somewhere."""
         written = b"".join(replies)
         cut = self._random.randrange(len(written)) if written and self._random.random() < 0.3 else 0
         if cut:

@@ -1,4 +1,4 @@
-"""Ports of loopback that no other test is given, also when tests run side by side."""
+"""Loopback ports that no other test gets, even if tests run in parallel."""
 
 import contextlib
 import errno
@@ -7,9 +7,9 @@ import os
 import socket
 from collections.abc import Iterator
 
-# The kernel gives those above to whoever asks for any, clients as well: what was free a moment ago is theirs then.
+# The kernel gives ports above these to any program, including clients, so a free port may be taken a moment later.
 FIRST, LAST = 10_000, 32_000
-# A worker of pytest-xdist takes them from a part of its own; of others, each process begins elsewhere.
+# Each worker of pytest-xdist has its own part of the range; other processes start at different places.
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 SHARE = (LAST - FIRST) // WORKERS
@@ -17,7 +17,7 @@ _numbers = itertools.count(os.getpid() * 137)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports where nothing listens, for servers that are told theirs; each is given once."""
+    """Returns ports without a listener, for servers that need to know their port; each is returned once."""
     found = (FIRST + WORKER * SHARE + number % SHARE for number in _numbers)
     return list(itertools.islice(filter(_is_free, found), count))
 
@@ -35,7 +35,7 @@ def _is_free(port: int) -> bool:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that refuses connections: it is taken, and nobody listens."""
+    """Binds a port without a listener, which refuses connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

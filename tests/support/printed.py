@@ -1,4 +1,4 @@
-"""Pages with commands and programs that are run as they are printed."""
+"""Pages whose commands and programs are run as printed."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import Ended
 
-# A fenced block, or lines that are indented like code.
+# A fenced block, or lines with the indentation of code.
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^    [^\n]*\n|^\n(?=    ))+)", re.DOTALL | re.MULTILINE)
 
 
@@ -20,7 +20,7 @@ class Block:
     """A block of code.
 
     Args:
-        language: of a fenced one; `bash` of indented lines.
+        language: language of a fenced block; `bash` for indented lines.
         text: its lines, without indentation.
     """
 
@@ -29,7 +29,7 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a page, in order."""
+    """Returns the blocks of a page in order."""
     found = []
     for language, fenced, indented in _BLOCK.findall(text):
         lines = re.sub(r"^    ", "", indented, flags=re.MULTILINE).strip("\n")
@@ -42,9 +42,9 @@ class PrintedShell:
     """A shell in a folder, for the commands and programs of a page.
 
     Args:
-        folder: where they run.
-        environment: of commands; the package's own are found.
-        ports: what is printed, and what is used instead.
+        folder: their working folder.
+        environment: environment of commands, which find the package's own.
+        ports: printed ports, and the ports that are used instead.
     """
 
     folder: Path
@@ -65,13 +65,13 @@ class PrintedShell:
         return Ended(code=ended.returncode, out=ended.stdout, err=ended.stderr)
 
     def run_program(self, text: str) -> Ended:
-        """Runs a program in Python."""
+        """Runs a Python program."""
         (self.folder / "program.py").write_text(self._moved(text))
         return self.run("python program.py")
 
     @contextmanager
     def served(self, line: str) -> Iterator[None]:
-        """Runs a line that ends with `&`, until it listens and for as long as it is needed."""
+        """Runs a line that ends with `&` until it listens, and ends it after use."""
         command = self._moved(line).removesuffix("&").split()
         with subprocess.Popen(
             command, cwd=self.folder, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -88,7 +88,7 @@ class PrintedShell:
         return {**self.environment, "PATH": path}
 
     def _moved(self, text: str) -> str:
-        """A text with the ports that are used."""
+        """Replaces the ports in a text."""
         for printed, used in self.ports.items():
             text = text.replace(printed, used)
         return text

@@ -1,4 +1,4 @@
-"""Functions that worker processes of tests call: in a file of their own, so that these can import them."""
+"""Functions that worker processes of tests call, in a separate file that these can import."""
 
 import os
 import signal
@@ -8,26 +8,26 @@ from pathlib import Path
 
 
 class Fussy(Exception):  # noqa: N818 - a name for a test
-    """Cannot be made again from its arguments, and so not be unpickled."""
+    """Cannot be created again from its arguments, and so cannot be unpickled."""
 
     def __init__(self, one: int, _other: int) -> None:
         super().__init__(one)
 
 
 def own_pid(_number: int) -> int:
-    """The worker's."""
+    """Returns the worker's process id."""
     return os.getpid()
 
 
 def die_at_three(number: int) -> int:
-    """As for want of memory."""
+    """Kills the process at three, as when memory runs out."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
 def die_before_child(noted: str) -> None:
-    """With a child that keeps the worker's descriptors open; its number is noted."""
+    """Dies with a child that keeps the worker's descriptors open; its process id is noted."""
     child = os.fork()
     if child == 0:
         time.sleep(60)
@@ -37,14 +37,14 @@ def die_before_child(noted: str) -> None:
 
 
 def fail_at_two(number: int) -> int:
-    """An error as any."""
+    """Raises an ordinary error at two."""
     if number == 2:
         raise ValueError("it is two")
     return number
 
 
 def fail_so_often(item: tuple[str, int]) -> int:
-    """The number of the attempt, after so many that failed; they are counted in a file."""
+    """Returns the number of the attempt, after the given number of failures, which a file counts."""
     path, fails = Path(item[0]), item[1]
     attempt = 1 + (len(path.read_text()) if path.exists() else 0)
     path.write_text("." * attempt)
@@ -54,55 +54,55 @@ def fail_so_often(item: tuple[str, int]) -> int:
 
 
 def fail_fussily(_number: int) -> None:
-    """With an error that cannot be unpickled."""
+    """Raises an error that cannot be unpickled."""
     raise Fussy(1, 2)
 
 
 def give_lambda(number: int) -> object:
-    """What cannot be pickled, at two."""
+    """Returns a value that cannot be pickled, at two."""
     return (lambda: number) if number == 2 else number
 
 
 def sleep_long(number: int) -> int:
-    """Unless it is zero."""
+    """Sleeps, except at zero."""
     time.sleep(60 if number else 0)
     return number
 
 
 def leave() -> None:
-    """A start that is none."""
+    """Ends the process instead of starting."""
     os._exit(4)
 
 
 def refuse() -> None:
-    """A start that fails."""
+    """Fails to start."""
     raise ConnectionError("no more")
 
 
 def note(folder: str, word: str) -> None:
-    """A line in the worker's own file."""
+    """Writes a line into the worker's own file."""
     with Path(folder, str(os.getpid())).open("a") as file:
         file.write(f"{word}\n")
 
 
 def note_item(number: int, folder: str) -> int:
-    """The same for an item."""
+    """Does the same for an item."""
     note(folder, str(number))
     return number
 
 
 def note_start() -> str:
-    """The folder that is named by the environment."""
+    """Returns the folder that the environment names."""
     folder = os.environ["NOTES"]
     note(folder, "start")
     return folder
 
 
 def note_end(folder: str) -> None:
-    """With what `note_start` gave."""
+    """Receives the result of `note_start`."""
     note(folder, "end")
 
 
 def is_loaded(module: str) -> bool:
-    """Whether the worker has imported something."""
+    """Returns whether the worker has imported a module."""
     return module in sys.modules

@@ -1,4 +1,4 @@
-"""Scripts of the project as modules: their names have no ending that Python imports."""
+"""The project's scripts as modules: their names have no extension that Python imports."""
 
 import importlib.machinery
 import importlib.util
@@ -8,13 +8,13 @@ from types import ModuleType
 
 
 def load_script(name: str) -> ModuleType:
-    """`scripts/NAME`."""
+    """Loads `scripts/NAME`."""
     path = Path(__file__).resolve().parents[2] / "scripts" / name
     loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    # Where `dataclasses` looks for the module of a class.
+    # `dataclasses` looks here for the module of a class.
     sys.modules[loader.name] = module
     loader.exec_module(module)
     return module

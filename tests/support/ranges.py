@@ -21,23 +21,23 @@ BODY = bytes(random.Random(1).randbytes(1000))
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a file, and what it is."""
+    """A part of a file, and its contents."""
 
     file: str
     offset: int
     body: bytes
 
     def row(self, url: str) -> Row:
-        """In a list."""
+        """Returns its row in a list."""
         return {"url": f"{url}/{self.file}", "offset": str(self.offset), "length": str(len(self.body))}
 
     def name(self, url: str) -> str:
-        """What it is stored as when nothing else is said."""
+        """Returns its default name."""
         return f"{url}/{self.file}#bytes={self.offset}-{self.offset + len(self.body) - 1}"
 
 
 def write_records(folder: Path, files: int, records: int) -> list[Part]:
-    """Files like those of Common Crawl: records one after the other, each compressed on its own."""
+    """Writes files like those of Common Crawl: consecutive records, each compressed separately."""
     parts = []
     for number in range(files):
         at, path = 0, folder / f"crawl-{number}.warc.gz"
@@ -55,7 +55,7 @@ def write_records(folder: Path, files: int, records: int) -> list[Part]:
 
 
 def serve_part(body: bytes) -> Behaviour:
-    """What a server does that knows `Range`."""
+    """Answers like a server that knows `Range`."""
 
     def behave(exchange: Exchange) -> bytes:
         first, last = asked(exchange)
@@ -67,7 +67,7 @@ def serve_part(body: bytes) -> Behaviour:
 
 
 def asked(exchange: Exchange) -> tuple[int, int]:
-    """The one range that a request asks for."""
+    """Returns the only range of a request."""
     ranges = re.findall(rb"\r\nrange: *bytes=(\d+)-(\d+)(?=\r\n|$)", exchange.head, re.IGNORECASE)
     assert len(ranges) == 1, exchange.head
     assert b"accept-encoding: identity" in exchange.head.lower()
@@ -75,17 +75,17 @@ def asked(exchange: Exchange) -> tuple[int, int]:
 
 
 def part(body: bytes, first: int, last: int, total: object, *fields: str) -> bytes:
-    """A reply with a part."""
+    """Returns a reply with a part."""
     return reply(body, f"Content-Range: bytes {first}-{last}/{total}", *fields, status="206 Partial Content")
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object, format: str = "jsonl") -> Any:  # noqa: ANN401 - as `run`
-    """A job of ranges."""
+    """Runs a job of ranges."""
     return run("get", listed, dest, "--format", format, "--allow-private", *COLUMNS, *options)
 
 
 def kinds(dest: Path) -> dict[str, str | None]:
-    """Why each target has failed, by its path and range."""
+    """Returns the failure kind of each target, by its path and range."""
     return {
         urlsplit(found.name)._replace(scheme="", netloc="").geturl(): found.kind for found in fetchmill.failures(dest)
     }

@@ -1,6 +1,6 @@
-"""A scripted server over raw sockets: it can send any bytes, trickle, stall, close and reset, and counts what came.
+"""A scripted server over raw sockets: it can send any bytes, trickle, stall, close and reset, and counts requests.
 
-It shares no code with the project, so that no mistake can stand on both sides of the wire.
+It shares no code with the project, so that no bug can be on both sides.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ class Exchange:
 
     Args:
         connection: the socket.
-        target: what the request line asks for, undecoded.
+        target: the undecoded target in the request line.
         number: 1 for the first request of this target, 2 for the next.
         turn: 1 for the first request of this connection, 2 for the next.
-        head: the request as it came, up to its empty line.
+        head: the received request, up to its empty line.
     """
 
     def __init__(self, connection: socket.socket, target: str, number: int, turn: int, head: bytes = b"") -> None:
@@ -40,7 +40,7 @@ class Exchange:
         self.head = head
 
     def send(self, *pieces: bytes, pause: float = 0.0) -> None:
-        """Sends the pieces one by one, with seconds between them."""
+        """Sends the pieces one by one, with pauses in seconds between them."""
         for index, piece in enumerate(pieces):
             if index and pause:
                 time.sleep(pause)
@@ -51,22 +51,22 @@ class Exchange:
         self.send(*(text[index : index + 1] for index in range(len(text))), pause=pause)
 
     def flood(self, text: bytes) -> None:
-        """Sends the same again and again, until the client has gone."""
+        """Sends the same data again and again until the client has gone."""
         block = text * (1 + 16384 // len(text))
         while True:
             self._connection.sendall(block)
 
     def client_speaks(self, within: float) -> bool:
-        """Waits for the client to send something or to close; False when it did not."""
+        """Waits for the client to send something or to close; False if it did neither."""
         return bool(select.select([self._connection], [], [], within)[0])
 
     def stall(self) -> None:
-        """Says nothing more, until the client has gone."""
+        """Sends nothing more, until the client has gone."""
         self.client_speaks(STALL_SECONDS_MAX)
         self.close()
 
     def close(self) -> None:
-        """Closes the connection after what was sent."""
+        """Closes the connection after the sent data."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -77,18 +77,16 @@ class Exchange:
         self._connection.close()
 
 
-# What is sent; or a function that sends it, or returns it. A closed connection takes no further request.
+# The reply, or a function that sends or returns it. A closed connection takes no further request.
 Behaviour = bytes | Callable[[Exchange], bytes | None]
 
 
 class RawServer:
     """Answers by request target; a target with a query may be scripted by its path alone.
 
-    A request that asks for the connection's end has it, said in the reply. Only a function that sends its reply itself
-    may do otherwise.
-
-    Serves from the moment it is made until the end of a `with` block. What goes wrong in a behaviour is raised there;
-    that a client has gone is nothing wrong.
+    If a request asks to close the connection, the reply says so and the connection ends. Only a function that sends its
+    own reply may do otherwise. The server runs from its creation until the end of a `with` block, which raises errors
+    of behaviours. A client that has gone is not an error.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class RawServer:
         self._tls = tls
         self.requests: list[str] = []
         self.connections = 0
-        # Connections that were open at the same time.
+        # Number of simultaneously open connections.
         self.most_open = 0
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
@@ -113,17 +111,17 @@ class RawServer:
 
     @property
     def url(self) -> str:
-        """The SOURCE of a job."""
+        """Returns the SOURCE of a job."""
         host, port = self._listener.getsockname()
         return f"http://{host}:{port}" if self._tls is None else f"https://localhost:{port}"
 
     def count(self, target: str) -> int:
-        """Requests for a target so far."""
+        """Returns the number of requests for a target so far."""
         with self._lock:
             return self._counts[target]
 
     def asked(self, prefix: str = "/get/") -> list[str]:
-        """Targets that were asked for so far, in order, each as often as it was."""
+        """Returns the requested targets so far, in order, with repetitions."""
         with self._lock:
             return [target for target in self.requests if target.startswith(prefix)]
 
@@ -173,7 +171,7 @@ class RawServer:
             connection.close()
 
     def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> socket.socket:
-        """The same connection after its handshake; an error of TLS is one of the operating system's."""
+        """Returns the connection after its handshake; a TLS error is one of the operating system's."""
         with self._lock:
             self._open.discard(connection)
         secured = tls.wrap_socket(connection, server_side=True)
@@ -211,18 +209,18 @@ class RawServer:
 
 
 def _asks_to_close(head: bytes) -> bool:
-    """Whether the connection is to end behind the reply: a client asks for that where it can't be certain otherwise."""
+    """Returns whether the connection must end after the reply: a client asks for this to be certain."""
     return b"\r\nconnection: close" in head.lower()
 
 
 def _as_last(answer: bytes) -> bytes:
-    """The reply, saying that it is the last one, as RFC 9112, section 9.6 wants it."""
+    """Marks the reply as the last one, as RFC 9112, section 9.6, requires."""
     status_line, _, rest = answer.partition(b"\r\n")
     return b"\r\n".join([status_line, b"Connection: close", rest])
 
 
 def _target_of(head: bytes) -> str:
-    """The target of the one request line that a head must have."""
+    """Returns the target of the one request line in a head."""
     method, target, version = head.split(b"\r\n")[0].split(b" ")
     if (
         method not in (b"GET", b"POST")
@@ -240,7 +238,7 @@ def reply(
     length: int | None = None,
     version: str = "HTTP/1.1",
 ) -> bytes:
-    """A reply with a length: the body's unless another one is given."""
+    """Returns a reply with a length: the body's, unless another one is given."""
     return (
         bare_reply(
             f"Content-Length: {len(body) if length is None else length}", *fields, status=status, version=version
@@ -250,18 +248,18 @@ def reply(
 
 
 def bare_reply(*fields: str, status: str = "200 OK", version: str = "HTTP/1.1") -> bytes:
-    """A head of these fields alone."""
+    """Returns a head with only these fields."""
     return "\r\n".join([f"{version} {status}", *fields, "", ""]).encode("latin-1")
 
 
 def chunked_reply(*chunks: bytes) -> bytes:
-    """A reply in chunks."""
+    """Returns a reply in chunks."""
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks if chunk)
     return bare_reply("Transfer-Encoding: chunked") + body + b"0\r\n\r\n"
 
 
 def page(names: Iterable[str], marker: str | None = None) -> bytes:
-    """A page of the listing."""
+    """Returns a page of the listing."""
     values: dict[str, object] = {"FileNames": list(names)}
     if marker is not None:
         values["NextMarker"] = marker
@@ -269,7 +267,7 @@ def page(names: Iterable[str], marker: str | None = None) -> bytes:
 
 
 def get_target(name: str) -> str:
-    """What a request for an object must ask for; a segment of dots alone must not lead away."""
+    """Returns the request target of an object; a segment of dots must not lead away."""
     segments = (segment.replace(".", "%2E") if segment in {".", ".."} else segment for segment in _quoted(name))
     return "/get/" + "/".join(segments)
 
@@ -279,7 +277,7 @@ def _quoted(name: str) -> list[str]:
 
 
 def mirror(names: Iterable[str], scripted: Mapping[str, Behaviour] | None = None) -> dict[str, Behaviour]:
-    """Routes of a server that lists these names on one page; each object is its own name, unless scripted."""
+    """Returns routes of a server that lists these names on one page; each object is its own name, unless scripted."""
     listed = list(names)
     routes: dict[str, Behaviour] = {"/list": page(listed)}
     for name in listed:
@@ -288,7 +286,7 @@ def mirror(names: Iterable[str], scripted: Mapping[str, Behaviour] | None = None
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """The first for the first request of a target, the second for the second; the last one goes on."""
+    """Uses one behaviour for each request of a target in turn; the last one is repeated."""
 
     def behave(exchange: Exchange) -> bytes | None:
         behaviour = behaviours[min(exchange.number, len(behaviours)) - 1]
@@ -298,7 +296,7 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
 
 
 def then_close(text: bytes) -> Behaviour:
-    """Sends something and closes."""
+    """Sends data and closes."""
 
     def behave(exchange: Exchange) -> None:
         exchange.send(text)
@@ -308,7 +306,7 @@ def then_close(text: bytes) -> Behaviour:
 
 
 def then_reset(text: bytes) -> Behaviour:
-    """Sends something and resets."""
+    """Sends data and resets."""
 
     def behave(exchange: Exchange) -> None:
         exchange.send(text)
@@ -318,7 +316,7 @@ def then_reset(text: bytes) -> Behaviour:
 
 
 def then_stall(text: bytes) -> Behaviour:
-    """Sends something and nothing more."""
+    """Sends data and nothing more."""
 
     def behave(exchange: Exchange) -> None:
         exchange.send(text)
@@ -328,7 +326,7 @@ def then_stall(text: bytes) -> Behaviour:
 
 
 def then_flood(text: bytes, flood: bytes) -> Behaviour:
-    """Sends something and then the same without end."""
+    """Sends data, and then the same data endlessly."""
 
     def behave(exchange: Exchange) -> None:
         exchange.send(text)

@@ -1,7 +1,7 @@
 """A Ray cluster of a head without CPUs and some nodes, for tests: `python ray_cluster.py FOLDER NODES CPUS`.
 
-Says `address HOST:PORT`. A line on standard input is the number of a node, which is killed with all its processes. The
-end of the input ends the cluster. It runs in a network namespace, where only loopback is.
+It prints `address HOST:PORT`. A line on standard input is the number of a node, which is killed with all its processes.
+The end of the input ends the cluster. It runs in a network namespace that has only loopback.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 def main() -> None:
     """Runs until the end of the input."""
     folder, count, cpus = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    # Not /tmp/ray, where another cluster of this machine may be.
+    # /tmp/ray may belong to another cluster of this machine.
     os.environ["RAY_TMPDIR"] = str(folder)
     folder = folder / "ray"
     folder.mkdir()

@@ -24,12 +24,12 @@ URL = "http://127.0.0.1:8080"
 
 @dataclass
 class RayRig:
-    """Runs commands next to a cluster. Their paths are absolute: they start in no folder of the test.
+    """Runs commands next to a cluster, with absolute paths: they do not start in the test's folder.
 
     Args:
         network: the namespace.
-        environment: that of commands.
-        cluster: the program that has the cluster; None if there is none.
+        environment: environment of commands.
+        cluster: the program that runs the cluster; None if there is none.
     """
 
     network: Network
@@ -38,13 +38,13 @@ class RayRig:
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def start(self, *arguments: object) -> "subprocess.Popen[str]":
-        """Starts the real command; whatever still runs at the end of the test is killed."""
+        """Starts the real command, which is killed if it still runs at the end of the test."""
         return self._start([*COMMAND, *map(str, arguments)])
 
     def python(self, program: str, *arguments: object) -> "subprocess.Popen[str]":
-        """Starts a program of Python that sees no process but its own, so that it finds no other Ray.
+        """Starts a Python program that sees only its own process, so that it finds no other Ray.
 
-        It says `left` when a local Ray is there 5 s after its end.
+        It prints `left` if a local Ray is still there 5 s after its end.
         """
         alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", LEFT, "sh"]
         return self._start([*alone, sys.executable, "-c", program, *map(str, arguments)])
@@ -71,13 +71,13 @@ class RayRig:
         return self.started[-1]
 
     def start_cluster(self, folder: Path, nodes: int, cpus: int, *, hidden: Path | None = None) -> None:
-        """Starts it.
+        """Starts the cluster.
 
         Args:
-            folder: an empty folder with a short path: it has sockets.
-            nodes: nodes besides the head, which has no CPUs.
-            cpus: of each.
-            hidden: a folder that is an empty one for the cluster.
+            folder: an empty folder with a short path, because it has sockets.
+            nodes: nodes in addition to the head, which has no CPUs.
+            cpus: CPUs of each node.
+            hidden: a folder that is empty for the cluster.
         """
         command = [sys.executable, str(PROGRAM), str(folder), str(nodes), str(cpus)]
         if hidden is not None:
@@ -101,7 +101,7 @@ class RayRig:
         raise AssertionError((self.network.folder / "cluster.log").read_text()[-2000:])
 
     def close(self) -> None:
-        """Ends what has been started."""
+        """Ends everything that was started."""
         for process in self.started:
             if process.poll() is None:
                 process.kill()
@@ -117,20 +117,20 @@ class RayRig:
 def ray_rig(
     folder: Path, *, nodes: int = 0, cpus: int = 2, delay: str = "0-0", hidden: Path | None = None
 ) -> Iterator[RayRig]:
-    """A namespace with a server at `URL`, and a cluster if it has nodes.
+    """Creates a namespace with a server at `URL`, and a cluster if it has nodes.
 
     Args:
         folder: an empty folder.
-        nodes: nodes besides the head.
-        cpus: CPUs of each.
-        delay: of each reply of the server, in seconds.
-        hidden: a folder that is an empty one for the cluster.
+        nodes: nodes in addition to the head.
+        cpus: CPUs of each node.
+        delay: delay of each reply of the server in seconds.
+        hidden: a folder that is empty for the cluster.
     """
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(folder)}
     environment.pop("RAY_ADDRESS", None)
     serve = ("serve", "--synthetic", "1e6", "--port", "8080", "--delay", delay)
     with (
-        # Paths of sockets have 107 bytes at most.
+        # Paths of sockets have at most 107 bytes.
         tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as sockets,
         network(folder, {"files.example": "10.9.0.1"}) as inside,
         inside.running(*COMMAND, *serve, ready=8080),

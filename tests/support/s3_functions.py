@@ -1,4 +1,4 @@
-"""Functions of a program that fetch objects of a bucket with clients of others, and the jobs that use them.
+"""Functions of a program that fetch objects of a bucket with other clients, and the jobs that use them.
 
 Usage: s3_functions.py threads|asyncio DEST BUCKET ENDPOINT LIMIT
 """
@@ -14,28 +14,28 @@ import fetchmill
 
 
 def make_client(endpoint: str) -> Any:  # noqa: ANN401
-    """A client of boto3 for one thread: sessions are not for many."""
+    """Creates a boto3 client for one thread, because sessions must not be shared."""
     return boto3.session.Session().client("s3", endpoint_url=endpoint)
 
 
 def fetch_with_boto3(bucket: str, target: Any, client: Any) -> bytes:  # noqa: ANN401
-    """The bytes of an object."""
+    """Returns the bytes of an object."""
     body: bytes = client.get_object(Bucket=bucket, Key=target.name)["Body"].read()
     return body
 
 
 async def open_client(endpoint: str) -> Any:  # noqa: ANN401
-    """A client of aiobotocore for one event loop."""
+    """Creates an aiobotocore client for one event loop."""
     return await aiobotocore.session.get_session().create_client("s3", endpoint_url=endpoint).__aenter__()
 
 
 async def close_client(client: Any) -> None:  # noqa: ANN401
-    """With its connections."""
+    """Closes it with its connections."""
     await client.__aexit__(None, None, None)
 
 
 async def fetch_with_aiobotocore(bucket: str, target: Any, client: Any) -> bytes:  # noqa: ANN401
-    """The bytes of an object."""
+    """Returns the bytes of an object."""
     reply = await client.get_object(Bucket=bucket, Key=target.name)
     async with reply["Body"] as stream:
         body: bytes = await stream.read()

@@ -1,6 +1,7 @@
-"""Stands between a command and a store: it sees every request, and may answer it itself or end the command at it.
+"""A gate between a command and a store: it sees every request, and may answer it or end the command.
 
-It shares no code with the project. What it forwards it forwards as it came, the field Host included: signatures hold.
+It shares no code with the project. Requests are forwarded unchanged, including the field Host, so that signatures stay
+valid.
 """
 
 import http.client
@@ -13,7 +14,7 @@ from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 FAILURES = "_failures.ndjson"
-# What a store says with a status.
+# Messages of a store by status.
 CODES = {
     403: "AccessDenied",
     409: "ConditionalRequestConflict",
@@ -25,7 +26,7 @@ CODES = {
 
 @dataclass(frozen=True)
 class Request:
-    """What a store is asked for."""
+    """A request to a store."""
 
     method: str
     key: str
@@ -33,7 +34,7 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """What it does."""
+        """Returns its kind."""
         names = parse_qs(self.query, keep_blank_values=True)
         if "uploads" in names:
             return "begin" if self.method == "POST" else "uploads"
@@ -48,19 +49,19 @@ class Request:
         return "list" if "list-type" in names else "get"
 
 
-# Called before a request is forwarded and behind its reply, with that moment's name; a number is the status of a reply
-# that is given instead, or `S3Gate.LOST`.
+# Called before a request is forwarded and after its reply, with the name of the moment. It may return the status of a
+# reply that is sent instead, or `S3Gate.LOST`.
 Hook = Callable[[Request, str], int | None]
 
 
 class S3Gate:
-    """See the module. `seen` has every request in the order in which it came.
+    """A gate to a store (see the module). `seen` has every request in the order of arrival.
 
     Args:
         store: URL of the store, on loopback.
     """
 
-    # No reply is given, and the connection ends.
+    # No reply is sent, and the connection ends.
     LOST = 0
 
     def __init__(self, store: str) -> None:
@@ -97,7 +98,7 @@ class S3Gate:
         self._thread.join()
 
     def count(self, kind: str) -> int:
-        """How many requests of a kind came."""
+        """Returns the number of requests of a kind."""
         return sum(request.kind == kind for request in list(self.seen))
 
     def _exchange(self, handler: BaseHTTPRequestHandler) -> None:
@@ -107,7 +108,7 @@ class S3Gate:
         body = handler.rfile.read(length)
         self.seen.append(request)
         if len(body) < length:
-            # Whoever asked was killed. The store would wait for the rest.
+            # The client was killed. The store would wait for the rest.
             handler.close_connection = True
             return
         if (status := self.hook(request, "before")) is not None:
@@ -144,5 +145,5 @@ class S3Gate:
             handler.end_headers()
             handler.wfile.write(content)
         except OSError:
-            # Whoever asked was killed.
+            # The client was killed.
             handler.close_connection = True

@@ -1,4 +1,4 @@
-"""Requests to `fetchmill.testing.s3()` that botocore signs and that are sent as they are: boto3 would change them."""
+"""Requests to `fetchmill.testing.s3()` that botocore signs and that are sent unchanged: boto3 would change them."""
 
 import http.client
 import xml.etree.ElementTree as ET
@@ -14,7 +14,7 @@ from botocore.credentials import Credentials
 
 from fetchmill.testing import S3Store
 
-# boto3 makes its clients at run time: they have no types.
+# boto3 creates its clients at run time: they have no types.
 Client = Any
 
 
@@ -27,13 +27,13 @@ class Replied:
     body: bytes
 
     def text(self, name: str) -> str | None:
-        """The text of the first element with this name, in a document."""
+        """Returns the text of the first element with this name in a document."""
         found = (element for element in ET.fromstring(self.body).iter() if element.tag.endswith(name))  # noqa: S314
         return next((element.text or "" for element in found), None)
 
 
 def client(store: S3Store, **options: Any) -> Client:  # noqa: ANN401
-    """A client of boto3 that makes every request once. Whoever makes one closes it."""
+    """Creates a boto3 client that makes every request once. The caller closes it."""
     environment = store.environment()
     settings = {
         "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
@@ -55,7 +55,7 @@ def signed_headers(
     region: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The fields that botocore makes for a request."""
+    """Returns the fields that botocore creates for a request."""
     environment = store.environment()
     host = host or store.url.removeprefix("http://")
     request = AWSRequest(method, f"http://{host}{target}", {"Host": host, **(headers or {})}, body)
@@ -67,7 +67,7 @@ def signed_headers(
 
 
 def send(store: S3Store, target: str, headers: Mapping[str, str], *, method: str = "GET", body: bytes = b"") -> Replied:
-    """Sends a request to the store on a connection of its own, with these fields and no others."""
+    """Sends a request to the store on its own connection, with exactly these fields."""
     connection = http.client.HTTPConnection(store.url.removeprefix("http://"), timeout=10)
     try:
         connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
@@ -83,6 +83,6 @@ def send(store: S3Store, target: str, headers: Mapping[str, str], *, method: str
 
 
 def ask(store: S3Store, target: str, **options: Any) -> Replied:  # noqa: ANN401
-    """Sends a request that is signed: `options` as of `signed_headers`."""
+    """Sends a signed request: `options` are those of `signed_headers`."""
     headers = signed_headers(store, target, **options)
     return send(store, target, headers, method=options.get("method", "GET"), body=options.get("body", b""))

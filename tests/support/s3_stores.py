@@ -1,6 +1,6 @@
-"""S3-compatible stores that others wrote, each a process at a port of the loopback: versitygw, and moto's server.
+"""Third-party S3-compatible stores, each a process at a loopback port: versitygw, and moto's server.
 
-versitygw checks signatures and is quick, but its keys are paths. moto takes any key, and any secret too.
+versitygw checks signatures and is fast, but its keys are paths. moto takes any key, and any secret.
 """
 
 import contextlib
@@ -35,18 +35,18 @@ class Store(Protocol):
     bucket: str
 
     def environment(self) -> dict[str, str]:
-        """Credentials and settings for a client's process: nothing of the person's who runs the tests."""
+        """Returns credentials and settings for a client's process, without the user's own."""
 
     def put(self, key: str, body: bytes) -> None:
-        """Makes an object."""
+        """Creates an object."""
 
 
 class Moto:
     """A bucket of moto's server.
 
     Args:
-        endpoint: where the server is.
-        bucket: the bucket's name; it is made.
+        endpoint: URL of the server.
+        bucket: the bucket's name; the bucket is created.
     """
 
     def __init__(self, endpoint: str, bucket: str) -> None:
@@ -56,20 +56,20 @@ class Moto:
         self._client.create_bucket(Bucket=bucket)
 
     def environment(self) -> dict[str, str]:
-        """As `Store` has it."""
+        """Works as in `Store`."""
         return dict(ENVIRONMENT)
 
     def put(self, key: str, body: bytes) -> None:
-        """As `Store` has it."""
+        """Works as in `Store`."""
         self._client.put_object(Bucket=self.bucket, Key=key, Body=body)
 
     def close(self) -> None:
-        """Closes the connections of what filled it."""
+        """Closes the connections of the client that filled it."""
         self._client.close()
 
 
 def client_of(store: Store, **given: str) -> Any:  # noqa: ANN401 - boto3 makes the classes of its clients as it runs
-    """A boto3 client of a store; `given` are other credentials than the store's."""
+    """Creates a boto3 client of a store; `given` are other credentials than the store's."""
     settings = Config(s3={"addressing_style": "path"}, proxies={}, retries={"total_max_attempts": 1})
     environment = store.environment()
     session = boto3.session.Session(
@@ -81,21 +81,21 @@ def client_of(store: Store, **given: str) -> Any:  # noqa: ANN401 - boto3 makes 
 
 
 def keys_of(store: Store, prefix: str = "") -> list[str]:
-    """Every key that begins so, as boto3 lists them."""
+    """Returns every key with this prefix, as boto3 lists them."""
     with contextlib.closing(client_of(store)) as client:
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=store.bucket, Prefix=prefix)
         return [found["Key"] for page in pages for found in page.get("Contents", [])]
 
 
 def read_all(store: Store, prefix: str = "") -> dict[str, bytes]:
-    """Every object whose key begins so, as boto3 gets it."""
+    """Returns every object whose key has this prefix, as boto3 gets it."""
     keys = keys_of(store, prefix)
     with contextlib.closing(client_of(store)) as client:
         return {key: client.get_object(Bucket=store.bucket, Key=key)["Body"].read() for key in keys}
 
 
 def bodies(count: int, prefix: str = "", folder: int = 1000) -> dict[str, bytes]:
-    """So many small objects, `folder` of them in a folder; sizes differ, and one is empty."""
+    """Returns the given number of small objects, `folder` of them per folder; sizes differ, and one is empty."""
     keys = (f"{prefix}{index // folder:03}/{index:06}" for index in range(count))
     return {key: (key.encode() * 4)[: index % 100] for index, key in enumerate(keys)}
 
@@ -108,7 +108,7 @@ def fill(store: Store, objects: Mapping[str, bytes]) -> None:
 
 @contextlib.contextmanager
 def versitygw_serving(folder: Path) -> Iterator[Versitygw]:
-    """A versitygw over an empty folder; one that is not installed fails the test."""
+    """Runs a versitygw over an empty folder; the test fails if it is not installed."""
     folder.mkdir()
     with contextlib.ExitStack() as stack:
         try:
@@ -119,7 +119,7 @@ def versitygw_serving(folder: Path) -> Iterator[Versitygw]:
 
 
 def named_versitygw(folder: Path, host: str, address: str, leaf: Leaf) -> tuple[object, ...]:
-    """The command of a versitygw over a folder of buckets, at a name and those below it, which are its buckets."""
+    """Returns the command of a versitygw over a folder of buckets, at a name and its subdomains, which are buckets."""
     keys = (ENVIRONMENT["AWS_ACCESS_KEY_ID"], ENVIRONMENT["AWS_SECRET_ACCESS_KEY"])
     return (
         *(find_program(), "--keep-alive", "--quiet", "--port", f"{address}:443", "--region", ENVIRONMENT["AWS_REGION"]),
@@ -130,7 +130,7 @@ def named_versitygw(folder: Path, host: str, address: str, leaf: Leaf) -> tuple[
 
 @contextlib.contextmanager
 def moto_serving(log: Path) -> Iterator[str]:
-    """Where moto's server is; what it says goes to a file."""
+    """Runs moto's server. Returns its address; its output goes to a file."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with log.open("wb") as said:
@@ -146,7 +146,7 @@ def moto_serving(log: Path) -> Iterator[str]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until it listens; importing it takes some seconds."""
+    """Waits until it listens, because importing it takes some seconds."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):

@@ -1,9 +1,9 @@
-"""Which tests `make test` runs and which `make test-all` adds (docs/internals/testing.md).
+"""The tests that `make test` runs, and those that `make test-all` adds (docs/internals/testing.md).
 
-`--suite fast` leaves out what is marked `thorough`, all but some cases of what is marked `sampled`, what is marked
-`one_in(N)` but in one of N runs, and what is marked `of_files` when the change touches none of these files. `--suite
-rest` has what that leaves out, in an order that follows from the seed, and begins no test when `--seconds` have passed.
-Without `--suite` all that was named runs.
+`--suite fast` leaves out tests marked `thorough`, and all but some cases of those marked `sampled`. It also leaves out
+tests marked `one_in(N)`, except in one of N runs, and tests marked `of_files` if the change touches none of these
+files. `--suite rest` has the tests that `fast` leaves out, in an order that the seed determines, and starts no test
+after `--seconds`. Without `--suite`, all given tests run.
 """
 
 import os
@@ -24,7 +24,7 @@ _STARTED_AT = time.monotonic()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What is to run."""
+    """Adds the option for the suite."""
     group = parser.getgroup("selection")
     group.addoption(
         "--suite", choices=("all", "fast", "rest"), default="all", help="which tests (tests/support/selection.py)"
@@ -33,18 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """One seed for all tests of a run: workers of pytest-xdist are started with it."""
+    """Sets one seed for all tests of a run, including those of pytest-xdist's workers."""
     os.environ.setdefault(_SEED, str(random.randrange(1_000_000)))
 
 
 def pytest_report_header() -> str:
-    """How to repeat the run."""
+    """Says how to repeat the run."""
     return f"seed: {_SEED}={os.environ[_SEED]}"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps what the suite has."""
+    """Keeps the tests of the suite."""
     suite = config.getoption("--suite")
     if suite == "all":
         return
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_slice = config.getoption("--seconds") is not None
     kept = [item for item in items if (item.nodeid in fast) == (suite == "fast")]
     if is_slice:
-        # In an order of its own each time, and without what `make test` installs nothing for.
+        # The order is different each time, and tests whose programs `make test` does not install are left out.
         kept = [item for item in kept if not _needs_versitygw(item)]
         random.Random(seed).shuffle(kept)
     chosen = set(kept)
@@ -63,13 +63,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Begins no test after the time is over."""
+    """Starts no test after the time limit."""
     seconds = item.config.getoption("--seconds")
     return True if seconds is not None and time.monotonic() - _STARTED_AT > seconds else None
 
 
 def _fast(items: Iterable[pytest.Item], seed: str) -> set[str]:
-    """The node ids of the tests that `make test` runs."""
+    """Returns the node ids of the tests that `make test` runs."""
     fast: set[str] = set()
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -96,24 +96,24 @@ def _fast(items: Iterable[pytest.Item], seed: str) -> set[str]:
 
 
 def _has_its_turn(item: pytest.Item, seed: str) -> bool:
-    """Whether a test runs with this seed, all its cases or none."""
+    """Returns whether a test runs with this seed, with all its cases or none."""
     one_in = item.get_closest_marker("one_in")
     function = item.nodeid.partition("[")[0]
     return one_in is None or random.Random(f"{seed} {function}").randrange(one_in.args[0]) == 0
 
 
 def _needs_versitygw(item: pytest.Item) -> bool:
-    """Whether a test needs the store that `make test-all` builds, as a fixture or as the value of a parameter."""
+    """Returns whether a test needs the store that `make test-all` builds, as a fixture or as a parameter."""
     fixtures = getattr(item, "fixturenames", ())
     is_marked = item.get_closest_marker("needs_versitygw") is not None
     return is_marked or not _STORE.isdisjoint(fixtures) or not _STORE.isdisjoint(_values(item))
 
 
 def sample(cases: Sequence[Sequence[str]], count: int, rng: random.Random) -> list[int]:
-    """Indexes of some cases, which together have as many values and pairs of values as few can have.
+    """Returns indexes of some cases that together cover as many values and pairs of values as possible.
 
-    Greedy: each next case is one of those that add most values not seen yet, then most pairs; `rng` breaks ties. So
-    every value of a parameter is there as soon as `count` is at least the number of values of each.
+    The algorithm is greedy: the next case adds the most new values, then the most new pairs. Every value of a parameter
+    is covered if `count` is at least the number of values of each parameter.
 
     Args:
         cases: the values of the parameters of each.
@@ -143,6 +143,6 @@ def _parts(case: Sequence[str]) -> list[tuple[tuple[int, str], ...]]:
 
 
 def _values(item: pytest.Item) -> list[str]:
-    """Of the parameters of a test, by the names that its id has for them."""
+    """Returns the parameter values of a test, by their names in its id."""
     callspec = getattr(item, "callspec", None)
     return callspec.id.split("-") if callspec is not None else []

@@ -1,4 +1,4 @@
-"""Lists of synthetic objects for shared jobs, and what is in their job directories, read without fetchmill."""
+"""Lists of synthetic objects for shared jobs, and the contents of job directories, read without fetchmill."""
 
 import io
 import json
@@ -14,14 +14,14 @@ from fetchmill.testing import S3Store, Server, synthetic_body
 
 
 def write_list(path: Path, server: Server, count: int) -> list[str]:
-    """A list of synthetic objects."""
+    """Writes a list of synthetic objects."""
     urls = [f"{server.url}/get/file-{number:012}" for number in range(count)]
     path.write_text("".join(f"{url}\n" for url in urls))
     return urls
 
 
 def final_rows(job: Path) -> Counter[str]:
-    """How often each name is in the shards that commit records name; bodies are compared."""
+    """Counts each name in the shards that commit records name; bodies are compared."""
     found: Counter[str] = Counter()
     for path in (job / "commits").iterdir():
         for shard in (job / "data" / _folder(path.read_bytes())).glob("*.parquet"):
@@ -30,7 +30,7 @@ def final_rows(job: Path) -> Counter[str]:
 
 
 def final_rows_of_bucket(store: S3Store) -> Counter[str]:
-    """The same of the only job in a bucket."""
+    """Does the same for the only job in a bucket."""
     objects = store.objects()
     found: Counter[str] = Counter()
     for key, record in objects.items():
@@ -44,7 +44,7 @@ def final_rows_of_bucket(store: S3Store) -> Counter[str]:
 
 
 def _folder(record: bytes) -> str:
-    """The folder that a commit record names."""
+    """Returns the folder that a commit record names."""
     values = json.loads(record)
     return f"{values['file']:05}-{values['range'][0]:014}-{values['attempt']}"
 
@@ -56,7 +56,7 @@ def _names_of(table: pa.Table) -> Counter[str]:
 
 
 def job_record() -> JobRecord:
-    """A job of one range."""
+    """Returns a job of one range."""
     return JobRecord(
         id="j",
         options={},

@@ -16,9 +16,10 @@ Run = Callable[..., Any]
 
 @contextlib.contextmanager
 def small_disk(size: int, inodes: int) -> Iterator[Path]:
-    """Where neither is allowed, the test fails: it must not look as if it had passed.
+    """Creates a small file system.
 
-    FETCHMILL_TEST_TMPFS shows root what others get.
+    If none is allowed, the test fails, so that it does not seem to have passed. FETCHMILL_TEST_TMPFS gives root the
+    tmpfs of other users.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -33,7 +34,7 @@ def small_disk(size: int, inodes: int) -> Iterator[Path]:
 
 
 def mount_image(folder: Path, size: int, inodes: int) -> bool:
-    """An ext4 in a file; False when this machine has no loop devices."""
+    """Mounts an ext4 in a file; False if this machine has no loop devices."""
     image, disk = folder / "image", folder / "disk"
     disk.mkdir()
     with image.open("wb") as file:
@@ -50,7 +51,7 @@ def mount_image(folder: Path, size: int, inodes: int) -> bool:
 
 @contextlib.contextmanager
 def small_tmpfs(folder: Path, size: int, inodes: int) -> Iterator[Path]:
-    """A tmpfs in a mount namespace of its own, reached through the process that holds it."""
+    """Creates a tmpfs in a separate mount namespace, which is reached through the process that holds it."""
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
     script = f'mount -t tmpfs -o size={size},nr_inodes={inodes} none "$0" && echo ready && exec cat'
@@ -65,7 +66,7 @@ def small_tmpfs(folder: Path, size: int, inodes: int) -> Iterator[Path]:
 
 
 def run_on_disk(run: Run, environment: dict[str, str]) -> Run:
-    """Runs a command as everywhere; in the namespace of a tmpfs where a path leads into one."""
+    """Runs a command; in the namespace of a tmpfs if a path leads into one."""
 
     def run_there(*arguments: object, **options: Any) -> Any:  # noqa: ANN401
         roots = {found[0]: found[1] for text in arguments if (found := re.match(r"/proc/(\d+)/root", str(text)))}

@@ -1,4 +1,4 @@
-"""A SOCKS5 proxy for tests: it leads to one server, and keeps what it was asked. It shares no code with the project."""
+"""A SOCKS5 proxy for tests: it leads to one server, and keeps its requests. It shares no code with the project."""
 
 import contextlib
 import socket
@@ -11,11 +11,11 @@ _ADDRESS_BYTES = {1: 4, 4: 16}
 
 
 class SocksProxy:
-    """Serves from the moment it is made until the end of a `with` block.
+    """Serves from its creation until the end of a `with` block.
 
     Args:
-        to: the port of 127.0.0.1 that all names and addresses lead to.
-        user: who may use it, as `name:password`; anyone without it.
+        to: the port of 127.0.0.1 to which all names and addresses lead.
+        user: the permitted user, as `name:password`; anyone if not given.
     """
 
     def __init__(self, to: int, user: str = "") -> None:
@@ -30,7 +30,7 @@ class SocksProxy:
         self._threads[0].start()
 
     def url(self, scheme: str, user: str | None = None) -> str:
-        """The value of `--proxy`, with who uses it."""
+        """Returns the value of `--proxy`, with the user."""
         user = self._user if user is None else user
         return f"{scheme}://{user}{'@' if user else ''}127.0.0.1:{self._listener.getsockname()[1]}"
 
@@ -107,7 +107,7 @@ def _host(client: socket.socket, kind: int) -> str:
 
 
 def _read(client: socket.socket, count: int) -> bytes:
-    """Exactly as many bytes."""
+    """Reads exactly this number of bytes."""
     read = b""
     while len(read) < count:
         part = client.recv(count - len(read))

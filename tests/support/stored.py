@@ -1,4 +1,4 @@
-"""What a destination holds, read by the first foreign reader of its format; for tests that need no more than that."""
+"""The contents of a destination, read by the first independent reader of its format; for tests that need no more."""
 
 import gzip
 from collections import Counter
@@ -16,20 +16,20 @@ FORMATS = ("files", *SUFFIXES)
 
 
 def read_objects(dest: Path, format: str) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of every stored object, as often as it is stored."""
+    """Returns name and bytes of every stored object, with repetitions."""
     reader = next(iter(READERS[format]))
     for stored in foreign.read_objects(dest, format, reader):
         yield stored.name.decode(errors="surrogateescape"), stored.body
 
 
 def everything(dest: Path) -> list[bytes]:
-    """The bytes of every file of a destination, its job's own among them; what is gzip also decompressed."""
+    """Returns the bytes of every file of a destination, including the job's own; gzip is also decompressed."""
     found = [path.read_bytes() for path in dest.rglob("*") if path.is_file()]
     return found + [gzip.decompress(path.read_bytes()) for path in dest.rglob("*.gz")]
 
 
 def find_wrong(dest: Path, format: str, expected: dict[str, bytes]) -> list[str]:
-    """What is lost, doubled, foreign or has other bytes; nothing when each object is there exactly once."""
+    """Returns lost, doubled, unexpected and wrong objects; nothing if each object is stored exactly once."""
     counts: Counter[str] = Counter()
     problems = []
     for name, body in read_objects(dest, format):

@@ -1,6 +1,6 @@
 """A token service over TLS: `sts_server.py ADDRESS CERTIFICATE KEY ACCESS_KEY SECRET_KEY`.
 
-It gives these credentials to everyone who asks for a role with a web identity, and prints a line for each.
+It returns these credentials for any request for a role with a web identity, and prints a line for each.
 """
 
 import ssl

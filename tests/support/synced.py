@@ -1,4 +1,4 @@
-"""A folder that changes, and a folder that is kept like it: what both hold, and what is different."""
+"""A folder that changes, and a synced folder: their contents and their differences."""
 
 import contextlib
 import itertools
@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# A moment long before the tests: a listing that tells it is believed.
+# A time long before the tests, which is trusted in a listing.
 LONG_AGO = 1_700_000_000
 
-# What there is when a phase has begun, below the folder of what a sync knows; of "applying" a word in pass.json.
+# The marks of a phase below the sync's own folder; for "applying", a word in pass.json.
 BEGUN = {
     "listing": "pass.json",
     "comparing": "listing.csv.zst",
@@ -29,7 +29,7 @@ Held = dict[str, tuple[bytes, int]]
 
 
 def held(folder: Path) -> Held:
-    """Each file below a folder, its bytes and the second of its time; without what a sync knows."""
+    """Returns each file below a folder with its bytes and the second of its time, without a sync's own files."""
     found: Held = {}
     for path in folder.rglob("*"):
         relative = path.relative_to(folder).as_posix()
@@ -39,18 +39,18 @@ def held(folder: Path) -> Held:
 
 
 def bodies(folder: Path) -> dict[str, bytes]:
-    """The same without times."""
+    """Returns the same without times."""
     return {name: body for name, (body, _) in held(folder).items()}
 
 
 class ChangingTree:
-    """A folder of files that changes as real ones do.
+    """A folder of files that changes like real ones.
 
     Args:
-        folder: made, and filled.
-        count: how many files it has at first.
-        seed: what is chosen, and what is written.
-        folder_files: how many of them a folder has.
+        folder: the folder, which is created and filled.
+        count: initial number of files.
+        seed: seed of choices and contents.
+        folder_files: number of files per folder.
     """
 
     def __init__(self, folder: Path, count: int, seed: int, folder_files: int = 20) -> None:
@@ -62,11 +62,11 @@ class ChangingTree:
             self.write(f"d{number // folder_files:03}/f{number:05}")
 
     def names(self) -> list[str]:
-        """Of all its files."""
+        """Returns the names of all its files."""
         return sorted(held(self.folder))
 
     def write(self, name: str, body: bytes | None = None, when: float | None = None) -> None:
-        """A file with other bytes than ever, written at a time of its own long ago unless another is given."""
+        """Writes a file with new bytes, and with its own old time unless another is given."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._random.randbytes(self._random.randrange(1, 200)) if body is None else body)
@@ -74,7 +74,7 @@ class ChangingTree:
         os.utime(path, (moment, moment))
 
     def change(self, name: str, *, keeps_size: bool = False, keeps_time: bool = False) -> None:
-        """Other bytes in a file."""
+        """Writes other bytes into a file."""
         path = self.folder / name
         size, when = path.stat().st_size, path.stat().st_mtime
         old = path.read_bytes()
@@ -83,14 +83,14 @@ class ChangingTree:
         self.write(name, body, when if keeps_time else None)
 
     def add(self) -> str:
-        """A new file, in a folder that is there or in one of its own."""
+        """Adds a file, in an existing or a new folder."""
         number = next(self._numbers)
         name = f"d{self._random.randrange(5):03}/new{number}" if number % 3 else f"new{number}/deep/er/file"
         self.write(name)
         return name
 
     def change_much(self, *, changed: int, added: int, removed: int, renamed: int) -> tuple[set[str], set[str]]:
-        """Names that must be fetched, and names that are gone."""
+        """Makes many changes. Returns names that must be fetched, and removed names."""
         chosen = iter(self._random.sample(self.names(), changed + removed + renamed))
         before = set(self.names())
         fetched = set()
@@ -107,7 +107,10 @@ class ChangingTree:
         return fetched, before - set(self.names())
 
     def swap_kinds(self, folder: str, file: str) -> tuple[set[str], set[str]]:
-        """A folder becomes a file, and a file becomes a folder; what must be fetched, and what is gone."""
+        """Turns a folder into a file and a file into a folder.
+
+        Returns names that must be fetched, and removed names.
+        """
         gone = {name for name in self.names() if name.startswith(f"{folder}/")} | {file}
         shutil.rmtree(self.folder / folder)
         self.write(folder)
@@ -117,7 +120,7 @@ class ChangingTree:
 
 
 def until(condition: object, *, seconds: float = 60) -> Iterator[None]:
-    """Lets a loop look again and again; it ends with a failure when that takes too long."""
+    """Lets a loop check a condition repeatedly; fails if this takes too long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
@@ -126,7 +129,7 @@ def until(condition: object, *, seconds: float = 60) -> Iterator[None]:
 
 
 def has_begun(state: Path, phase: str) -> bool:
-    """Whether a pass is at least so far, by the folder of what a sync knows."""
+    """Returns whether a pass has reached a phase, according to the sync's own folder."""
     if phase != "applying":
         return (state / BEGUN[phase]).exists()
     with contextlib.suppress(OSError, ValueError):
@@ -135,7 +138,7 @@ def has_begun(state: Path, phase: str) -> bool:
 
 
 def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: float) -> bool:
-    """Kills a sync a moment after a phase has begun; whether it was still running."""
+    """Kills a sync a moment after a phase has begun. Returns whether it was still running."""
     for _ in until(phase):
         if process.poll() is not None or has_begun(state, phase):
             break

@@ -1,6 +1,6 @@
-"""A command under strace: its system calls in the order in which they ended, and its journal as it was at each sync.
+"""A command under strace: its system calls in the order in which they ended, and its journal at each sync.
 
-The journal is rebuilt from its own writes as they were traced, so that Python's sqlite3 tells what it said by then.
+The journal is rebuilt from its traced writes, so that Python's sqlite3 can read its contents at that moment.
 """
 
 import codecs
@@ -33,7 +33,7 @@ NAMED = re.compile(r'(?:(?:AT_FDCWD|\d+)<([^>]*)>, )?"((?:[^"\\]|\\.)*)"')
 
 @dataclass
 class Call:
-    """A system call: its thread, name, arguments and result as traced, and the lines where it began and ended."""
+    """A system call: its thread, name, arguments and result in the trace, and the lines where it began and ended."""
 
     thread: str
     name: str
@@ -44,21 +44,21 @@ class Call:
 
     @property
     def path(self) -> str:
-        """Of the descriptor that it is about, or of the path that it names."""
+        """Returns the path of its descriptor, or the path that it names."""
         found = PATH.match(self.arguments)
         return found[1] if found else self.text().decode(errors="surrogateescape")
 
     @property
     def paths(self) -> list[Path]:
-        """All that it names, each beneath the folder that stands before it."""
+        """Returns all paths that it names, each below the folder before it."""
         return [Path(folder, codecs.escape_decode(name)[0].decode()) for folder, name in NAMED.findall(self.arguments)]
 
     def text(self, index: int = 0) -> bytes:
-        """A quoted argument."""
+        """Returns a quoted argument."""
         return codecs.escape_decode(QUOTED.findall(self.arguments)[index])[0]
 
     def number(self, position: int) -> int:
-        """A number among the arguments, counted from the end."""
+        """Returns a number among the arguments, counted from the end."""
         return int(self.arguments.rsplit(", ", -position)[position])
 
 
@@ -71,7 +71,7 @@ class Traced:
 
 
 def read_trace(trace: Path) -> Iterator[Call]:
-    """Calls that another thread interrupted are put together again."""
+    """Reads calls; those that another thread interrupted are joined."""
     begun: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(trace.read_text(errors="surrogateescape").splitlines()):
         found = LINE.match(line)
@@ -93,7 +93,7 @@ def read_trace(trace: Path) -> Iterator[Call]:
 def trace(
     command: list[str], folder: Path, environment: Mapping[str, str], slow: Mapping[str, float] | None = None
 ) -> Traced:
-    """Runs a command under strace, in a folder where the trace is kept as well; `slow`: calls, and seconds for each."""
+    """Runs a command under strace in a folder, which also keeps the trace; `slow`: calls, and seconds for each."""
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
     lines = folder / "trace"
@@ -115,14 +115,14 @@ def trace(
 
 @dataclass
 class JournalCopy:
-    """A journal made again from its writes."""
+    """A journal that is rebuilt from its writes."""
 
     folder: Path
-    # A transaction is being written, or was and is not synced.
+    # A transaction is being written, or is written but not synced.
     is_begun: bool = False
 
     def follow(self, call: Call) -> Literal["begun", "synced"] | None:
-        """A call that is about the journal; what has happened when a transaction begins or is durable."""
+        """Follows a call for the journal. Returns the event if a transaction begins or becomes durable."""
         copy = self.folder / Path(call.path).name
         is_wal = copy.name == WAL
         if call.name == "pwrite64":
@@ -143,18 +143,18 @@ class JournalCopy:
         return None
 
     def remember(self, dest: Path) -> None:
-        """Starts from what a run before has left."""
+        """Starts with the state after an earlier run."""
         for name in JOURNAL:
             if (dest / STATE / name).exists():
                 shutil.copy(dest / STATE / name, self.folder)
 
     def open(self) -> sqlite3.Connection:
-        """To read it."""
+        """Opens it for reading."""
         return open_journal(self.folder, self.folder)
 
 
 def kill_before(call: str, at: int, environment: dict[str, str], folder: Path, *command: str) -> int:
-    """Runs the command and kills it before a thread's N-th such call; its exit code."""
+    """Runs the command and kills it before a thread's N-th such call. Returns its exit code."""
     inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={at}"]
     strace = ["strace", "-f", "-o", "/dev/null", *inject, *command]
     ended = subprocess.run(strace, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)

@@ -1,4 +1,4 @@
-"""A server that lists its objects to whoever shows a token, and the command that prints tokens."""
+"""A server that lists its objects for clients with a token, and the command that prints tokens."""
 
 import json
 import threading
@@ -12,14 +12,14 @@ SECRET = "canary-5ecret"  # noqa: S105 - looked for where it must not be
 
 
 class TokenServer:
-    """Serves from the moment it is made until the end of a `with` block.
+    """Serves from its creation until the end of a `with` block.
 
     Args:
-        objects: by name.
-        folder: where the command keeps its count.
-        lasts: requests that a token is good for.
-        locked: names that no token opens.
-        takes_none: whether no token is good.
+        objects: objects by name.
+        folder: folder in which the command keeps its count.
+        lasts: number of requests for which a token is valid.
+        locked: names that are refused with any token.
+        takes_none: whether every token is refused.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class TokenServer:
         self._thread.join()
 
     def count_runs(self) -> int:
-        """How often the command was run."""
+        """Returns how often the command was run."""
         return len(self.runs.read_text().splitlines())
 
     def lets_in(self, shown: str | None) -> bool:
-        """Whether it is the latest token that was printed, and has not been shown too often."""
+        """Returns whether a token is the last one that was printed, and was not used too often."""
         with self._lock:
             if self.takes_none or shown != f"Bearer {SECRET}-{self.count_runs()}":
                 return False
@@ -68,7 +68,7 @@ class TokenServer:
             return self.used[shown] <= self.lasts
 
     def answer(self, path: str, shown: str | None) -> tuple[int, bytes]:
-        """Status and body."""
+        """Returns status and body."""
         name = urlsplit(path).path.removeprefix("/get/")
         if not self.lets_in(shown) or name in self.locked:
             self.refused += 1
@@ -80,13 +80,13 @@ class TokenServer:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request after the other, on a connection that is kept."""
+    """Handles consecutive requests on a persistent connection."""
 
     owner: TokenServer
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Of a page or an object."""
+        """Answers a request for a page or an object."""
         status, body = self.owner.answer(self.path, self.headers["Authorization"])
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -94,4 +94,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nobody reads it."""
+        """Logs nothing."""

@@ -1,4 +1,4 @@
-"""Functions for tests of transforms: a transform process imports them from here."""
+"""Functions for tests of transforms, which a transform process imports from here."""
 
 import os
 import signal
@@ -12,18 +12,18 @@ from fetchmill import FetchedReply
 
 
 def upper(replies: list[FetchedReply]) -> list[bytes]:
-    """Bytes instead of the body."""
+    """Returns bytes instead of the body."""
     return [reply.body.upper() for reply in replies]
 
 
 def twice_as_a_generator(replies: list[FetchedReply]) -> Iterator[bytes]:
-    """The body and once more the body."""
+    """Yields the body twice."""
     for reply in replies:
         yield reply.body * 2
 
 
 def number_of(reply: FetchedReply) -> int:
-    """What a synthetic object is called behind its name."""
+    """Returns the number in the name of a synthetic object."""
     return int(reply.name.rpartition("-")[2])
 
 
@@ -36,7 +36,7 @@ _seen: set[str] = set()
 
 
 def refuse_the_seventh(replies: list[FetchedReply]) -> Iterator[bytes | Exception]:
-    """Gives an exception for one reply, and raises when it gets a reply again."""
+    """Returns an exception for one reply, and raises when it gets a reply again."""
     for reply in replies:
         if reply.name in _seen:
             raise RuntimeError(f"{reply.name} came twice")
@@ -45,7 +45,7 @@ def refuse_the_seventh(replies: list[FetchedReply]) -> Iterator[bytes | Exceptio
 
 
 def facts(replies: list[FetchedReply]) -> list[bytes]:
-    """What a reply tells, one line."""
+    """Returns a reply's metadata in one line."""
     return [
         f"{reply.name} {reply.url} {reply.status} {len(reply.body)} {reply.content_type} {reply.etag} "
         f"{reply.last_modified}".encode()
@@ -54,7 +54,7 @@ def facts(replies: list[FetchedReply]) -> list[bytes]:
 
 
 def columns(replies: list[FetchedReply]) -> list[dict[str, object]]:
-    """A value of each kind, and a body for some."""
+    """Returns a value of each kind, and a body for some replies."""
     return [
         {
             "text": f"é {reply.name}",
@@ -69,36 +69,36 @@ def columns(replies: list[FetchedReply]) -> list[dict[str, object]]:
 
 
 def sizes_of_batches(replies: list[FetchedReply]) -> list[bytes]:
-    """How many replies came at once."""
+    """Returns the number of replies per batch."""
     return [str(len(replies)).encode() for _ in replies]
 
 
 def large(replies: list[FetchedReply]) -> list[bytes]:
-    """Two million bytes for each, and what came in, once for each."""
+    """Returns two million bytes for each reply, and its body."""
     return [reply.body[:1] * 2_000_000 for reply in replies]
 
 
 def small(replies: list[FetchedReply]) -> list[bytes | None]:
-    """A few bytes of a body that may be large; odd ones are dropped."""
+    """Returns a few bytes of a body that may be large; odd ones are dropped."""
     return [None if number_of(reply) % 2 else f"{len(reply.body)}".encode() for reply in replies]
 
 
 def raises_for_seven(replies: list[FetchedReply]) -> list[bytes]:
-    """An error for one of them."""
+    """Raises an error for one of them."""
     if any(number_of(reply) == 7 for reply in replies):
         raise LookupError("there is no\nseven")
     return upper(replies)
 
 
 def dies_for_seven(replies: list[FetchedReply]) -> list[bytes]:
-    """The end of the process for one of them, by a signal."""
+    """Ends the process with a signal for one of them."""
     if any(number_of(reply) == 7 for reply in replies):
         os.kill(os.getpid(), signal.SIGKILL)
     return upper(replies)
 
 
 def exits_for_seven(replies: list[FetchedReply]) -> list[bytes]:
-    """The same without a signal, while a child of it holds all descriptors that it may."""
+    """Ends the process without a signal, while a child holds all descriptors that it can."""
     if any(number_of(reply) == 7 for reply in replies):
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(5)"], close_fds=False)
         os._exit(3)
@@ -106,7 +106,7 @@ def exits_for_seven(replies: list[FetchedReply]) -> list[bytes]:
 
 
 def of_no_use(replies: list[FetchedReply]) -> list[object]:
-    """What is no result, in all kinds; the rest is as it was."""
+    """Returns invalid results of all kinds; the others are unchanged."""
     wrong: dict[int, object] = {
         0: 17,
         1: "text",
@@ -122,24 +122,24 @@ def of_no_use(replies: list[FetchedReply]) -> list[object]:
 
 
 def too_few(replies: list[FetchedReply]) -> list[bytes]:
-    """No result for the last."""
+    """Returns no result for the last one."""
     return [reply.body for reply in replies][1:]
 
 
 def not_a_list(replies: list[FetchedReply]) -> bytes:
-    """One result for all: a mistake that is easily made."""
+    """Returns one result for all replies, which is a common mistake."""
     return b"".join(reply.body for reply in replies)
 
 
 def hangs(_: list[FetchedReply]) -> list[bytes]:
-    """For ever, once it has told where it is."""
+    """Reports its process and then hangs for ever."""
     Path(os.environ["TRANSFORM_TEST_PIDS"]).joinpath(str(os.getpid())).touch()
     while True:
         time.sleep(0.1)
 
 
 def slow(replies: list[FetchedReply]) -> list[bytes | None]:
-    """As long as a kill needs; every third is dropped."""
+    """Takes as long as a kill needs; every third reply is dropped."""
     folder = Path(os.environ["TRANSFORM_TEST_PIDS"])
     folder.joinpath(str(os.getpid())).touch()
     time.sleep(0.02)
@@ -147,20 +147,20 @@ def slow(replies: list[FetchedReply]) -> list[bytes | None]:
 
 
 def takes_its_time(replies: list[FetchedReply]) -> list[bytes]:
-    """Five milliseconds for each."""
+    """Takes five milliseconds for each reply."""
     time.sleep(0.005 * len(replies))
     return [reply.body for reply in replies]
 
 
 def prints(replies: list[FetchedReply]) -> list[bytes]:
-    """What it says, to whoever listens."""
+    """Prints to both standard streams."""
     sys.stdout.write("said by the function\n")
     sys.stdout.flush()
     return upper(replies)
 
 
 async def is_a_coroutine(replies: list[FetchedReply]) -> list[bytes]:
-    """No plain function."""
+    """A coroutine function instead of a plain one."""
     return upper(replies)
 
 
@@ -171,5 +171,5 @@ class AsItIs:
         self._suffix = suffix
 
     def __call__(self, replies: list[FetchedReply]) -> list[bytes]:
-        """The body and the state."""
+        """Returns the body and the state."""
         return [reply.body + self._suffix for reply in replies]

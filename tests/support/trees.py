@@ -1,4 +1,4 @@
-"""Trees of files that servers serve and jobs mirror: names of every kind, and what differs between two trees."""
+"""Trees of files that servers serve and jobs mirror: names of every kind, and the differences between two trees."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ ODD_NAMES = (
 
 
 def copy_library(source: Path, copy: Path) -> None:
-    """Regular files; no link is followed."""
+    """Copies regular files without following links."""
     for name, folders, files in os.walk(source):
         folders[:] = [folder for folder in folders if folder not in LEFT_OUT and not folder.startswith(".")]
         for file in (Path(name, file) for file in files if not file.startswith(".")):
@@ -63,7 +63,7 @@ def copy_library(source: Path, copy: Path) -> None:
 
 
 def make_odd_names(folder: Path) -> None:
-    """Each name as a file and as a folder, and what else is odd about a tree."""
+    """Creates each name as a file and as a folder, and other oddities of a tree."""
     for position, name in enumerate(map(os.fsdecode, ODD_NAMES)):
         write(folder / "names" / name, os.fsencode(name) * position)
         write(folder / "folders" / name / name, os.fsencode(name))
@@ -74,19 +74,19 @@ def make_odd_names(folder: Path) -> None:
 
 
 def write(path: Path, body: bytes) -> None:
-    """A new file, and the folders to it."""
+    """Writes a new file, and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
         file.write(body)
 
 
 def count_files(folder: Path) -> int:
-    """Regular files below a folder, its job's own aside."""
+    """Counts regular files below a folder, without the job's own."""
     return sum(len(files) for name, _, files in os.walk(folder) if ".fetchmill" not in Path(name).parts)
 
 
 def unescape(folder: Path) -> None:
-    """Renames what was escaped on disk back to the server's bytes, deepest first."""
+    """Restores the server's bytes in names that were escaped on disk, deepest first."""
     for name, folders, files in os.walk(folder, topdown=False):
         for entry in (Path(name, entry) for entry in (*folders, *files) if "%" in entry):
             plain = entry.with_name(os.fsdecode(unquote_to_bytes(os.fsencode(entry.name))))
@@ -95,7 +95,7 @@ def unescape(folder: Path) -> None:
 
 
 def differences(served: Path, mirror: Path) -> list[str]:
-    """What `diff -r` says, in the C locale."""
+    """Returns the output of `diff -r` in the C locale."""
     command = ("diff", "-r", "--no-dereference", "--exclude=.fetchmill", served, mirror)
     ended = subprocess.run(command, capture_output=True, env={"LC_ALL": "C"}, timeout=120, check=False)
     assert ended.stderr == b""

@@ -1,4 +1,4 @@
-"""A bucket whose keys come in an order of its own, page by page, over raw sockets."""
+"""A bucket whose keys have their own order, page by page, over raw sockets."""
 
 import threading
 import time
@@ -11,23 +11,23 @@ from raw_server import Behaviour, Exchange, reply
 
 
 def in_folder_order(keys: list[str]) -> list[str]:
-    """Keys as a walk over a file system gives them: by the names of folders and files, not by whole keys."""
+    """Returns keys in the order of a walk over a file system: by folder and file names, not by whole keys."""
     return sorted(keys, key=lambda key: key.split("/"))
 
 
 @dataclass
 class UnorderedStore:
-    """Answers ListObjectsV2 over keys in the order in which they are given, and gives their objects.
+    """Answers ListObjectsV2 with keys in the given order, and returns their objects.
 
     Args:
-        keys: in the store's order.
-        page: keys of a page at most.
-        start_after: what it does with the parameter: `filter` its order by bytes, `ignore` or `refuse` it.
-        repeats_token: whether each page gives the token of the first.
-        epoch: part of each token; those of another one are refused.
-        latency: seconds that a page takes.
+        keys: keys in the store's order.
+        page: maximum number of keys per page.
+        start_after: how it handles the parameter: `filter` its order by bytes, `ignore` or `refuse` it.
+        repeats_token: whether each page has the first one's token.
+        epoch: part of each token; tokens of another epoch are refused.
+        latency: seconds per page.
         bucket: its name.
-        holds: the place whose page never comes when a token asks for it; `held` is set when one does.
+        holds: the position whose page never comes when a token asks for it; `held` is then set.
     """
 
     keys: list[str]
@@ -42,12 +42,12 @@ class UnorderedStore:
     queries: list[dict[str, str]] = field(default_factory=list)
 
     def routes(self) -> Mapping[str, Behaviour]:
-        """For a raw server."""
+        """Returns routes for a raw server."""
         objects: dict[str, Behaviour] = {f"/{self.bucket}/{quote(key)}": reply(key.encode()) for key in self.keys}
         return {f"/{self.bucket}": self.answer, f"/{self.bucket}/": self.answer, **objects}
 
     def answer(self, exchange: Exchange) -> bytes | None:
-        """A page."""
+        """Returns a page."""
         asked = parse_qs(urlsplit(exchange.target).query, keep_blank_values=True)
         query = {name: values[0] for name, values in asked.items()}
         self.queries.append(query)
@@ -71,7 +71,7 @@ class UnorderedStore:
         return reply(self._document(names[begin:end], f"{following}~{self.epoch}~{after}" if end < len(names) else ""))
 
     def _names(self, prefix: str, delimiter: str | None) -> list[str]:
-        """Keys and folders below a prefix, each once."""
+        """Returns keys and folders below a prefix, each once."""
         keys = [key for key in self.keys if key.startswith(prefix)]
         if not delimiter:
             return keys

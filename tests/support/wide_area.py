@@ -1,8 +1,8 @@
-"""A wide-area network for tests: two namespaces, and between them a link with a delay, jitter, loss and a bandwidth.
+"""A wide-area network for tests: two namespaces, and a link with delay, jitter, loss and bandwidth between them.
 
-The command runs in the near one, servers in the far one, under real-looking names and over TLS. TCP is the kernel's, on
-both sides. The link is a program of its own (crates/fetchmill-server/examples/wide_area_link.rs); what is lost and how
-long each packet takes is drawn from a seed, which is printed. FETCHMILL_SEED repeats it. Nothing leads anywhere else.
+The command runs in the near namespace, and servers in the far one, under real-looking names and over TLS. Both sides
+use the kernel's TCP. The link is a separate program (crates/fetchmill-server/examples/wide_area_link.rs). A seed, which
+is printed, determines lost packets and the delay of each packet; FETCHMILL_SEED repeats it. There are no other routes.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from fetchmill.testing import Fault
 from network import PATH, START_SECONDS, Network, name_server, namespace
 
 DEVICE = "wide0"
-# Addresses of the link's ends, and the net that all addresses of far hosts must be in.
+# Addresses of the link's ends, and the network that has all addresses of far hosts.
 NEAR, FAR, FAR_NET = "192.0.2.1", "192.0.2.2", "198.51.100.0/24"
-# What waits in a device until the link takes it: enough that nothing is dropped there uncounted.
+# Queue of a device before the link takes packets: large enough that nothing is dropped there uncounted.
 DEVICE_PACKETS = 10_000
-# Without IPv6, whose own packets would be counted.
+# IPv6 is off, because its own packets would be counted.
 DEVICE_SCRIPT = """
 ipv6=/proc/sys/net/ipv6/conf/{device}/disable_ipv6
 [ ! -e $ipv6 ] || echo 1 > $ipv6
@@ -38,23 +38,23 @@ ip link set {device} txqueuelen {packets} mtu 1500 up
 """
 SITE = "files.example.com"
 HOSTS = {SITE: "198.51.100.12"}
-# The environment of commands: nobody's proxy, which would not be there.
+# The environment of commands has no proxy, because none would be reachable.
 CLEAN = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What became of the packets of one direction.
+    """The fate of one direction's packets.
 
     Args:
-        sent: all; the sum of the next four.
-        delivered: those that arrived.
-        lost: those that got lost on the way.
-        dropped: those that found the queue before the bandwidth full.
-        on_the_way: those that are still to arrive.
-        sent_bytes: of all packets, with their heads.
-        delivered_bytes: of those that arrived.
-        late: the most seconds by which one came too late, because the link had to wait for a processor.
+        sent: all packets; the sum of the next four.
+        delivered: packets that arrived.
+        lost: packets that were lost.
+        dropped: packets that found the queue before the bandwidth limit full.
+        on_the_way: packets that will still arrive.
+        sent_bytes: bytes of all packets, with their heads.
+        delivered_bytes: bytes of those that arrived.
+        late: the longest delay in seconds that was caused by waiting for a processor.
     """
 
     sent: int
@@ -68,7 +68,7 @@ class Counters:
 
 
 class Link:
-    """The link between two namespaces, while it runs."""
+    """The running link between two namespaces."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -81,25 +81,25 @@ class Link:
         loss: float | None = None,
         megabits: float | None = None,
     ) -> None:
-        """Changes what is given; packets that are on the way are not touched, and none overtakes another.
+        """Changes the given values; packets on their way are not affected, and none overtakes another.
 
         Args:
-            round_trip: seconds there and back, half of it each way.
-            jitter: seconds; each packet takes a random time longer, up to this.
-            loss: share of the packets that are lost each way, 0 to 1.
-            megabits: 10^6 bits a second each way, heads included; 0 is no bound. Before it is a queue of 100 ms, but of
-                64 KiB at least; packets that do not fit are dropped.
+            round_trip: round-trip time in seconds, half of it each way.
+            jitter: maximum additional random time per packet in seconds.
+            loss: share of lost packets each way, 0 to 1.
+            megabits: 10^6 bits per second each way, including heads; 0 means no limit. A queue of 100 ms, at least 64
+                KiB, precedes the limit and drops packets that do not fit.
         """
         values = {"round_trip": round_trip, "jitter": jitter, "loss": loss, "megabits": megabits}
         self._ask({name: value for name, value in values.items() if value is not None})
 
     def counters(self) -> tuple[Counters, Counters]:
-        """Of what the near side has sent, and the far one."""
+        """Returns the counters of the near and of the far side."""
         up, down = self._ask({})
         return Counters(**up), Counters(**down)
 
     def cpu_seconds(self) -> float:
-        """Processor time that it has used."""
+        """Returns the processor time that it has used."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -131,13 +131,13 @@ class WideArea:
     """Both sides, and the link between them.
 
     Args:
-        near: where the command runs; it has a name server.
-        far: where servers run, each at the address of its name.
-        link: may be changed, and counts.
+        near: namespace of the command; it has a name server.
+        far: namespace of servers, each at the address of its name.
+        link: the link, which can be changed and counts packets.
         hosts: names with their addresses.
         ca_file: the authority to trust.
         leaf: a certificate of it for all the names.
-        seed: of what is lost, and of the server.
+        seed: seed of lost packets and of the server.
     """
 
     near: Network
@@ -177,14 +177,14 @@ class WideArea:
 
 
 def dropped_by_devices(side: Network) -> int:
-    """Packets that the device of a side has dropped because the link was too slow to take them."""
+    """Returns the packets that a side's device has dropped because the link was too slow."""
     lines = Path(f"/proc/{side.holder}/net/dev").read_text().splitlines()
     (line,) = (line for line in lines if line.strip().startswith(f"{DEVICE}:"))
     return int(line.rpartition(":")[2].split()[11])
 
 
 def connect(side: Network, here: str, there: str, route: str = "") -> None:
-    """Gives the device of a side its address, and what leads over it."""
+    """Gives a side's device its address and its routes."""
     script = DEVICE_SCRIPT.format(here=here, there=there, device=DEVICE, packets=DEVICE_PACKETS, route=route)
     command = side.command("sh", "-ec", script)
     subprocess.run(command, env={**os.environ, "PATH": PATH}, check=True, timeout=START_SECONDS)
@@ -192,7 +192,7 @@ def connect(side: Network, here: str, there: str, route: str = "") -> None:
 
 @contextlib.contextmanager
 def linked(near: Network, far: Network, seed: int) -> Iterator[Link]:
-    """A link between two namespaces with the same owner."""
+    """Links two namespaces with the same owner."""
     ends = (f"/proc/{side.holder}/ns/net" for side in (near, far))
     command = near.command(example("wide_area_link"), *ends, DEVICE, seed)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -217,15 +217,15 @@ def wide_area(
     seed: int | None = None,
     hosts: Mapping[str, str] = HOSTS,
 ) -> Iterator[WideArea]:
-    """Makes one, and takes it down at the end of the block; also when this process is killed.
+    """Creates a wide-area network, and removes it at the end of the block, even if this process is killed.
 
     Args:
-        folder: where its files go.
-        round_trip: as `Link.change` has it, and so have the next three.
-        jitter: the same.
-        loss: the same.
-        megabits: the same.
-        seed: of what is lost and how long packets take; a new one each time if it is not given.
+        folder: folder of its files.
+        round_trip: as in `Link.change`, like the next three.
+        jitter: as above.
+        loss: as above.
+        megabits: as above.
+        seed: seed of lost packets and of delays; a new one each time if not given.
         hosts: names with their addresses, all in 198.51.100.0/24. A name `*.x` stands for all below `x`.
     """
     seed = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32)) if seed is None else seed

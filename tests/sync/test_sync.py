@@ -1,4 +1,4 @@
-"""`fetchmill sync`: a folder is made like its source, again and again, with no more requests than that needs."""
+"""`fetchmill sync`: a folder is made like its source again and again, with no more requests than necessary."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ INCOMPLETE, USAGE, BUSY, TOO_MANY = 3, 2, 9, 11
 
 @pytest.fixture
 def changing(served: Path) -> ChangingTree:
-    """A small folder that nginx serves."""
+    """Returns a small folder that nginx serves."""
     return ChangingTree(served, 60, seed=1)
 
 
@@ -45,7 +45,7 @@ def site(nginx: MakeNginx) -> Callable[..., "Mirrored"]:
 
 
 class Mirrored:
-    """A site, and what was asked of it since the last look."""
+    """A site, and its requests since the last call."""
 
     def __init__(self, nginx: Nginx) -> None:
         self._nginx = nginx
@@ -53,7 +53,7 @@ class Mirrored:
         self._looked_at = 0
 
     def requests(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
-        """Folders that were listed, files that were sent, and files of which the server said that they are the same."""
+        """Returns listed folders, sent files, and files that the server called unchanged."""
         seen = self._nginx.seen("files")
         new, self._looked_at = seen[self._looked_at :], len(seen)
         asked = [each for each in new if each.path not in ("/list", "/robots.txt")]
@@ -66,7 +66,7 @@ class Mirrored:
 
 
 def report_of(ended: Ended) -> dict[str, Any]:
-    """The event `report` of a command with --json."""
+    """Returns the event `report` of a command with --json."""
     events = [json.loads(line) for line in ended.out.splitlines()]
     (report,) = (event for event in events if event["event"] == "report")
     counted = sum(report[name] for name in ("unchanged", "fetched", "absent", "failed", "skipped"))
@@ -75,7 +75,7 @@ def report_of(ended: Ended) -> dict[str, Any]:
 
 
 def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
-    """Some numbers of a report."""
+    """Returns some numbers of a report."""
     return tuple(report[name] for name in names)
 
 
@@ -83,7 +83,7 @@ def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
 def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_differs(
     run: Run, site: Callable[..., Mirrored], served: Path, dest: Path
 ) -> None:
-    """Files change, come, go and are renamed, a folder becomes a file and a file a folder: times and bytes agree."""
+    """Files change, appear, disappear and are renamed, and a file and a folder swap kinds: times and bytes agree."""
     tree = ChangingTree(served, FILES, seed=7)
     recent = [f"d001/recent{number}" for number in range(5)]
     for name in recent:
@@ -94,7 +94,7 @@ def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_diffe
     assert counts(first, "listed", "fetched", "failed") == (FILES + 5, FILES + 5, 0)
     assert held(dest) == held(served)
 
-    # With the size and the second that the listing told when they were fetched.
+    # The size and the second are those that were listed when the objects were fetched.
     for name in recent:
         tree.change(name, keeps_size=True, keeps_time=True)
     fetched, removed = tree.change_much(changed=50, added=30, removed=20, renamed=5)
@@ -110,7 +110,7 @@ def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_diffe
     assert sent == Counter(fetched)
     assert not same
     assert set(folders.values()) == {1}
-    # Those that are two seconds old only prove nothing yet.
+    # Files that are only two seconds old prove nothing yet.
     assert set(source.requests()[1]) <= set(recent)
     assert (third["removed"], third["fetched"] + third["unchanged"]) == (0, len(held(served)))
 
@@ -118,7 +118,7 @@ def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_diffe
 def test_an_index_page_tells_sizes_and_the_server_the_rest(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """In HTML: another size is fetched without asking, of all others the server says whether they have changed."""
+    """In HTML, a file of another size is fetched, and the server says of all others whether they have changed."""
     source = site("html")
     assert run("sync", source.url, dest).code == 0
     source.requests()
@@ -136,7 +136,7 @@ def test_an_index_page_tells_sizes_and_the_server_the_rest(
 
 @pytest.fixture
 def http_server(served: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """`python -m http.server` over the folder: its URL, and its log."""
+    """Runs `python -m http.server` over the folder. Returns its URL and its log."""
     (port,) = free_ports(1)
     log = tmp_path / "http.server.log"
     command = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(served)]
@@ -151,7 +151,7 @@ def http_server(served: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
 def test_a_server_that_lists_names_only_is_asked_about_each_file(
     run: Run, http_server: tuple[str, Path], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """`python -m http.server` says 304 to If-Modified-Since; what was written a moment ago is fetched again instead."""
+    """`python -m http.server` answers 304 to If-Modified-Since; a recently written file is fetched again instead."""
     url, log = http_server
     changing.write("young", b"one", time.time())
     assert run("sync", url, dest).code == 0
@@ -171,7 +171,7 @@ def test_a_server_that_lists_names_only_is_asked_about_each_file(
 def test_a_server_that_tells_nothing_is_fetched_anew(
     run: Run, changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """The list/get API without times: the result is right, and each file is asked for once a pass."""
+    """With the list/get API without times, the result is right, and each file is requested once per pass."""
     with serve(served) as server:
         assert run("sync", server.url, dest).code == 0
         changing.change("d000/f00003", keeps_size=True)
@@ -193,7 +193,10 @@ def bucket() -> Iterator[S3Store]:
 
 
 def test_a_bucket_tells_all(run: Run, bucket: S3Store, environment: dict[str, str], dest: Path) -> None:
-    """ETags: only what has another one is fetched, also of the same size; a prefix is no folder."""
+    """A bucket has ETags: only objects with another one are fetched, even with the same size.
+
+    A prefix is not a folder.
+    """
     words = ("sync", f"s3://{bucket.bucket}/pre/", dest, "--endpoint-url", bucket.url, "--delete", "--json")
     settings = environment | bucket.environment()
     first = report_of(run(*words, env=settings))
@@ -215,7 +218,7 @@ def test_a_bucket_tells_all(run: Run, bucket: S3Store, environment: dict[str, st
 def test_a_list_that_has_grown_fetches_what_is_new(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
-    """A list of URLs tells nothing, so that the server is asked about the rest; it may stand in another folder."""
+    """A list of URLs has no metadata, so the server is asked about the rest; the list may be in another folder."""
     source, urls = site(), tmp_path / "urls.txt"
     names = changing.names()
     urls.write_text("".join(f"{source.url}{name}\n" for name in names[:50]))
@@ -232,7 +235,7 @@ def test_a_list_that_has_grown_fetches_what_is_new(
 
 
 def test_an_iterable_is_a_source(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
-    """Of pairs of a URL and a name; what it does not give any more is removed."""
+    """An iterable yields pairs of a URL and a name; objects that it no longer yields are removed."""
     source = site()
     names = changing.names()
 
@@ -247,7 +250,7 @@ def test_an_iterable_is_a_source(site: Callable[..., Mirrored], changing: Changi
 def test_a_local_change_stays_unless_it_is_overwritten(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """A file that somebody has changed here is neither replaced nor removed, and each pass says so."""
+    """A file that somebody has changed locally is neither replaced nor removed, and each pass says so."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     for name in ("d000/f00001", "d000/f00002"):
@@ -272,7 +275,7 @@ def test_a_local_change_stays_unless_it_is_overwritten(
 def test_local_files_are_looked_at_on_request(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """--check-local: what is missing comes back, what was changed is told, or replaced with --overwrite-local."""
+    """With --check-local, missing files are fetched, and changed ones are reported or replaced."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     (dest / "d000/f00001").unlink()
@@ -293,7 +296,7 @@ def test_local_files_are_looked_at_on_request(
 def test_too_many_removals_change_nothing(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """Above --max-delete, 10 % if not given: exit code 11, and what permits it is told."""
+    """Above --max-delete, 10 % by default, the exit code is 11, and the message says how to permit it."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     before = held(dest)
@@ -317,7 +320,7 @@ def test_too_many_removals_change_nothing(
 def test_a_dry_run_touches_nothing(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """It says what would be done, a name a line, whether the destination is there or not."""
+    """A dry run prints the planned changes, one name per line, whether or not the destination exists."""
     source = site()
     shown = run("sync", source.url, dest, "--dry-run")
     assert (shown.code, dest.exists()) == (0, False)
@@ -341,7 +344,7 @@ def test_a_dry_run_touches_nothing(
 
 
 def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
-    """Every entry, with its size and time; SQLite's shared memory is none, and what ends so."""
+    """Returns every entry with size and time, without SQLite's shared memory."""
     return {
         str(path): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -352,7 +355,7 @@ def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int
 def test_what_is_below_a_folder_without_a_listing_stays(
     run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Its names are missing from the listing, and are not removed for that; what is elsewhere is."""
+    """Names below a folder without a listing are not removed; other missing names are."""
     switch = tmp_path / "broken"
     site = Site(directives=f"location = /d001/ {{ if (-f {switch}) {{ return 403; }} }}")
     source = Mirrored(nginx(files=site))
@@ -376,7 +379,7 @@ def test_what_is_below_a_folder_without_a_listing_stays(
 def test_what_is_below_a_folder_without_a_listing_stays_when_its_name_is_not_utf_8(
     run: Run, nginx: MakeNginx, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The listing lacks its names too."""
+    """Names below the folder are also missing from the listing, and are not removed."""
     switch = tmp_path / "broken"
     site = Site(directives=f"location ~ ^/d[^a-z]/$ {{ if (-f {switch}) {{ return 403; }} }}")
     folder = Path(os.fsdecode(os.fsencode(served) + b"/d\xff"))
@@ -398,7 +401,7 @@ def test_what_is_below_a_folder_without_a_listing_stays_when_its_name_is_not_utf
 def test_the_destination_of_a_finished_job_is_taken_over(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """What `get` has fetched is not fetched again, and the job is gone afterwards."""
+    """Objects that `get` has fetched are not fetched again, and the job is gone afterwards."""
     source = site()
     assert run("get", source.url, dest).code == 0
     source.requests()
@@ -419,7 +422,7 @@ def test_the_destination_of_a_finished_job_is_taken_over(
 def test_what_cannot_be_taken_over_is_refused(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
-    """Another format, a job that is not finished, files of somebody else, a bucket, another source: a line each."""
+    """Another format, an unfinished job, files of somebody else, a bucket, and another source each have a line."""
     source = site()
     assert run("get", source.url, tmp_path / "pack", "--format", "parquet").code == 0
     assert run("get", source.url, tmp_path / "half", "--rate", "20", "--max-duration", "500ms").code == 8
@@ -449,7 +452,7 @@ def test_what_cannot_be_taken_over_is_refused(
 def test_other_commands_say_what_a_synced_folder_is(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
-    """One line, and what to do; `status` shows the last pass."""
+    """The message is one line with what to do; `status` shows the last pass."""
     source = site()
     assert run("sync", source.url, dest).code == 0
 
@@ -472,7 +475,7 @@ def test_other_commands_say_what_a_synced_folder_is(
 def test_two_syncs_at_once_are_one(
     run: Run, start: Callable[..., Any], site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
-    """The second says that the folder is in use; status says what the first does."""
+    """The second one says that the folder is in use; `status` shows what the first one does."""
     source = site(directives="location /slow { limit_rate 1; }")
     changing.write("slow", b"x" * 10)
     first = start("sync", source.url, dest)
@@ -491,7 +494,7 @@ def test_two_syncs_at_once_are_one(
 def test_what_failed_is_tried_again_by_the_next_pass(
     run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The old file stays until then."""
+    """Failed objects are tried again by the next pass; the old file stays until then."""
     switch = tmp_path / "broken"
     site = Site(directives=f"location = /d000/f00003 {{ if (-f {switch}) {{ return 403; }} }}")
     source = Mirrored(nginx(files=site))
@@ -517,7 +520,7 @@ def test_what_failed_is_tried_again_by_the_next_pass(
 def test_everything_can_be_fetched_again(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """--refetch believes no listing."""
+    """--refetch ignores the listing and fetches everything again."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     changing.change("d000/f00003", keeps_size=True, keeps_time=True)
@@ -530,7 +533,7 @@ def test_everything_can_be_fetched_again(
 def test_filters_say_what_is_kept(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """What --exclude names is neither fetched nor removed from the source's side: a destination keeps its filters."""
+    """Objects that --exclude names are neither fetched nor removed: a destination keeps its filters."""
     source = site()
     ended = report_of(run("sync", source.url, dest, "--exclude", "d000/*", "--delete", "--json"))
 
@@ -558,7 +561,7 @@ def test_a_log_and_events_tell_the_same(
 
 
 def test_a_report_is_a_value(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
-    """In Python: the ledger balances, and goes into JSON."""
+    """In Python, the ledger balances and can be written as JSON."""
     report = fetchmill.sync(site().url, dest)
 
     assert (report.balanced, report.complete, report.number, report.resumed) == (True, True, 1, False)

@@ -1,4 +1,4 @@
-"""A sync that is killed: each object is old or new, and the same command ends right."""
+"""A killed sync: each object is old or new, and the same command finishes correctly."""
 
 import itertools
 import json
@@ -23,16 +23,16 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
-# In the phases one after the other.
+# The kills hit the phases one after the other.
 KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 10)
 FILES = 1500
-# Each is killed in.
+# Each pass is killed in its phase.
 PHASES = ("listing", "comparing", "requests", "fetching", "applying")
 
 
 @pytest.fixture
 def source(nginx: Callable[..., Nginx]) -> str:
-    """The URL of the folder `served`."""
+    """Returns the URL of the folder `served`."""
     return nginx(files=Site()).url("files", "127.0.0.1") + "/"
 
 
@@ -41,7 +41,7 @@ def source(nginx: Callable[..., Nginx]) -> str:
 def test_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
 ) -> None:
-    """Whatever the phase; and the next call finishes the pass as it was begun."""
+    """Each object is old or new in every phase; the next call finishes the pass with its original options."""
     delay = random.Random(SEED + number).uniform(0, 0.08)
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
     tree, dest = ChangingTree(served, FILES, seed=SEED + number), memory_path / "out"
@@ -57,7 +57,7 @@ def test_each_object_is_old_or_new(
     ended = run("sync", source, dest, "--delete", "--max-delete", "50%")
 
     wrong = [name for name, body in found.items() if body not in (old.get(name), new.get(name))]
-    # What is in the way of something new has gone before that has come.
+    # An obstacle to a new object disappears before the object arrives.
     in_the_way = ("d070", "d071/f01425")
     lost = [name for name in old.keys() & new.keys() if name not in found and not name.startswith(in_the_way)]
     assert (wrong, lost) == ([], []), (phase, was_killed)
@@ -73,7 +73,7 @@ def test_each_object_is_old_or_new(
 def test_the_passes_are_killed_in_every_phase(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:
-    """One after the other in one destination, without an end in between."""
+    """The kills follow each other in one destination, without a finished pass between them."""
     tree, dest = ChangingTree(served, FILES, seed=SEED), memory_path / "out"
     states = []
     for phase in PHASES:
@@ -93,7 +93,7 @@ def test_the_passes_are_killed_in_every_phase(
 def test_a_signal_ends_a_pass_with_a_checkpoint(
     start: Start, run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, number: int, code: int
 ) -> None:
-    """And the same command goes on."""
+    """A signal ends a pass after a checkpoint, and the same command continues."""
     tree = ChangingTree(served, 200, seed=SEED)
     url = nginx(files=Site(directives="location ~ /f { limit_rate 100; }")).url("files", "127.0.0.1") + "/"
     process = start("sync", url, dest, "-j", "4", "--commit-window", "10ms")
@@ -116,7 +116,7 @@ def test_a_signal_ends_a_pass_with_a_checkpoint(
 def test_a_pass_without_delete_removes_nothing_that_was_planned_with_it(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:
-    """As long as nothing was changed, a pass follows the options of the call that goes on with it."""
+    """If nothing was changed yet, a pass uses the options of the call that continues it."""
     tree, dest = ChangingTree(served, 300, seed=SEED), memory_path / "out"
     assert run("sync", source, dest).code == 0
     for name in tree.names()[:5]:

@@ -1,4 +1,4 @@
-"""`fetchmill sync` into shards: what is superseded or removed is gone from them when a pass ends, for any reader."""
+"""`fetchmill sync` into shards: superseded and removed objects are gone when a pass ends, for any reader."""
 
 import contextlib
 import json
@@ -27,12 +27,12 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
-# Kills of each format.
+# Kills per format.
 KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 3)
 FILES = 1000
 USAGE, DAMAGED = 2, 10
 FORMATS = tuple(SUFFIXES)
-# Each is killed in one of them.
+# Each pass is killed in one of them.
 PHASES = ("fetching", "preparing", "prepared", "applying")
 
 
@@ -44,18 +44,18 @@ def site(nginx: Callable[..., Nginx]) -> Nginx:
 
 @pytest.fixture
 def source(site: Nginx) -> str:
-    """Its URL."""
+    """Returns its URL."""
     return site.url("files", "127.0.0.1") + "/"
 
 
 def sent(site: Nginx) -> Counter[str]:
-    """Files that it has sent."""
+    """Returns the files that it has sent."""
     asked = ((each.path.removeprefix("/"), each.status) for each in site.seen("files"))
     return Counter(path for path, status in asked if status == "200" and path and not path.endswith("/"))
 
 
 def contents(dest: Path, format: str, reader: str) -> dict[str, bytes]:
-    """What somebody else's reader finds, each name once and each sequence number once."""
+    """Returns the contents from an independent reader, with each name and each sequence number once."""
     found = list(read_objects(dest, format, reader))
     names = Counter(each.name.decode() for each in found)
     assert max(names.values(), default=0) <= 1, names.most_common(3)
@@ -65,7 +65,7 @@ def contents(dest: Path, format: str, reader: str) -> dict[str, bytes]:
 
 
 def report_of(ended: Ended) -> dict[str, Any]:
-    """The event `report` of a command with --json."""
+    """Returns the event `report` of a command with --json."""
     events = [json.loads(line) for line in ended.out.splitlines()]
     (report,) = (event for event in events if event["event"] == "report")
     return dict(report)
@@ -76,7 +76,10 @@ def report_of(ended: Ended) -> dict[str, Any]:
 def test_what_is_superseded_or_removed_is_gone_from_the_shards(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
 ) -> None:
-    """For every reader; one GET for each new or changed file, and none when nothing has changed."""
+    """Every reader sees the new state.
+
+    There is one GET for each new or changed file, and none if nothing has changed.
+    """
     tree = ChangingTree(served, FILES, seed=5)
     words = ("sync", source, dest, "--format", format, "--shard-size", "20k", "--delete", "--json")
     assert report_of(run(*words))["fetched"] == FILES
@@ -105,7 +108,7 @@ def test_what_is_superseded_or_removed_is_gone_from_the_shards(
 def test_killed_at_any_moment_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int
 ) -> None:
-    """For who reads by name; and the next call ends the pass, with each object once."""
+    """Readers by name find each object old or new; the next call finishes the pass, with each object once."""
     chosen = random.Random(f"{SEED} {format} {number}")
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
     phase, delay = chosen.choice(PHASES), chosen.uniform(0, 0.04)
@@ -134,7 +137,7 @@ def test_killed_at_any_moment_each_object_is_old_or_new(
 def test_the_shards_of_a_finished_job_are_taken_over(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
 ) -> None:
-    """What `get` has fetched is not fetched again, and all shards have the same columns."""
+    """Objects that `get` has fetched are not fetched again, and all shards have the same columns."""
     tree = ChangingTree(served, 60, seed=1)
     assert run("get", source, dest, "--format", format).code == 0
     first = sent(site)
@@ -153,7 +156,7 @@ def test_the_shards_of_a_finished_job_are_taken_over(
 
 
 def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, served: Path, tmp_path: Path) -> None:
-    """Another format, more columns, names that came twice, files that shards do not have: a line each."""
+    """Another format, additional columns, repeated names, and files that shards do not have each have a line."""
     ChangingTree(served, 40, seed=1)
     urls = tmp_path / "urls.csv"
     urls.write_text(f"url,id\n{source}d000/f00001,1\n{source}d000/f00001,2\n")
@@ -182,7 +185,7 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
 
 
 def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, dest: Path, tmp_path: Path) -> None:
-    """Objects of a list are called by their URLs, as `get` calls them, and a line that comes twice is left out."""
+    """Objects of a list are named by their URLs, as with `get`, and a repeated line is left out."""
     names = ChangingTree(served, 40, seed=1).names()
     urls = tmp_path / "urls.txt"
     words = ("sync", urls, dest, "--format", "parquet", "--allow-private", "--json")
@@ -203,7 +206,7 @@ def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, de
 def test_a_store_is_kept_in_shards(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, format: str
 ) -> None:
-    """versitygw: what has another ETag is fetched, what is gone is removed; nothing else is asked for."""
+    """With versitygw, objects with another ETag are fetched, and missing ones removed; nothing else is requested."""
     held = {f"pre/d{number % 5}/f{number}": b"object %d" % number for number in range(40)}
     for key, body in held.items():
         versitygw.put(key, body)
@@ -224,14 +227,14 @@ def test_a_store_is_kept_in_shards(
     third = report_of(run(*words, env=settings))
 
     told = [tuple(each[name] for name in ("fetched", "unchanged", "removed")) for each in (first, second, third)]
-    # A key that was written a moment before a pass proves nothing by its time, and has its ETag.
+    # A key that was written just before a pass proves nothing by its time, but has its ETag.
     assert told == [(40, 0, 0), (2, 37, 2), (0, 39, 0)]
     assert contents(dest, format, next(iter(READERS[format]))) == held
     assert run("verify", dest).code == 0
 
 
 def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) -> None:
-    """Many passes that bring little do not leave as many shards."""
+    """Many passes with few changes do not leave the same number of shards."""
     tree = ChangingTree(served, 10, seed=1)
     passes = 20
     for _ in range(passes):
@@ -247,7 +250,7 @@ def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) 
 def test_a_damaged_shard_is_told_before_anything_changes(
     run: Run, source: str, served: Path, dest: Path, format: str
 ) -> None:
-    """What stays of it would be lost; --refetch fetches all of it anew."""
+    """A damaged shard stops the pass, or its remaining objects would be lost; --refetch fetches all of it again."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", format)
     assert run(*words).code == 0
@@ -269,7 +272,7 @@ def test_a_damaged_shard_is_told_before_anything_changes(
 
 
 def test_damage_after_the_objects_of_a_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
-    """Nobody reads the end of a tar to copy its objects, and the copy would get a good checksum."""
+    """Copying its objects does not read the end of a tar, and the copy would get a valid checksum."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar")
     assert run(*words).code == 0
@@ -288,7 +291,7 @@ def test_damage_after_the_objects_of_a_shard_is_found(run: Run, source: str, ser
 def test_readers_see_the_old_or_the_new_object_while_a_pass_ends(
     run: Run, source: str, served: Path, dest: Path
 ) -> None:
-    """What opens the destination meanwhile finds each object."""
+    """A reader that opens the destination meanwhile finds each object."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar", "--delete")
     assert run(*words).code == 0

@@ -1,4 +1,4 @@
-"""`fetchmill verify`: an intact destination is proved, whatever is damaged is found and named, a repair mends it."""
+"""`fetchmill verify`: an intact destination passes, all damage is found and named, and a repair fixes it."""
 
 import json
 import os
@@ -26,11 +26,11 @@ from stored import FORMATS, SUFFIXES, find_wrong, shards
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 COUNT = 3000
 SIZE = 200
-# Several shards of each format.
+# Several shards per format.
 SHARD_SIZE = {"tar": "300KB", "parquet": "60KB", "warc": "300KB", "jsonl": "300KB"}
 EXPECTED = {synthetic_name(index): synthetic_body(synthetic_name(index), SIZE) for index in range(COUNT)}
 
-# A kill before the N-th such call of a thread, N up to this.
+# Highest N for a kill before a thread's N-th such call.
 CALLS_OF_SHARDS = {"fdatasync": 4, "renameat2": 4, "unlink": 4}
 
 Run = Callable[..., Ended]
@@ -38,7 +38,7 @@ Run = Callable[..., Ended]
 
 @dataclass
 class Job:
-    """A destination and the command that made it."""
+    """A destination and the command that created it."""
 
     run: Run
     url: str
@@ -55,16 +55,16 @@ class Job:
         return ended
 
     def verify(self, *more: str, code: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The findings and the report."""
+        """Returns the findings and the report."""
         ended = self.run("verify", self.dest, "--json", *more)
         assert ended.code == code, (SEED, ended)
         events = [json.loads(line) for line in ended.out.splitlines()]
         return [event for event in events if event["event"] == "finding"], events[-1]
 
     def assert_mended(self) -> None:
-        """A repair, the same job again, and everything is there exactly once."""
+        """Checks that after a repair and the same job, everything is there exactly once."""
         _, report = self.verify("--repair", code=0)
-        # A repair that was killed may have planned some before.
+        # A killed repair may have planned some of them before.
         assert read_ledger(self.dest).fetched == report["fetched"] - report["planned"]
         self.get()
         assert find_wrong(self.dest, self.format, self.expected) == [], SEED
@@ -86,13 +86,13 @@ def job(run: Run, server: Callable[..., Server], dest: Path) -> Callable[[str], 
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Seeded: FETCHMILL_SEED repeats it."""
+    """A seeded random generator: FETCHMILL_SEED repeats it."""
     return random.Random(SEED)
 
 
 @contextmanager
 def journal(dest: Path) -> Iterator[sqlite3.Connection]:
-    """The journal, to be tampered with."""
+    """Opens the journal for tampering."""
     with closing(sqlite3.connect(dest / STATE / "job.sqlite")) as db:
         yield db
         db.commit()
@@ -109,7 +109,7 @@ def flip(path: Path, rng: random.Random, count: int = 1) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str) -> None:
-    """Every object was read, and nothing was changed by it."""
+    """An intact destination passes: every object was read, and nothing was changed."""
     made = job(format)
     before = {path: path.stat().st_mtime_ns for path in made.dest.rglob("*") if path.is_file()}
 
@@ -127,7 +127,7 @@ def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str)
 def test_flipped_bytes_of_shards_are_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
-    """The shard is named, and its objects, as far as there was damage to them."""
+    """The finding has the shard, and the objects with damage."""
     made = job(format)
     damaged = rng.sample(shards(made.dest, format), 2)
     for path in damaged:
@@ -149,7 +149,7 @@ def test_flipped_bytes_of_shards_are_found_and_mended(
 def test_a_shard_that_is_missing_is_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
-    """Each of its objects is named."""
+    """A missing shard is found and repaired, and each of its objects is named."""
     made = job(format)
     gone = rng.choice(shards(made.dest, format))
     number = int(gone.name.split("-")[1].split(".")[0])
@@ -170,7 +170,7 @@ def test_a_shard_that_is_missing_is_found_and_mended(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format: str) -> None:
-    """The copy with the higher number goes."""
+    """Of a doubled shard, the copy with the higher number is removed."""
     made = job(format)
     first, copy = shards(made.dest, format)[0], f"{len(shards(made.dest, format)) + 7:06}"
     shutil.copy(first, made.dest / f"shard-{copy}{SUFFIXES[format]}")
@@ -194,7 +194,7 @@ def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format
 def test_a_damaged_manifest_is_told_and_never_guessed(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
-    """Names that are lost cannot be planned again: the repair says so and leaves the shard."""
+    """Lost names cannot be planned again: the repair says so and leaves the shard."""
     made = job(format)
     manifest = rng.choice(sorted((made.dest / STATE / "index").glob("*.manifest")))
     data = bytearray(manifest.read_bytes())
@@ -212,7 +212,7 @@ def test_a_damaged_manifest_is_told_and_never_guessed(
 
 
 def test_files_are_compared_with_their_manifests(job: Callable[[str], Job], rng: random.Random) -> None:
-    """Damaged, longer, shorter, missing and foreign ones."""
+    """Damaged, longer, shorter, missing and unknown files are found."""
     made = job("files")
     flipped, longer, shorter, gone, linked = rng.sample(sorted(EXPECTED), 5)
     flip(made.dest / flipped, rng)
@@ -241,7 +241,7 @@ def test_files_are_compared_with_their_manifests(job: Callable[[str], Job], rng:
 
 
 def test_a_shard_that_the_journal_does_not_know_is_named(job: Callable[[str], Job]) -> None:
-    """And left where it is."""
+    """A shard that the journal does not know is named, and stays where it is."""
     made = job("tar")
     shutil.copy(shards(made.dest, "tar")[0], made.dest / "shard-000099.tar")
 
@@ -254,7 +254,7 @@ def test_a_shard_that_the_journal_does_not_know_is_named(job: Callable[[str], Jo
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "null"])
 def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Path, format: str) -> None:
-    """Failed and absent targets are part of it, and counters that were changed are noticed."""
+    """Failed and absent targets are part of the ledger, and changed counters are detected."""
     faults = [Fault("status", status=404, rate=0.02), Fault("status", status=403, rate=0.02)]
     made = Job(run, server(synthetic=COUNT, size=SIZE, faults=faults).url, dest, format, {})
     made.get(code=3)
@@ -279,11 +279,11 @@ def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Pa
 def test_a_job_that_was_killed_is_proved_as_far_as_it_is(
     start: Callable[..., subprocess.Popen[str]], run: Run, server: Callable[..., Server], dest: Path, format: str
 ) -> None:
-    """What is pending is no fault; and what is running cannot be verified."""
+    """Pending targets are not an error; a running job cannot be verified."""
     made = Job(run, server(synthetic=COUNT, size=SIZE, delay=(0.0, 0.3)).url, dest, format, EXPECTED)
     size = SHARD_SIZE.get(format, "1MB")
     options = ("--format", format, "--shard-size", size, "--seal-after", "0.2s", "--commit-window", "0.1s")
-    # Ten seconds: `verify` has eight of them, which a busy machine may need.
+    # The job takes ten seconds: `verify` has eight of them, which a busy machine may need.
     process = start("get", made.url, dest, *options, "--rate", COUNT // 10)
     deadline = time.monotonic() + 60
     while not (dest / STATE / "job.sqlite").exists() or read_ledger_or_zero(dest) < COUNT / 5:
@@ -303,7 +303,7 @@ def test_a_job_that_was_killed_is_proved_as_far_as_it_is(
 
 
 def read_ledger_or_zero(dest: Path) -> int:
-    """Targets that are settled; 0 while the tables are being made."""
+    """Returns the number of settled targets; 0 while the tables are being created."""
     try:
         return read_ledger(dest).settled
     except sqlite3.Error:
@@ -316,7 +316,7 @@ def read_ledger_or_zero(dest: Path) -> int:
 def test_objects_are_compared_with_the_origin(
     job: Callable[[str], Job], server: Callable[..., Server], run: Callable[..., Ended], tmp_path: Path, format: str
 ) -> None:
-    """Its own, or another one where some have changed and some are gone; the last line says what was found."""
+    """The origin is its own, or another one with changed and missing objects; the last line has the findings."""
     made = job(format)
     _, report = made.verify("--sample", "50", code=0)
     assert report["compared"] == 50
@@ -347,7 +347,7 @@ def test_objects_are_compared_with_the_origin(
 def test_a_repair_that_is_killed_is_done_again(
     job: Callable[[str], Job], environment: dict[str, str], rng: random.Random, format: str
 ) -> None:
-    """At seeded system calls: a second repair, and the same job again, make it whole."""
+    """The kills hit random system calls: a second repair, and the same job, make it complete."""
     made = job(format)
     picture = made.dest.with_name("picture")
     shutil.copytree(made.dest, picture)
@@ -378,7 +378,7 @@ def test_a_repair_that_is_killed_is_done_again(
 
 
 def test_findings_are_lines_and_python_has_them_too(job: Callable[[str], Job], run: Run) -> None:
-    """The first twenty, unless all are asked for."""
+    """The first twenty are printed, unless all are requested."""
     made = job("files")
     for index in range(30):
         (made.dest / synthetic_name(index)).unlink()
@@ -398,7 +398,7 @@ def test_findings_are_lines_and_python_has_them_too(job: Callable[[str], Job], r
 
 
 def test_a_place_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
-    """With one line."""
+    """The error is one line."""
     ended = run("verify", tmp_path)
 
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""`fetchmill verify` of jobs from lists: all that names, URLs, keys and columns may be is proved, and mended by URL."""
+"""`fetchmill verify` of jobs from lists: any names, URLs, keys and columns are verified, and repaired by URL."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ COUNT = 1500
 SIZE = 100
 BAD_LINES = ("no url", "ftp://host/x", "http://user:secret@127.0.0.1/x")
 KEYED = ("--column", "url", "--key-column", "key")
-# All servers are on this machine, and none of them is spared.
+# All servers are on this machine, so no limits for politeness apply.
 OPTIONS = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0")
 MOVED = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
 GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0"
@@ -37,7 +37,7 @@ THERE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere"
 
 @dataclass
 class ListJob:
-    """A list of URLs, what it leads to, and where that is stored."""
+    """A list of URLs, its objects, and their destination."""
 
     run: Run
     rows: list[dict[str, str]]
@@ -47,7 +47,7 @@ class ListJob:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The same each time."""
+        """Returns the command, which is always the same."""
         listed = self.dest.with_name("list.csv")
         fields = ("url", "key", "rank")
         lines = [
@@ -63,19 +63,19 @@ class ListJob:
         assert (ended.code, ended.err) == (code, "")
 
     def verify(self, *more: str, code: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The findings and the report."""
+        """Returns the findings and the report."""
         ended = self.run("verify", self.dest, "--json", *more)
         assert ended.code == code, ended
         events = [json.loads(line) for line in ended.out.splitlines()]
         return [event for event in events if event["event"] == "finding"], events[-1]
 
     def stored(self) -> dict[str, tuple[bytes, dict[str, str | int | float | bool | None]]]:
-        """Bytes and columns by name."""
+        """Returns bytes and columns by name."""
         with fetchmill.open(self.dest) as objects:
             return {name: (objects[name], objects.record(name).columns) for name in objects}
 
     def damage(self) -> int:
-        """Changes the bytes of some objects, each in a body; how many are lost at least."""
+        """Changes the bytes of some objects, each in its body. Returns the minimum number of lost ones."""
         if self.format == "files":
             files = sorted(path for path in self.dest.rglob("*") if path.is_file() and STATE not in path.parts)
             for path in files[:5]:
@@ -85,7 +85,7 @@ class ListJob:
         data = bytearray(shard.read_bytes())
         at = len(data) // 3
         if self.format == "warc":
-            # Of the head of a gzip member, bytes may change that mean nothing: the damage is behind one.
+            # Some bytes in the head of a gzip member are meaningless, so the damage is after one.
             at = data.index(GZIP_HEAD, at) + 2 * len(GZIP_HEAD)
         data[at] ^= 0x55
         shard.write_bytes(data)
@@ -93,7 +93,7 @@ class ListJob:
 
 
 def rows_of(source: Server, count: int = COUNT) -> list[dict[str, str]]:
-    """URL, key and a column that is kept."""
+    """Returns URL, key and a kept column."""
     return [
         {"url": f"{source.url}/get/{synthetic_name(index)}", "key": f"k{index}", "rank": str(index)}
         for index in range(count)
@@ -102,7 +102,7 @@ def rows_of(source: Server, count: int = COUNT) -> list[dict[str, str]]:
 
 @pytest.fixture
 def job(run: Run, server: Serve, dest: Path) -> Callable[..., ListJob]:
-    """A list of synthetic objects, fetched."""
+    """Fetches a list of synthetic objects."""
 
     def make(format: str, *options: str) -> ListJob:
         made = ListJob(run, rows_of(server(synthetic=COUNT)), dest, format, options or ("--column", "url"))
@@ -113,7 +113,7 @@ def job(run: Run, server: Serve, dest: Path) -> Callable[..., ListJob]:
 
 
 def options_of(format: str) -> list[tuple[str, ...]]:
-    """How the lists of a format may be named, and what may be kept of them."""
+    """Returns the naming and column options that lists of a format may have."""
     found = [("--column", "url"), KEYED, ("--column", "url", "--names", "seq")]
     return found + ([(*KEYED, "--keep-columns", "rank")] if format in ("parquet", "jsonl") else [])
 
@@ -131,7 +131,7 @@ def test_a_list_with_redirects_and_failures_is_proved(
     format: str,
     options: tuple[str, ...],
 ) -> None:
-    """Whatever its objects are called: what is not there is in the ledger, and every object is read."""
+    """With any names, missing objects are in the ledger, and every object is read."""
     site = raw({"/moved": MOVED, "/there": THERE})
     lines = [f"{site.url}/moved", f"{site.url}/there", f"{site.url}/gone", *BAD_LINES]
     other = [{"url": url, "key": f"o{index}", "rank": "0"} for index, url in enumerate(lines)]
@@ -151,8 +151,8 @@ def test_a_list_with_redirects_and_failures_is_proved(
 def test_a_list_that_was_killed_is_proved_as_far_as_it_is(
     run: Run, start: Start, server: Serve, dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """What is pending is no fault; the same command ends it."""
-    # Slow replies are certain one by one, fast ones once a second.
+    """Pending targets are not an error; the same command finishes it."""
+    # Slow replies become certain one by one, fast ones once per second.
     rows = rows_of(server(synthetic=COUNT, delay=(0.2, 0.4)))
     made = ListJob(run, [*rows, {"url": "no url", "key": "", "rank": ""}], dest, format, options)
     process = start(*made.command, "--commit-window", "0.05s")
@@ -173,7 +173,7 @@ def test_a_list_that_was_killed_is_proved_as_far_as_it_is(
 
 
 def settled(dest: Path) -> int:
-    """Targets that have an outcome; 0 while the journal is being made."""
+    """Returns the number of targets with an outcome; 0 while the journal is being created."""
     try:
         return read_ledger(dest).settled
     except Exception:  # noqa: BLE001 - there is no table, or no file
@@ -184,7 +184,7 @@ def settled(dest: Path) -> int:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., ListJob], format: str) -> None:
-    """The name tells the URL, for `files` with the only scheme that the list had."""
+    """The name shows the URL, for `files` with the only scheme of the list."""
     made = job(format)
     before = made.stored()
     lost = made.damage()
@@ -216,7 +216,7 @@ def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., L
 def test_what_nothing_tells_the_url_of_is_left_as_it_is(
     job: Callable[..., ListJob], tree: Callable[..., Any], format: str, options: tuple[str, ...]
 ) -> None:
-    """With a line that says what to do; nothing is removed or planned, and the rest can be read."""
+    """A line says what to do; nothing is removed or planned, and all other objects can be read."""
     made = job(format, *options)
     made.damage()
     before = tree(made.dest)
@@ -233,7 +233,7 @@ def test_what_nothing_tells_the_url_of_is_left_as_it_is(
 
 
 def test_a_list_of_two_schemes_is_not_guessed(run: Run, server: Serve, dest: Path) -> None:
-    """Files are called without their scheme."""
+    """A list of two schemes cannot be repaired, because file names do not contain the scheme."""
     rows = [*rows_of(server(synthetic=20), 20), {"url": "https://127.0.0.1:1/x", "key": "", "rank": ""}]
     made = ListJob(run, rows, dest, "files", ("--column", "url", "--attempts", "1"))
     made.get(code=3)
@@ -245,7 +245,7 @@ def test_a_list_of_two_schemes_is_not_guessed(run: Run, server: Serve, dest: Pat
 
 
 def test_items_with_names_of_their_own_are_not_asked_for_by_these(server: Serve, dest: Path) -> None:
-    """A name that looks like another's URL: asking there would store another object under it."""
+    """A name may look like another object's URL: requesting it would store that object under the name."""
     source = server(synthetic=10)
     urls = [f"{source.url}/get/{synthetic_name(index)}" for index in range(10)]
     fetchmill.get(zip(urls, [*urls[1:], urls[0]], strict=True), dest, format="tar")
@@ -271,7 +271,7 @@ def test_items_with_names_of_their_own_are_not_asked_for_by_these(server: Serve,
 def test_each_object_is_compared_with_its_own_url(
     run: Run, server: Serve, raw: Callable[..., RawServer], dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """At several origins, and behind redirects; what has changed since is told."""
+    """Objects are at several origins, and behind redirects; later changes are reported."""
     site = raw({"/moved": MOVED, "/there": THERE, "/x?a=b&c": THERE})
     folder = dest.with_name("served")
     folder.mkdir()
@@ -302,7 +302,7 @@ def test_each_object_is_compared_with_its_own_url(
 def test_a_comparison_that_would_mean_nothing_is_refused(
     job: Callable[..., ListJob], format: str, options: tuple[str, ...], more: tuple[str, ...], word: str
 ) -> None:
-    """In one line."""
+    """The error is one line."""
     made = job(format, *options)
 
     ended = made.run("verify", made.dest, "--quiet", *more)
@@ -312,7 +312,7 @@ def test_a_comparison_that_would_mean_nothing_is_refused(
 
 
 def test_https_urls_are_not_compared(run: Run, server: Serve, dest: Path) -> None:
-    """Not even the others: it is said before everything is read."""
+    """The others are not compared either: the error comes before everything is read."""
     rows = [*rows_of(server(synthetic=20), 20), {"url": "https://127.0.0.1:1/x", "key": "", "rank": ""}]
     made = ListJob(run, rows, dest, "parquet", ("--column", "url", "--attempts", "1"))
     made.get(code=3)
@@ -326,7 +326,7 @@ def test_https_urls_are_not_compared(run: Run, server: Serve, dest: Path) -> Non
 def test_an_export_to_files_has_the_names_that_a_list_gives(
     run: Run, raw: Callable[..., RawServer], dest: Path
 ) -> None:
-    """A URL is host, path and query; from there it comes back, an empty last segment too."""
+    """A name is host, path and query; the URL can be derived from it, even with an empty last segment."""
     site = raw({"/": THERE, "/moved": MOVED, "/there": THERE, "/x?a=b": THERE})
     rows = [{"url": site.url + path, "key": "", "rank": ""} for path in ("/", "/moved", "/x?a=b")]
     made = ListJob(run, rows, dest, "tar", ("--column", "url"))
@@ -345,7 +345,7 @@ def test_an_export_to_files_has_the_names_that_a_list_gives(
 
 @pytest.mark.thorough
 def test_what_was_fetched_of_a_list_can_be_served(run: Run, job: Callable[..., ListJob], dest: Path) -> None:
-    """Under names that are URLs: another job has the same objects."""
+    """Names are URLs: another job has the same objects."""
     made = job("parquet")
     copy = dest.with_name("copy")
 
@@ -358,7 +358,7 @@ def test_what_was_fetched_of_a_list_can_be_served(run: Run, job: Callable[..., L
 
 
 def test_failures_and_names_are_shown_with_their_urls(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
-    """Where those are not the names: a key alone tells nobody where to look."""
+    """The URL is shown if it is not the name, because a key alone does not locate an object."""
     site = raw({"/there": THERE})
     rows = [{"url": site.url + path, "key": path[1:], "rank": "7"} for path in ("/there", "/gone")]
     made = ListJob(run, rows, dest, "jsonl", (*KEYED, "--keep-columns", "rank"))
@@ -372,7 +372,7 @@ def test_failures_and_names_are_shown_with_their_urls(run: Run, raw: Callable[..
 
 
 def test_null_has_nothing_to_compare(job: Callable[..., ListJob]) -> None:
-    """It is said, not passed over."""
+    """`verify` says that `null` has nothing to compare."""
     ended = job("null").run("verify", "out", "--sample", "5", "--quiet")
 
     assert (ended.code, ended.err.count("\n")) == (2, 1)
@@ -383,7 +383,7 @@ def test_null_has_nothing_to_compare(job: Callable[..., ListJob]) -> None:
 def test_a_redirect_to_nowhere_is_a_difference(
     run: Run, raw: Callable[..., RawServer], dest: Path, location: str
 ) -> None:
-    """Whatever a server writes there: it is no error of the verification."""
+    """The server's `Location` does not matter: this is not an error of the verification."""
     site = raw({"/there": THERE})
     made = ListJob(run, [{"url": f"{site.url}/there", "key": "", "rank": ""}], dest, "tar", ("--column", "url"))
     made.get()
@@ -397,7 +397,7 @@ def test_a_redirect_to_nowhere_is_a_difference(
 
 
 def test_a_body_without_end_is_a_difference(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
-    """No more of it is read than is compared."""
+    """Only as much of it is read as is compared."""
     site = raw({"/there": THERE})
     made = ListJob(run, [{"url": f"{site.url}/there", "key": "", "rank": ""}], dest, "files", ("--column", "url"))
     made.get()
