@@ -13,11 +13,11 @@ def explain(error: ImportError) -> ImportError:
     if sys.platform != "linux":
         system = platform.system() or sys.platform
         return ImportError(
-            f"fetchmill runs on Linux only, not on {system}: use a container, or WSL on Windows", name=_NATIVE
+            f"fetchmill runs on Linux only, not on {system}; use a container, or WSL on Windows", name=_NATIVE
         )
     return ImportError(
-        f"the native module of fetchmill cannot be loaded on this machine ({platform.machine()}, Python "
-        f"{platform.python_version()}): {error}. Install the wheel of this platform, or build fetchmill here "
-        "(fetchmill help platforms)",
+        f"cannot load fetchmill's native module on this machine ({platform.machine()}, Python "
+        f"{platform.python_version()}): {error}. Install the wheel for this platform, "
+        "or build fetchmill here (fetchmill help platforms)",
         name=_NATIVE,
     )

@@ -132,7 +132,7 @@ class ServeOptions:
 
     def __post_init__(self) -> None:
         if (self.folder is None) == (self.synthetic is None):
-            raise UsageError("one of folder and synthetic must be given")
+            raise UsageError("give either folder or synthetic")
 
     @property
     def dest(self) -> str | None:

@@ -88,7 +88,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         del target_options
         if (dest is None) == (fo is None):
             raise UsageError(
-                "name one destination, either as the option dest or in the URL, such as fetchmill://NAME::/data/out"
+                "give one destination, either with the option dest or in the URL, such as fetchmill://NAME::/data/out"
             )
         place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is there
         if target_protocol not in (None, "file", "local") or "://" in place:
@@ -209,7 +209,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         first = starts if isinstance(starts, list) else [starts] * len(paths)
         last = ends if isinstance(ends, list) else [ends] * len(paths)
         if not len(first) == len(last) == len(paths):
-            raise ValueError("paths, starts and ends must have one length")
+            raise ValueError("paths, starts and ends must have the same length")
         by_path: dict[str, list[int]] = {}
         for index, path in enumerate(paths):
             by_path.setdefault(path, []).append(index)
@@ -330,7 +330,9 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def _refuse(self, path: object = None, *_arguments: object, **_options: object) -> NoReturn:
         """Raises OSError, because nothing can be written."""
         shown = str(path) if isinstance(path, str | os.PathLike) else None
-        raise OSError(errno.EROFS, f"the destination {self.dest} is read-only: only fetchmill writes to it", shown)
+        raise OSError(
+            errno.EROFS, f"the destination {self.dest} is read-only, because only fetchmill writes to it", shown
+        )
 
     mkdir = makedirs = rmdir = rm = rm_file = _rm = mv = copy = cp_file = _refuse
     pipe = pipe_file = put = put_file = touch = _refuse

@@ -425,7 +425,7 @@ def test_it_can_be_gone_on_with() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     """The limit is checked immediately, and the input at the first step."""
-    with pytest.raises(ValueError, match="limit is 0: give a whole number of at least 1"):
+    with pytest.raises(ValueError, match="limit must be a whole number of at least 1"):
         bounded.as_completed([], 0)
 
     async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
@@ -434,7 +434,7 @@ def test_wrong_arguments_are_refused() -> None:
     async def main() -> None:
         with pytest.raises(TypeError, match="needs `async for`"):
             _ = next(bounded.as_completed(works(), 1))
-        with pytest.raises(TypeError, match="expect an iterable of awaitables, not Future"):
+        with pytest.raises(TypeError, match="expected an iterable of awaitables, not Future"):
             _ = next(bounded.as_completed(asyncio.get_running_loop().create_future(), 1))
 
     asyncio.run(main())

@@ -244,7 +244,7 @@ def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
     _, err = running.communicate(timeout=120)
 
     assert running.returncode == 1
-    assert "before it was ready: does it start below `if __name__ == '__main__':` in the main module?" in err
+    assert "before it was ready; check that the main module starts the pool below `if __name__ == '__main__':`" in err
     assert wait_for(lambda: group_is_gone(running.pid))
 
 

@@ -149,7 +149,7 @@ def test_another_takes_the_place_of_one_that_died() -> None:
     chunked = processes.map(functions.die_at_three, range(6), limit=2, ordered=True, on_error="return", chunksize=2)
     failed = [result for result in chunked if isinstance(result, bounded.Failed)]
     assert [one.item for one in failed] == [2, 3]
-    assert all("while processing 2 items from 2 on" in str(one.error) for one in failed)
+    assert all("while processing 2 items, starting with 2" in str(one.error) for one in failed)
 
 
 def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None:
@@ -167,7 +167,10 @@ def test_a_worker_that_dies_before_it_is_ready_ends_everything() -> None:
     _, error = taken(processes.map(abs, range(5), limit=2, on_start=functions.leave, on_error="return"))
 
     assert isinstance(error, bounded.WorkerDiedError)
-    assert "ended with exit code 4 before it was ready: does it start below `if __name__" in str(error)
+    assert (
+        "ended with exit code 4 before it was ready; check that the main "
+        "module starts the pool below `if __name__" in str(error)
+    )
 
 
 def test_a_start_that_fails_ends_everything() -> None:

@@ -83,7 +83,7 @@ def test_a_pace_is_even_and_makes_up_for_late_moments() -> None:
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 def test_a_rate_is_a_number_above_zero(rate: float) -> None:
     """With any other value, items would never begin, or never wait."""
-    with pytest.raises(ValueError, match="give a number above 0, in items a second"):
+    with pytest.raises(ValueError, match="must be a number of items per second above 0"):
         RateLimiter(rate)
 
 

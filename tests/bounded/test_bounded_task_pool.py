@@ -163,7 +163,7 @@ def test_a_pool_is_used_within_its_block() -> None:
         for _ in range(2):
             with pytest.raises(RuntimeError):
                 await asyncio.wait_for(pool.put(gauge.work(1)), 10)
-        with pytest.raises(ValueError, match="limit is 0: give a whole number of at least 1"):
+        with pytest.raises(ValueError, match="limit must be a whole number of at least 1"):
             bounded.TaskPool(0)
 
     asyncio.run(main())

@@ -421,9 +421,9 @@ def test_a_rate_spaces_the_items_evenly() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"limit": 0}, "limit is 0: give a whole number of at least 1"),
-        ({"limit": 1, "rate": 0}, "rate is 0: give a number above 0"),
-        ({"limit": 1, "on_error": "ignore"}, "on_error is 'ignore': give 'raise' or 'return'"),
+        ({"limit": 0}, "limit must be a whole number of at least 1"),
+        ({"limit": 1, "rate": 0}, "rate must be a number of items per second above 0"),
+        ({"limit": 1, "on_error": "ignore"}, "on_error must be 'raise' or 'return', not 'ignore'"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(options: dict[str, object], message: str) -> None:

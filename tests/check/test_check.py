@@ -264,7 +264,7 @@ def test_a_signal_leaves_no_temporary_folder(
     out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 130
-    assert "stopped; nothing is kept" in out
+    assert "stopped; nothing was kept" in out
     assert "again to resume" not in out
     assert list(temporary.iterdir()) == []
 
@@ -277,8 +277,8 @@ def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tm
     (tmp_path / "folder.csv").mkdir()
 
     for name, message in {
-        "precious.csv": "exists and was not written by this job",
-        "folder.csv": "exists and was not written by this job",
+        "precious.csv": "exists, but was not written by this job",
+        "folder.csv": "exists, but was not written by this job",
         "nowhere/r.csv": "the folder nowhere does not exist",
         "r.txt": "does not give the format of the results",
     }.items():
@@ -317,7 +317,7 @@ def test_a_file_that_appears_meanwhile_is_never_replaced(
     (tmp_path / "r.jsonl").write_text("precious")
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "exists and was not written by this job; move it away" in err
+    assert "exists, but was not written by this job; move it away" in err
     asked = source.stats()["get"]
 
     assert run("check", listed, "r.jsonl", *HASTE).code == 2
@@ -364,7 +364,7 @@ def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_pa
     again = run("check", listed, "r.csv", "--allow-private")
 
     assert again.code == 0
-    assert "the results file r.csv no longer exists; remove r.csv.fetchmill to write the results again" in again.out
+    assert "the results file r.csv no longer exists; remove r.csv.fetchmill to start over" in again.out
 
 
 @pytest.mark.sampled(3)

@@ -171,6 +171,6 @@ def test_robots_of_a_list_is_refused_where_it_is_not_obeyed(
 def test_streams_refuse_it_by_name(forbidding: tuple[RawServer, Path]) -> None:
     """A stream requests the URLs that the program gives."""
     server, _ = forbidding
-    with pytest.raises(fetchmill.UsageError, match=r"robots: not an option of stream: .*the program gives"):
+    with pytest.raises(fetchmill.UsageError, match=r"robots: not an option of stream: .*your program passes"):
         fetchmill.stream([f"{server.url}/a"], robots=True)  # type: ignore[call-arg]
     assert server.requests == []

@@ -162,7 +162,7 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
         ("[gte]\nlimit = 3\n", "conf.toml, line 1: gte is not a command (did you mean get?)"),
         (
             "limit = 3\n",
-            "conf.toml, line 1: limit is not a table; put options into a table of their command, such as [get]",
+            "conf.toml, line 1: limit is not a table; put options into the table of their command, such as [get]",
         ),
         ("get = 3\n", "conf.toml, line 1: get is not a table"),
         ("[get]\nlimit = 'many'\n", "conf.toml, line 2: limit: 'many' is not understood"),
@@ -175,19 +175,19 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
             "[get]\nlimit = 3\nconcurrency = 4\n",
             "conf.toml, line 3: concurrency is given twice, once under another name",
         ),
-        ("[get]\nstate = 3\n", "conf.toml, line 2: state must be a text: the path of a file or folder"),
-        ("[get]\nca-file = 0.5\n", "conf.toml, line 2: ca-file must be a text: the path of a file or folder"),
-        ("[get]\ndashboard-token = 3\n", "conf.toml, line 2: dashboard-token must be a text: the path"),
+        ("[get]\nstate = 3\n", "conf.toml, line 2: state must be a string with the path of a file or folder"),
+        ("[get]\nca-file = 0.5\n", "conf.toml, line 2: ca-file must be a string with the path of a file or folder"),
+        ("[get]\ndashboard-token = 3\n", "conf.toml, line 2: dashboard-token must be a string with the path"),
         ("[get.limit]\na = 1\n", "limit must be one value, not a table"),
         ("[get]\nheaders = 'A: b'\n", "conf.toml, line 2: headers must be a table of names and values"),
         ("[get]\nheader = 'A: b'\n", "conf.toml, line 2: get has no option header (did you mean headers?)"),
         ("[get]\nsource = 'http://x'\n", "conf.toml, line 2: source is an argument of get, not an option"),
         ("[get]\nconfig = 'x'\n", "conf.toml, line 2: get has no option config"),
-        ("[get]\ntransform = 'a:b'\n", "conf.toml, line 2: transform runs code and cannot be in a file"),
+        ("[get]\ntransform = 'a:b'\n", "conf.toml, line 2: transform runs code, so it cannot be set in a file"),
         ("[get]\nlimit = \n", "conf.toml: not valid TOML (Invalid value (at line 2, column 9)"),
         ("[get]\nlimit = 1\nlimit = 2\n", "conf.toml: not valid TOML (Cannot overwrite a value (at line 3"),
         ("[get]\nbearer = '\ud800'\n", "conf.toml: not valid TOML"),
-        ("#" * (1 << 20) + "\n", "conf.toml: larger than 64 KiB, so not a file with options"),
+        ("#" * (1 << 20) + "\n", "conf.toml: larger than 64 KiB, which is too large for an options file"),
         ("[get]\nx = " + "[" * 10_000 + "]" * 10_000, "conf.toml: nested too deeply"),
         ("[get]\n" + ".".join("a" * 30_000) + " = 1\n", "conf.toml"),
     ],
@@ -212,8 +212,8 @@ def test_a_file_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
     folder = run("status", "out", "--config", os.curdir)
 
     assert (missing.code, folder.code) == (2, 2)
-    assert "cannot read the options in missing.toml: No such file or directory" in missing.err
-    assert "cannot read the options in .: Is a directory" in folder.err
+    assert "cannot read the options file missing.toml: No such file or directory" in missing.err
+    assert "cannot read the options file .: Is a directory" in folder.err
     wrong: Any = "serve"
     with pytest.raises(fetchmill.UsageError, match="command must be get, check or list, not 'serve'"):
         fetchmill.load_config(write(tmp_path, ""), wrong)
@@ -240,5 +240,5 @@ def test_no_option_of_a_file_says_what_is_run(run: Run, tmp_path: Path) -> None:
     for name, key in (("get", "transform"), ("bench", "contender")):
         write(tmp_path, f'[{name}]\n{key} = "touch:{tmp_path}/ran"\n')
         ended = run(name, "--config", "conf.toml")
-        assert f"{key} runs code and cannot be in a file; give it on the command line" in ended.err
+        assert f"{key} runs code, so it cannot be set in a file; give it on the command line" in ended.err
     assert not (tmp_path / "ran").exists()

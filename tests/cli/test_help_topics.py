@@ -46,7 +46,7 @@ def test_an_unknown_topic_suggests(run: Run, topic: str, hint: str) -> None:
     refused = run("help", topic)
 
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err == f"fetchmill: error: {topic}: not a topic of help\nhint: {hint}\n"
+    assert refused.err == f"fetchmill: error: {topic} is not a help topic\nhint: {hint}\n"
 
 
 def test_every_topic_that_help_names_exists(root: Path) -> None:

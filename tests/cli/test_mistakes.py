@@ -22,7 +22,7 @@ FILES = {
 GET = ("get", "urls.txt", "out")
 RESUME = "run the same command again to resume a job, or: fetchmill resume DEST"
 DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
-NO_FOLDERS = "/proc/nothing: its file system stores no folders; choose a folder elsewhere"
+NO_FOLDERS = "/proc/nothing: its file system does not support folders; choose a folder elsewhere"
 # A command, its error, and its hint; without a hint, the error itself says what to do.
 MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("gett",), "No such command 'gett'", "did you mean `fetchmill get`?"),
@@ -30,10 +30,10 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("download",), "No such command 'download'", "did you mean `fetchmill get`?"),
     (("qqqqqqq",), "No such command 'qqqqqqq'", "list the commands: fetchmill -h"),
     (("ls", "http://127.0.0.1:9/"), "holds no fetchmill job", "list a source: fetchmill list http://127.0.0.1:9/"),
-    (("ls", "s3://"), "s3:// names no bucket; write it as s3://BUCKET/PREFIX", None),
+    (("ls", "s3://"), "s3:// does not name a bucket; write s3://BUCKET/PREFIX", None),
     (("ls", "urls.txt"), "holds no fetchmill job", "list a source: fetchmill list urls.txt"),
-    (("help", "listing"), "listing: not a topic of help", "did you mean `fetchmill help listings`?"),
-    ((*GET, "--workers", "8"), "--workers is for --on ray", "--concurrency N limits the requests in flight"),
+    (("help", "listing"), "listing is not a help topic", "did you mean `fetchmill help listings`?"),
+    ((*GET, "--workers", "8"), "--workers works only with --on ray", "--concurrency N limits the requests in flight"),
     ((*GET, "--all-rows"), "No such option '--all-rows'", "did you mean --keep-failed?"),
     ((*GET, "--retries", "8"), "No such option '--retries'", "did you mean --attempts?"),
     ((*GET, "--retrys", "8"), "No such option '--retrys'", "did you mean --attempts?"),
@@ -51,7 +51,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--retry-failed", "404"), "Got unexpected extra argument (404)", "did you mean --retry-failed=404?"),
     (
         ("get", "out", "urls.txt"),
-        "out: no such list, but urls.txt is a file",
+        "the list out does not exist, but urls.txt is a file",
         "SOURCE comes first: fetchmill get urls.txt out",
     ),
     (
@@ -59,7 +59,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         "out.parquet: DEST would be a folder with one file per object (--format files)",
         "add --format parquet, or choose another name for the folder",
     ),
-    (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, as in: fetchmill get urls.txt out/", None),
+    (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, for example: fetchmill get urls.txt out/", None),
     (
         ("get", "urls.txt", "/proc/nothing"),
         NO_FOLDERS,
@@ -77,10 +77,10 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--header", "X"), "a header must be 'Name: value'", None),
     (("get", "urls.txt", "full"), "full is not empty and holds no fetchmill job", None),
     (("get", "missing.txt", "out"), "cannot open the list missing.txt", None),
-    (("get", "lines.jsonl", "out", "--column", "nope"), "has no column nope (the first values have u", None),
-    (("get", "two.csv", "out", "--column", "3"), "has no column 3 (the first record is", None),
+    (("get", "lines.jsonl", "out", "--column", "nope"), "has no column nope (its first values have u", None),
+    (("get", "two.csv", "out", "--column", "3"), "has no column 3 (its first record is", None),
     ((*GET, "--timeout", "0"), "--total-timeout must be a number of seconds above 0, not 0.0", None),
-    ((*GET, "--retry-status", "200"), "--retry-status must be a status of an error, 400 to 999, not 200", None),
+    ((*GET, "--retry-status", "200"), "--retry-status must be an error status, 400 to 999, not 200", None),
     ((*GET, "--endpoint-url", "127.0.0.1:7070"), "--endpoint-url must be http://HOST[:PORT]", None),
     ((*GET, "--sidecar", "json"), "--sidecar needs --format tar", None),
     (
@@ -89,7 +89,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         None,
     ),
     ((*GET, "--shard-size", "100XB"), "'100XB' is not understood; write for example 64KiB", None),
-    ((*GET, "--include", "re:("), "give a glob such as '*.jpg' or a regular expression as re:...", None),
+    ((*GET, "--include", "re:("), "give a glob such as '*.jpg' or a regular expression such as re:...", None),
     ((*GET, "--output", "x"), "No such option '--output'", DESTINATION),
     ((*GET, "-o", "x"), "No such option '-o'", DESTINATION),
     ((*GET, "--resume"), "No such option '--resume'", RESUME),
@@ -98,18 +98,18 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--bearer", "x", "--auth", "a:b"), "--auth, --bearer, --bearer-command, --netrc and a header", None),
     (
         (*GET, "--header", "Authorization: x"),
-        "name the origin that gets the field with --credentials-for https://HOST",
+        "name the only origin that gets the field with --credentials-for https://HOST",
         None,
     ),
-    (("get", "urls.txt", "urls.txt"), "urls.txt is not a folder; choose a new or empty one", None),
-    (("status", "nojob"), "nojob holds no fetchmill job; name a folder that `fetchmill get` has written", None),
-    (("verify", "nojob"), "nojob holds no fetchmill job; name a folder that `fetchmill get` has written", None),
-    (("retry", "nojob"), "nojob holds no fetchmill job; name a folder that `fetchmill get` has written", None),
+    (("get", "urls.txt", "urls.txt"), "urls.txt is not a folder; choose a new or empty folder", None),
+    (("status", "nojob"), "nojob holds no fetchmill job; give a folder that `fetchmill get` has written", None),
+    (("verify", "nojob"), "nojob holds no fetchmill job; give a folder that `fetchmill get` has written", None),
+    (("retry", "nojob"), "nojob holds no fetchmill job; give a folder that `fetchmill get` has written", None),
     (("list", "urls.txt", "out.txt"), ".parquet, .csv or .jsonl (the last two also with .gz or .zst)", None),
     (("check", "urls.txt", "out.xlsx"), ".parquet, .csv or .jsonl (the last two also with .gz or .zst)", None),
-    (("get", "ftp://x/y", "out"), "is not a supported scheme; use http:// or https://", None),
+    (("get", "ftp://x/y", "out"), "is not supported; use http:// or https://", None),
     (("sync", "urls.txt", "full"), "full: not empty and not made by sync", None),
-    (("get", "gs://x/y", "out"), "is not a supported scheme; use http:// or https://", None),
+    (("get", "gs://x/y", "out"), "is not supported; use http:// or https://", None),
     (("get", "s3:/x", "out"), "write s3://BUCKET/PREFIX", None),
     (("check", "http://127.0.0.1:9"), "is a URL, not a list", None),
     ((*GET, "--config", "fetchmill.toml"), "get has no option fromat (did you mean format?)", None),

@@ -31,8 +31,8 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
 
     assert ended.code == 4
     assert "failed (proxy)" in ended.err
-    assert f"requests go through the proxy 127.0.0.1:{port}: is the proxy running, and --proxy right?" in ended.err
-    assert "is the server running" not in ended.err
+    assert f"requests go through the proxy 127.0.0.1:{port}; check that it is running and --proxy is right" in ended.err
+    assert "check that the server is running" not in ended.err
     assert "secret" not in ended.err
     assert source.stats()["get"] == 0
 
@@ -61,7 +61,9 @@ def test_https_to_a_port_of_http_suggests_http(run: Run, server: Serve, dest: Pa
     ended = run("get", url.replace("http:", "https:"), dest)
 
     assert ended.code == 4
-    assert f"is it an https server, and the port right? If it speaks http, write {url}" in ended.err
+    assert (
+        f"check that this is an https server and the port is right; for a plain http server, write {url}" in ended.err
+    )
 
 
 def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
@@ -73,10 +75,10 @@ def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, t
     some = run("get", full.url, tmp_path / "c", "--exclude", "*4")
 
     assert (nothing.code, left_out.code, some.code) == (0, 3, 0)
-    assert f"nothing is listed: {empty.url} has no target\n" in nothing.err
-    assert "nothing was fetched (5 listed): 5 left out by filters\n" in left_out.err
+    assert f"nothing was listed: {empty.url} contains no targets\n" in nothing.err
+    assert "nothing was fetched (5 listed): 5 excluded by filters\n" in left_out.err
     assert "nothing" not in some.err
-    assert any("nothing is listed" in notice for notice in fetchmill.get(empty.url, tmp_path / "d").notices)
+    assert any("nothing was listed" in notice for notice in fetchmill.get(empty.url, tmp_path / "d").notices)
 
 
 def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environment: dict[str, str]) -> None:
@@ -87,7 +89,7 @@ def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environ
     ended = run("get", f"s3://{moto.bucket}/dtaa/", dest, "--endpoint-url", moto.endpoint, **settings)
 
     assert ended.code == 3, ended.err
-    assert f'nothing is listed: no key of {moto.bucket} begins with "dtaa/"' in ended.err
+    assert f'nothing was listed: the bucket {moto.bucket} has no key that begins with "dtaa/"' in ended.err
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_a_body_that_is_too_large_says_what_it_is_compared_with(
     assert run("get", source.url, dest, "--max-size", "50", *engine_options(engine)).code == 3
 
     details = {failure.detail for failure in fetchmill.failures(dest) if failure.kind == "body-too-large"}
-    assert details == {"above --max-size, 50 bytes"}
+    assert details == {"above --max-size (50 bytes)"}
     assert "fetchmill" not in run("status", dest, "--failures").err
 
 

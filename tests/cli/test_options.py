@@ -91,7 +91,7 @@ def test_the_core_refuses_what_is_no_option(tmp_path: Path) -> None:
     values = json.loads(options(dest=tmp_path / "out").to_json())
     with pytest.raises(UsageError, match="unknown field `limits`"):
         Job(json.dumps(values | {"limits": 5}))
-    with pytest.raises(UsageError, match="a stream has no option format"):
+    with pytest.raises(UsageError, match="a stream does not have the option format"):
         Fetcher(json.dumps({"format": "tar"}))
 
 
@@ -160,16 +160,16 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
 
     assert values["headers"] == [["User-Agent", "crawler"]]
     assert values["total_timeout"] == 5.0
-    with pytest.raises(UsageError, match="user_agent and a header User-Agent exclude one another"):
+    with pytest.raises(UsageError, match="user_agent and a header User-Agent cannot be combined"):
         options(user_agent="crawler", headers={"user-agent": "other"}).to_json()
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"source": ""}, "source must be a text that is not empty, not ''"),
+        ({"source": ""}, "source must be a non-empty string, not ''"),
         ({"source": "http://a\nb"}, "source must be without control characters"),
-        ({"dest": ""}, "dest must be a path that is not empty"),
+        ({"dest": ""}, "dest must be a non-empty path"),
         ({"dest": "a\0b"}, "dest must be a path without NUL"),
         ({"dest": b"\xff"}, "dest must be a path"),
         ({"dest": "\udcff"}, "dest must be UTF-8"),
@@ -178,7 +178,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
         ({"concurrency": "many"}, "concurrency must be a whole number of at least 1, or auto, not 'many'"),
         ({"concurrency": True}, "concurrency must be a whole number"),
         ({"limit": 1.5}, "limit must be a whole number"),
-        ({"limit": 8, "concurrency": 9}, "concurrency and limit are two names of one option; leave out one of them"),
+        ({"limit": 8, "concurrency": 9}, "concurrency and limit are the same option; leave out one of them"),
         ({"max_size": 2**63}, "max_size must be a whole number"),
         ({"commit_window": 0}, "commit_window must be a number of seconds above 0, not 0"),
         ({"commit_window": float("nan")}, "commit_window must be a number"),

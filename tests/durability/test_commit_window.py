@@ -132,7 +132,7 @@ def test_a_destination_that_is_moved_stops_the_job_and_is_resumed_where_it_is(
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 7, err
-    assert "was moved or replaced while the job ran" in err
+    assert "was moved or replaced while the job was running" in err
     assert [path for path in dest.rglob("*") if path.is_file()] == []
     assert 0 < read_ledger(moved).settled < count
     run("get", source.url, moved, *command)

@@ -152,7 +152,7 @@ def test_a_sync_over_a_job_removes_nothing(job: OldJob) -> None:
     assert ended.out, ended.err
     report = json.loads(ended.out.splitlines()[-1])
     assert report.get("removed") == 0, ended.out + ended.err
-    assert report["notices"] == [f"taken over from fetchmill get: {len(expected.bodies)} objects"]
+    assert report["notices"] == [f"took over {len(expected.bodies)} objects from fetchmill get"]
     assert find_wrong_bodies(job.dest, expected, format) == []
 
 

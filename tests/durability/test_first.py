@@ -100,6 +100,6 @@ def test_it_is_refused_where_it_means_nothing(run: Run, dest: Path, tmp_path: Pa
     shared = run("get", "urls.txt", dest, "--shared", "--format", "tar", "--first", "1")
 
     assert (items.code, shared.code) == (2, 2)
-    assert "--first is for objects" in items.err
+    assert "--first applies to objects" in items.err
     assert "first" in shared.err
-    assert "it counts one process only" in shared.err
+    assert "it counts only one process" in shared.err

@@ -20,7 +20,7 @@ Serve = Callable[..., Server]
 KIB, MIB = 1 << 10, 1 << 20
 STORAGE = 7
 WINDOW = ("--commit-window", "50ms")
-PARQUET = r"--format parquet \(a few large files: about 130 bytes for an object of 100\)"
+PARQUET = r"--format parquet \(few large files, about 130 bytes per 100-byte object\)"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_total_that_does_not_fit_stops_the_job_at_the_start(
 
     told = refusal(run("get", source.url, dest))
 
-    needed, told_free = numbers(told, r": ([\d,]+) inodes are needed, ([\d,]+) are free; ")
+    needed, told_free = numbers(told, r": ([\d,]+) inodes needed, ([\d,]+) free; ")
     assert re.match(r"1,000,000,000 files \(the listing's Total\) do not fit into \S+/disk/out: ", told)
     assert needed >= 1_000_000_000
     assert free - 10 < told_free <= free
@@ -117,11 +117,13 @@ def test_without_a_total_the_listing_is_counted(run: Run, server: Serve, disk: C
     told = refusal(run("get", source.url, dest, *options))
 
     counted, needed, free = numbers(
-        told, r"^([\d,]+) files \(listed so far\) do not fit .*: ([\d,]+) inodes are needed, ([\d,]+) are free; make "
+        told, r"^([\d,]+) files \(listed so far\) do not fit .*: ([\d,]+) inodes needed, ([\d,]+) free; make "
     )
     assert needed > free
     assert counted <= free + 500
-    assert re.search(rf"or use {PARQUET} with a DEST other than \S+/disk/out, or go on with --no-preflight$", told)
+    assert re.search(
+        rf"or use {PARQUET} with a DEST other than \S+/disk/out, or skip this check with --no-preflight$", told
+    )
     assert 0 < read_ledger(dest).listed <= free
     assert os.statvfs(dest).f_favail > 0
     again = refusal(run("get", source.url, dest, *options))
@@ -139,7 +141,7 @@ def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, di
     told = refusal(run("get", source.url, dest, *WINDOW))
 
     assert told.startswith("10,000 files do not fit into ")
-    match = re.search(r"about ([\d.]+) MiB are needed, ([\d.]+) MiB are free; make room and run", told)
+    match = re.search(r"about ([\d.]+) MiB needed, ([\d.]+) MiB free; make room and run", told)
     assert match is not None, told
     # 20,000 bytes are five blocks; the stage and the journal need some as well.
     assert 196 <= float(match[1]) <= 205
@@ -157,7 +159,7 @@ def test_blocks_alone_may_be_too_many(run: Run, server: Serve, disk: Callable[..
 
     told = refusal(run("get", source.url, dest, *WINDOW))
 
-    assert re.search(rf"about [\d.]+ MiB are needed, [\d.]+ MiB are free; use {PARQUET}", told)
+    assert re.search(rf"about [\d.]+ MiB needed, [\d.]+ MiB free; use {PARQUET}", told)
     assert source.stats()["get"] == 0
 
 

@@ -235,8 +235,8 @@ def test_too_little_address_space_is_refused(run: Run, server: Serve, dest: Path
 
     assert low.code == 2
     assert re.fullmatch(
-        r"fetchmill: error: 900 MiB of address space are allowed, and --threads 8 needs [\d,]+ MiB: raise the limit "
-        r"\(ulimit -v\), or use fewer threads\n",
+        r"fetchmill: error: only 900 MiB of address space are allowed, but --threads 8 needs [\d,]+ MiB; raise the "
+        r"limit \(ulimit -v\), or use fewer threads\n",
         low.err,
     )
     assert not has_journal(dest)
@@ -280,7 +280,8 @@ def test_too_few_descriptors_are_refused_and_more_let_it_go_on(run: Run, server:
     refused = run("get", source.url, dest, *WINDOW, preexec_fn=low_descriptors(40))
     assert refused.code == 2
     assert re.fullmatch(
-        r"fetchmill: error: only 40 open files are allowed, at least \d+ are needed: raise the limit \(ulimit -n\)\n",
+        r"fetchmill: error: only 40 open files are allowed, but at least \d+ are needed; "
+        r"raise the limit \(ulimit -n\)\n",
         refused.err,
     )
     assert not dest.exists()

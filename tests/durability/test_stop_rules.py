@@ -164,7 +164,7 @@ def test_people_are_told_which_rule_stopped_a_run_and_how_it_goes_on(run: Run, s
     ended = run("get", source.url, dest, "--max-failed", "20", "--rate", "100")
 
     assert ended.code == STOPPED
-    assert "stopped by --max-failed after a checkpoint: run the same command with a larger --max-failed" in ended.err
+    assert "stopped by --max-failed after a checkpoint; run the same command with a larger --max-failed" in ended.err
 
 
 def test_a_program_is_told_too(server: Serve, dest: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
     [
         (
             ("--max-failed", "101%"),
-            "--max-failed must be a number of targets, or a percentage as 1% (0% to 100%), not 101%",
+            "--max-failed must be a number of targets, or a percentage such as 1% (0% to 100%), not 101%",
         ),
         (("--max-failed", "many"), "--max-failed must be a number of targets"),
         (("--max-duration", "0"), "--max-duration must be a number of seconds above 0, not 0"),

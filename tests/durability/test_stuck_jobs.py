@@ -237,7 +237,7 @@ def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
     ended = run(*command)
 
     assert ended.code == 4
-    assert "the marker of an earlier run may have expired, but this job does not keep the names" in ended.err
+    assert "the marker from an earlier run may have expired, and the listing cannot start over" in ended.err
     assert "use another destination" in ended.err
 
 

@@ -201,4 +201,4 @@ def test_a_folder_that_cannot_be_made_is_named(run: Run, tmp_path: Path) -> None
     ended = run("torture", "--folder", tmp_path / "file/below", "--seconds", 0)
 
     assert ended.code == 7
-    assert "cannot make a folder for the destinations: " in ended.err
+    assert "cannot create a folder for the destinations: " in ended.err

@@ -158,7 +158,7 @@ def test_options_of_images_that_contradict_others_are_refused() -> None:
     """The error comes before anything is read."""
     base: dict[str, Any] = {"source": "http://127.0.0.1:1", "dest": "out", "image_max_side": 64}
     for options, message in (
-        ({"transform": "a:b"}, "exclude each other"),
+        ({"transform": "a:b"}, "cannot be combined"),
         ({"image_quality": 101}, "image_quality must be 1 to 100, not 101"),
         ({"transform_columns": ["width", "title"]}, "images have the columns width, height"),
     ):

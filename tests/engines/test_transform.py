@@ -321,7 +321,7 @@ def test_what_is_no_result_fails_alone(server: Serve, dest: Path) -> None:
     assert (report.fetched, report.failed) == (12, 8)
     assert told[names()[0]] == "TypeError: a result must be bytes, None or a dict, not int"
     assert told[names()[3]] == "ValueError: transform_columns has no column 'other'"
-    assert told[names()[7]] == "TypeError: the column 'size' must be a text, a number, a bool or None, not list"
+    assert told[names()[7]] == "TypeError: the column 'size' must be a string, a number, a bool or None, not list"
     assert set(told) == {names()[number] for number in (0, 1, 3, 4, 5, 6, 7, 8)}
 
 
@@ -332,7 +332,7 @@ def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
     fetchmill.get(source.url, dest, transform=transforms.columns)
 
     assert set(details(dest).values()) == {
-        "TypeError: a result may be a dict only with transform_columns and a format that has columns"
+        "TypeError: a result may be a dict only if transform_columns is set and the format has columns"
     }
 
 
@@ -340,7 +340,7 @@ def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
     ("function", "detail"),
     [
         (transforms.too_few, "ValueError: the function returned 0 results for 1 replies"),
-        (transforms.not_a_list, "TypeError: the function must return a list with a result for each reply, not bytes"),
+        (transforms.not_a_list, "TypeError: the function must return a list with one result per reply, not bytes"),
     ],
 )
 def test_a_function_that_gives_no_result_for_each_is_told(

@@ -443,7 +443,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
 
     for ended in refused:
         assert ended.code == 10, ended.err
-        assert f"{FAILURES} exists and is not this job's; move it away" in ended.err
+        assert f"{FAILURES} exists, but does not belong to this job; move it away" in ended.err
         assert foreign.read_text() == "precious"
     foreign.unlink()
     assert run(*arguments).code == 3

@@ -476,7 +476,7 @@ def test_nothing_can_be_written(packed: FetchmillFileSystem, tmp_path: Path) -> 
         lambda: packed.put_file(str(local), "new"),
     ]
     for attempt in attempts:
-        with pytest.raises(OSError, match="is read-only: only fetchmill writes to it") as caught:
+        with pytest.raises(OSError, match="is read-only, because only fetchmill writes to it") as caught:
             attempt()
         assert caught.value.errno == errno.EROFS
     file = packed.open("top.csv")
@@ -549,9 +549,9 @@ def test_a_running_job_is_read_as_far_as_it_is_sealed(
 
 def test_a_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_path: Path) -> None:
     """The UsageError, which is also a ValueError, has one line."""
-    with pytest.raises(fetchmill.UsageError, match="name one destination"):
+    with pytest.raises(fetchmill.UsageError, match="give one destination"):
         fsspec.filesystem("fetchmill")
-    with pytest.raises(fetchmill.UsageError, match="name one destination"):
+    with pytest.raises(fetchmill.UsageError, match="give one destination"):
         fsspec.open(f"fetchmill://a::{packed.dest}", dest=packed.dest).open()
     with pytest.raises(fetchmill.UsageError, match="a local path"):
         fsspec.filesystem("fetchmill", dest="s3://bucket/prefix")

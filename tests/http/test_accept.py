@@ -27,12 +27,12 @@ LARGE_PAGE = PAGE + b" " * (2 * MIB)
 GOOD = ["large.png", "named.txt", "resumed.png", "small.png"]
 # Each reply claims to be an image.
 WRONG = {
-    "page.png": "an HTML page (text/html), wanted image/*",
-    "large-page.png": "an HTML page (text/html), wanted image/*",
-    "json.png": "JSON (application/json), wanted image/*",
-    "text.png": "plain text (text/plain), wanted image/*",
-    "empty.png": "an empty body, wanted image/*",
-    "unknown.png": "bytes of no known type, wanted image/*",
+    "page.png": "an HTML page (text/html), but --accept allows image/*",
+    "large-page.png": "an HTML page (text/html), but --accept allows image/*",
+    "json.png": "JSON (application/json), but --accept allows image/*",
+    "text.png": "plain text (text/plain), but --accept allows image/*",
+    "empty.png": "an empty body, but --accept allows image/*",
+    "unknown.png": "bytes of an unknown type, but --accept allows image/*",
 }
 
 
@@ -114,7 +114,7 @@ def test_encoded_bodies_are_checked_decoded(run: Run, raw: Raw, dest: Path) -> N
     ended = run("get", raw(routes).url, dest, "--compressed", "--accept", "image/png")
 
     assert ended.code == 3, ended.err
-    assert details(dest) == {"bad": "an HTML page (text/html), wanted image/png"}
+    assert details(dest) == {"bad": "an HTML page (text/html), but --accept allows image/png"}
     assert (dest / "good").read_bytes() == PNG
 
 

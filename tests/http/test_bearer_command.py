@@ -92,7 +92,7 @@ def test_a_server_that_takes_no_token_stops_the_job_and_the_next_run_goes_on(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("echo no-key >&2; exit 3", "the --bearer-command ends with exit status: 3: no-key; run it by hand"),
+        ("echo no-key >&2; exit 3", "the --bearer-command failed (exit status: 3): no-key; run the command by hand"),
         ("true", "--bearer-command printed no token"),
         (rf"printf '{SECRET}\033[1m'", "--bearer-command printed a token with a space, a control character"),
         (f"printf '{SECRET}\\tx'", "--bearer-command printed a token with a space, a control character"),
@@ -159,8 +159,8 @@ def test_a_child_that_keeps_the_output_open_loses_no_token(run: Run, dest: Path,
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--bearer", "x"), "exclude one another"),
-        (("--header", "Authorization: x"), "exclude one another"),
+        (("--bearer", "x"), "cannot be combined"),
+        (("--header", "Authorization: x"), "cannot be combined"),
         (("--engine", "threads"), "--bearer-command needs --engine native"),
     ],
 )

@@ -103,7 +103,7 @@ def test_it_is_not_shown_where_a_redirect_or_a_list_leads(
     assert set(failed) == {f"{server.url}/a", f"{other.url}/b"}
     for kind, detail in failed.values():
         assert kind == "tls"
-        assert "the server wants a client certificate; see --client-cert" in (detail or "")
+        assert "the server requires a client certificate; see --client-cert" in (detail or "")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["TLS 1.2", "TLS 1.3"])
@@ -118,7 +118,7 @@ def test_a_certificate_that_the_server_refuses_is_named(
     run("get", "urls.txt", "out", "--format", "jsonl", "--allow-private", "--ca-file", certificates.ca_file, *words)
     (failure,) = fetchmill.failures(tmp_path / "out")
     assert (failure.kind, failure.attempts) == ("tls", 1)
-    assert "TLS alert unknown_ca: the server refuses the client certificate" in (failure.detail or "")
+    assert "TLS alert unknown_ca: the server refused the client certificate" in (failure.detail or "")
 
 
 def test_files_that_cannot_be_used_are_refused_before_any_request(
@@ -138,7 +138,7 @@ def test_files_that_cannot_be_used_are_refused_before_any_request(
         (https, ("--client-cert", tmp_path / "none"), "it cannot be read"),
         (https, ("--client-cert", empty), "it has no certificate"),
         (https, ("--client-cert", pipe), "not a regular file"),
-        (https, ("--client-cert", chain), "name the file of the key with --client-key"),
+        (https, ("--client-cert", chain), "name the key file with --client-key"),
         (https, ("--client-cert", chain, "--client-key", empty), "it has no private key"),
         (https, ("--client-cert", chain, "--client-key", locked), "its key is encrypted"),
         (https, ("--client-cert", chain, "--client-key", older), "its key is encrypted"),

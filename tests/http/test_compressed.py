@@ -332,7 +332,7 @@ def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw,
 
     assert done.code == 3, done.err
     assert failures(dest) == {
-        "grown": ("changed", "2001 bytes instead of 2000 in the listing: the object was replaced meanwhile")
+        "grown": ("changed", "2001 bytes instead of 2000 in the listing: the object was replaced in the meantime")
     }
     assert find_wrong(dest, "files", {"same": BODIES["text"]}) == []
 

@@ -197,8 +197,8 @@ def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served
     ("text", "said"),
     [
         (None, "cannot be read"),
-        ("", "it has no cookies"),
-        ('[{"name": "canary"}]', "line 1 does not have seven columns"),
+        ("", "the file has no cookies"),
+        ('[{"name": "canary"}]', "line 1 does not have seven tab-separated columns"),
         ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired (1)"),
     ],
 )

@@ -57,10 +57,10 @@ def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start,
 
 
 ODD = {
-    "weak-key": "the key is too weak: RSA below 2,048 bits",
-    "sha-1": "its signature is of an algorithm that is not supported, such as SHA-1",
-    "long-path": "it breaks a rule of its chain: PathLenConstraintViolated",
-    "unknown-extension": "it breaks a rule of its chain: UnsupportedCriticalExtension",
+    "weak-key": "the key is too weak: RSA with less than 2,048 bits",
+    "sha-1": "its signature uses an unsupported algorithm, such as SHA-1",
+    "long-path": "its chain is not valid: PathLenConstraintViolated",
+    "unknown-extension": "its chain is not valid: UnsupportedCriticalExtension",
 }
 
 
@@ -317,7 +317,7 @@ def test_a_host_that_is_not_to_be_trusted_is_told_once(
     assert both.err.count(f"the certificate of {server.url('bad')} is self-signed") == 1, both.err
     assert "--ca-file" in both.err
     assert one.code == 6, one.err
-    assert "give the certificate as --ca-file" in one.err
+    assert "if you trust it, pass it with --ca-file" in one.err
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])

@@ -34,7 +34,7 @@ BATCHES = int(os.environ.get("FETCHMILL_BATCHES") or 2000)
 PARTS = -(-BATCHES // 12_500)
 # The second of them ends pipelining.
 BROKEN_MAX = 2
-ENDED = "--pipeline ended"
+ENDED = "--pipeline was turned off"
 KILLS = int(os.environ.get("FETCHMILL_PIPELINE_KILLS") or 6)
 # The other formats share the code of these two.
 KILLED_FORMATS = ("files", "null", *SUFFIXES) if "FETCHMILL_PIPELINE_KILLS" in os.environ else ("files", "parquet")
@@ -239,4 +239,4 @@ def test_a_list_is_not_asked_in_batches(run: Run, tmp_path: Path, dest: Path) ->
     done = run("get", tmp_path / "list.txt", dest, "--pipeline", "32")
 
     assert done.code == 2
-    assert "--pipeline is for a server that has what it lists" in done.err
+    assert "--pipeline works only for a server that lists its own objects" in done.err

@@ -124,7 +124,7 @@ def test_pages_of_listings_are_decoded(run: Run, dest: Path, way: str, encoding:
             assert sorted(objects.values()) == [name.encode() for name in NAMES]
     else:
         assert ended.code not in {0, 3}
-        assert "Content-Encoding says br, gzip" in ended.err
+        assert "the Content-Encoding is br, gzip" in ended.err
 
 
 def test_a_listing_that_is_cut_or_damaged_within_its_encoding_has_failed(run: Run, dest: Path) -> None:

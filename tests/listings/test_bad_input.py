@@ -70,7 +70,7 @@ def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
     assert ended.code == 4
     assert error_of(ended) == (
         f"the listing http://127.0.0.1:{port}/list failed (refused): the connection was refused, attempts: 5; "
-        "is the server running, and the port right?"
+        "check that the server is running and the port is right"
     )
 
 
@@ -81,19 +81,22 @@ def test_a_host_that_is_not_found_is_told(run: Run, canary: Canary) -> None:
     assert ended.code == 4
     message = error_of(ended)
     assert message.startswith("cannot look up the host no-such-host.invalid (dns-not-found); ")
-    assert message.endswith("; is the name right?")
+    assert message.endswith("; check the name")
 
 
 # --- what answers gives no listing -------------------------------------------------------------------------------
 
 SSH_BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"
 NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
-    "not-http": (then_close(SSH_BANNER), r"failed \(not-http\): the answer is not HTTP/1.x, .*is it an http server"),
+    "not-http": (
+        then_close(SSH_BANNER),
+        r"failed \(not-http\): the reply is not HTTP/1.x, .*check that this is an http server",
+    ),
     "html-without-a-head": (then_close(b"<html><body>hi</body></html>"), r"failed \(not-http\)"),
     "tls": (then_close(b"\x15\x03\x01\x00\x02\x02\x28"), r"failed \(not-http\)"),
     "404": (
         reply(status="404 Not Found"),
-        r"failed \(status\): status 404, .*check SOURCE, or say how the server lists with --list-path",
+        r"failed \(status\): status 404, .*check SOURCE, or set --list-path",
     ),
     "403": (reply(status="403 Forbidden"), r"failed \(status\): status 403"),
     "301": (
@@ -105,7 +108,7 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     "closed": (then_close(b""), r"failed \(reset\): .*, attempts: 5"),
     "reset": (then_reset(b""), r"failed \(reset\): .*, attempts: 5"),
     "truncated": (then_close(reply(b'{"FileNames"', length=100)), r"failed \(truncated\): .*, attempts: 5"),
-    "no-json": (reply(b"<html>"), r"cannot be read: the page is not the JSON that was expected: expected value"),
+    "no-json": (reply(b"<html>"), r"cannot be read: the page is not valid JSON of the expected form: expected value"),
     "no-object": (reply(b'["a", "b"]'), r"cannot be read: .*expected an object"),
     "nothing": (reply(b""), r"cannot be read: .*EOF"),
     "half-json": (reply(b'{"FileNames": ["a"'), r"cannot be read: .*EOF"),
@@ -305,7 +308,7 @@ def test_empty_pages_with_ever_new_markers_end_the_listing(run: Run, raw: Raw, c
     ended = run("get", server.url, canary.dest)
 
     assert ended.code == 4
-    assert "the listing never ends: 1000 pages in a row without a name" in error_of(ended)
+    assert "the listing never ends: 1000 pages in a row had no names" in error_of(ended)
     assert len(server.asked("/list")) == 1002
     assert tree_names(canary.dest) == ["a"]
 
@@ -334,7 +337,7 @@ def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary:
 
     assert ended.code == 6
     assert error_of(ended).startswith(f"the listing's marker leads away from {server.url}: ")
-    assert error_of(ended).endswith("; the marker is not followed")
+    assert error_of(ended).endswith("; it was not followed")
     assert server.asked("/list") == ["/list"]
     assert tree_names(canary.dest) == ["a"]
 
@@ -466,10 +469,10 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
     "host-alone": (["localhost"], "to list a server, give http://HOST:PORT"),
     "no-host": (["http://"], "write SOURCE as http://HOST:PORT/PATH"),
     "port": (["http://127.0.0.1:99999"], "write SOURCE as http://HOST:PORT/PATH"),
-    "empty": ([""], "source must be a text that is not empty"),
+    "empty": ([""], "source must be a non-empty string"),
     "query": ([SOURCE + "/?a=b"], "SOURCE must not have a query"),
     "fragment": ([SOURCE + "/#a"], "SOURCE must not have a query or a fragment"),
-    "user": (["http://user:secret@127.0.0.1:1"], "a user or password in SOURCE is not supported"),
+    "user": (["http://user:secret@127.0.0.1:1"], "SOURCE must not contain a user name or password"),
     "space": ([SOURCE + "/a b"], "percent-encode it"),
     "newline": ([SOURCE + "/a\nb"], "control characters"),
     "escape": ([SOURCE + "/\x1b]0;owned\x07"], "control characters"),
@@ -512,7 +515,7 @@ def test_a_destination_must_be_a_folder(run: Run, canary: Canary) -> None:
     for dest in (taken, taken / "below", taken / "far" / "below"):
         ended = run("get", SOURCE, dest)
         assert ended.code == 2
-        assert error_of(ended) == f"{dest} is not a folder; choose a new or empty one as destination"
+        assert error_of(ended) == f"{dest} is not a folder; choose a new or empty folder as destination"
     assert taken.read_text() == "mine"
 
 
@@ -530,7 +533,7 @@ def test_a_destination_that_is_not_empty_is_refused(run: Run, canary: Canary, na
 
     assert ended.code == 2
     told = error_of(ended)
-    assert told.startswith(f"{canary.dest} is not empty and holds no fetchmill job (there is {name.rstrip('/')}); ")
+    assert told.startswith(f"{canary.dest} is not empty and holds no fetchmill job (it contains {name.rstrip('/')}); ")
     assert told.endswith("choose a new or empty destination")
     assert (found.stat(), [path.name for path in canary.dest.iterdir()]) == (before, [found.name])
 
@@ -602,7 +605,7 @@ def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary)
 
     assert second.code == 9
     assert error_of(second) == (
-        f"another fetchmill is working on {canary.dest}; wait for it or stop it, then run this again"
+        f"another fetchmill process is working on {canary.dest}; wait for it or stop it, then run this command again"
     )
     assert first.returncode == 0
     assert tree_names(canary.dest) == names

@@ -237,13 +237,13 @@ def test_options_that_make_no_sense_are_refused(run: Run, dest: Path) -> None:
     for words, message in [
         (("get", *ONE_PAGE), "--store items: files has no rows; choose --format parquet or jsonl"),
         (("get", *ONE_PAGE, "--format", "tar"), "tar has no rows"),
-        (("get", *ONE_PAGE, "--format", "jsonl", "--url-field", "x"), "--url-field is for objects"),
-        (("get", *ONE_PAGE, "--format", "jsonl", "--hash", "sha256"), "--hash is for objects"),
-        (("get", *ONE_PAGE, "--format", "jsonl", "--include", "x"), "--include is for objects"),
+        (("get", *ONE_PAGE, "--format", "jsonl", "--url-field", "x"), "--url-field applies to objects"),
+        (("get", *ONE_PAGE, "--format", "jsonl", "--hash", "sha256"), "--hash applies to objects"),
+        (("get", *ONE_PAGE, "--format", "jsonl", "--include", "x"), "--include applies to objects"),
         (("get", *ONE_PAGE, "--format", "jsonl", "--column-types", "a=int64"), "--column-types: jsonl"),
         (("get", *ONE_PAGE, "--format", "parquet", "--column-types", "_item=string"), "cannot be a column"),
         (("get", "--store", "items", "--format", "jsonl"), "store is for listing json"),
-        (("plan", *ONE_PAGE), "--store must be objects: plan does not measure items"),
+        (("plan", *ONE_PAGE), "--store must be objects, because plan cannot measure items"),
         (("list", *ONE_PAGE), "--store: not an option of list"),
         (("sync", *ONE_PAGE), "--store: not an option of sync"),
     ]:

@@ -250,22 +250,22 @@ def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Ra
             {"/v1": photos(next="a"), "/v1?after=a": photos("/a", next="b"), "/v1?after=b": photos("/b", next="a")},
             MARKER,
             4,
-            "/v1?after=a, which was listed before",
+            "/v1?after=a, which was already listed",
         ),
         (
             {"/v1": photos("/a", next="/v2"), "/v2": photos("/b", next="/v1")},
             way_options("url"),
             4,
-            "/v1, which was listed before",
+            "/v1, which was already listed",
         ),
         (
             {"/v1": photos(links=("Link: </v2>; rel=next",)), "/v2": photos(links=("Link: </v1>; rel=next",))},
             way_options("link"),
             4,
-            "/v1, which was listed before",
+            "/v1, which was already listed",
         ),
-        ({"/v1": photos("/a", next="/v1")}, way_options("url"), 4, "was listed before"),
-        ({"/v1": photos("/a", links=("Link: </v1>; rel=next",))}, way_options("link"), 4, "was listed before"),
+        ({"/v1": photos("/a", next="/v1")}, way_options("url"), 4, "was already listed"),
+        ({"/v1": photos("/a", links=("Link: </v1>; rel=next",))}, way_options("link"), 4, "was already listed"),
         ({"/v1": photos("/a", "/b")}, BY_PAGE, 4, "repeats the items of an earlier page"),
         ({"/v1": photos("/a", "/b")}, (*ITEMS, "--next-page", "offset"), 4, "repeats the items of an earlier page"),
         ({"/v1": photos("/a", next="http://127.0.0.1:9/")}, way_options("url"), 6, "another origin"),
@@ -278,7 +278,7 @@ def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Ra
         ({"/v1": reply(b'{"data": []}')}, BY_PAGE, 4, "an object with the field"),
         ({"/v1": reply(b'{"photos": []}')}, BY_PAGE, 4, "no field data.photos"),
         ({"/v1": reply(b'{"data": {"photos": [{"url": "/a"}]}}')}, BY_PAGE, 4, "--url-field"),
-        ({"/v1": reply(b"<html>")}, BY_PAGE, 4, "not the JSON that was expected"),
+        ({"/v1": reply(b"<html>")}, BY_PAGE, 4, "not valid JSON of the expected form"),
         ({"/v1": reply(b"\xff")}, BY_PAGE, 4, "not UTF-8"),
         ({"/v1": reply(b" " * (17 << 20))}, BY_PAGE, 4, "larger than 16 MiB"),
         ({"/v1": reply(b'{"data": {"photos": [')}, BY_PAGE, 4, "EOF"),
@@ -346,7 +346,7 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
         assert (ended.code, message in ended.err) == (2, True), ended.err
 
     assert one_page.code == 0
-    assert "the listing has one page" in one_page.err
+    assert "the listing has only one page" in one_page.err
 
 
 def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> None:

@@ -144,8 +144,8 @@ def test_links_are_relative_to_redirects_and_to_the_base(run: Run, raw: Raw, des
 REFUSED: Mapping[str, tuple[bytes, str]] = {
     "json": (reply(b'{"a": 1}'), "not HTML"),
     "empty": (reply(b""), "not HTML"),
-    "base-elsewhere": (links("a", head="<base href=//127.0.0.2/>"), "<base> leads to another origin"),
-    "moved": (reply(b"", "Location: /a", status="302 Found"), "not below this folder; list the new URL instead"),
+    "base-elsewhere": (links("a", head="<base href=//127.0.0.2/>"), "<base> is not a URL, or points to another origin"),
+    "moved": (reply(b"", "Location: /a", status="302 Found"), "outside this folder; list the new URL instead"),
 }
 
 
@@ -212,7 +212,7 @@ def test_sync_keeps_what_links_show_and_refuses_to_delete(run: Run, raw: Raw, de
     second = run("sync", source.url, dest, *LINKS)
 
     assert refused.code == 2
-    assert "--delete: --listing links does not show" in refused.err
+    assert "--delete cannot be used with --listing links" in refused.err
     assert (first.code, second.code) == (0, 0), second.err
     assert files(dest) == {"a": b"a", "in/b": b"b"}
 

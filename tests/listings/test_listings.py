@@ -198,7 +198,7 @@ def test_what_a_page_links_to_elsewhere_is_not_asked_for(run: Run, raw: Raw, des
 
 
 BROKEN: Mapping[str, tuple[bytes, str, int]] = {
-    "cut": (index("a", "b", end=""), "the page was cut", 5),
+    "cut": (index("a", "b", end=""), "the page is cut off", 5),
     "no-length": (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<title>Index of /</title><a href=a>", "was cut", 5),
     "own-page": (reply(b"<html><title>My site</title><a href=a>a</a></html>"), 'it is called "My site"', 1),
     "no-heading": (reply(b"<html><a href=a>a</a></html>"), "it has no heading", 1),
@@ -293,15 +293,15 @@ UNKNOWN: Mapping[str, tuple[dict[str, bytes], str]] = {
     "a-site": (
         {"/list": reply(status="404 No"), "/": reply(b"<!doctype html><title>Shop</title><a href=x>x</a>")},
         (
-            r"the kind of listing is unknown: \S+/list gives status 404, "
+            r"unknown kind of listing: \S+/list returned status 404, "
             r'and the page itself is not an index \(it is called "Shop"\)'
         ),
     ),
     "a-site-for-all-paths": (
         {"/list": reply(b"<title>Shop</title>"), "/": reply(b"<title>Shop</title>")},
-        r"/list gives something other than names, and the page itself is not an index",
+        r"/list returned a page without names, and the page itself is not an index",
     ),
-    "nothing": ({}, r"/list failed \(status\): status 404, attempts: 1; check SOURCE, or say how the server lists"),
+    "nothing": ({}, r"/list failed \(status\): status 404, attempts: 1; check SOURCE, or set --list-path"),
     "other-json": (
         {"/list": reply(b"{}"), "/": reply(b"{}")},
         r"/list cannot be read: the page has no field FileNames",

@@ -178,7 +178,7 @@ def test_what_a_server_does_not_list_is_told(run: Run, serve_folder: ServeFolder
     assert ended.code == 3
     assert "5 listed = 2 fetched + 0 absent + 1 failed + 2 skipped\n" in ended.err
     assert [(failure.name, failure.kind, failure.status) for failure in failures] == [("site/", "listing", 200)]
-    assert "not a listing in JSON" in failures[0].detail
+    assert "not a JSON listing" in failures[0].detail
     assert sorted(path.name for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts) == [
         "a",
         "last",

@@ -63,7 +63,7 @@ def test_an_index_after_five_others_fails(run: Run, raw: Raw, dest: Path) -> Non
     assert ended.code == 3, ended.err
     failures = {failure.name: failure.detail for failure in fetchmill.failures(dest)}
     assert list(failures) == ["5.xml/"]
-    assert "an index of sitemaps below 5 other indexes is too deep" in failures["5.xml/"]
+    assert "the sitemap index is nested too deeply (more than 5 levels)" in failures["5.xml/"]
     assert (fetched(dest), source.count("/6.xml")) == ([b"/a"], 0)
 
 

@@ -251,7 +251,7 @@ def test_a_server_that_does_not_do_it_is_asked_for_each_part_by_itself(
     assert done.code == 0, done.err
     assert find_wrong(dest, "jsonl", {each.name(server.url): each.body for each in parts}) == []
     assert [it for it in route.ranges if it[1] - it[0] > 9] == [(0, 29), (30, 59)]
-    assert "--coalesce ended" in done.err
+    assert "--coalesce was turned off" in done.err
 
 
 @pytest.mark.parametrize("options", [(), ("--coalesce", 5)], ids=["each", "together"])
@@ -282,7 +282,7 @@ def test_an_object_that_is_replaced_between_its_parts_is_told(
     assert find_wrong(dest, "jsonl", stored) == []
     assert kinds(dest) == {each.name("").replace("//", "/"): "changed" for each in replaced}
     assert {found.detail for found in fetchmill.failures(dest)} == {
-        "the ETag differs from that of an earlier part: the object was replaced"
+        "the ETag differs from that of an earlier part, so the object was replaced"
     }
 
 

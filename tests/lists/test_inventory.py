@@ -184,7 +184,7 @@ def test_rows_that_make_no_sense_are_failed_targets(
     assert failed.pop("n\0l")[0] == "name"
     place = "of part-0000.csv.gz"
     assert failed == {
-        f"line 2 {place}": ("url", "its key has a % without two digits after it"),
+        f"line 2 {place}": ("url", "its key has a % that is not followed by two hexadecimal digits"),
         f"line 3 {place}": ("url", "its size is not a number"),
         f"line 4 {place}": ("url", "its bucket is not the bucket of the inventory"),
         f"line 5 {place}": ("url", "it has no key"),
@@ -278,12 +278,12 @@ def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None
         return ended.err
 
     for key in ("../../../../../secret.csv.gz", "reports/../../secret.csv.gz"):
-        assert "could lead elsewhere" in refused(files=[entry | {"key": key}])
+        assert "could lead outside the folder" in refused(files=[entry | {"key": key}])
     assert "is missing" in refused(files=[entry | {"key": str(tmp_path / "secret.csv.gz")}])
-    assert "names its data file" in refused(files=[entry, entry])
+    assert "names the data file" in refused(files=[entry, entry])
     assert "ORC" in refused(fileFormat="ORC", fileSchema="struct<bucket:string,key:string>")
     assert "has no column key" in refused(fileSchema="Bucket, Size")
-    assert "is not a bucket name" in refused(sourceBucket="a/../b")
+    assert "is not a valid bucket name" in refused(sourceBucket="a/../b")
     assert "is not a manifest.json of an S3 Inventory" in refused(files=[entry | {"size": -1}])
     inventory.manifest.write_text("https://a.test/\n")
     assert "is not a manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
@@ -371,7 +371,7 @@ def test_a_listing_that_is_killed_goes_on_and_notices_a_change(
     inventory.write()
     ended = run(*command)
     assert ended.code == USAGE, ended.err
-    assert "has changed since the job began" in ended.err
+    assert "has changed since the job started" in ended.err
     inventory.document["files"] = files
     inventory.write()
     last = inventory.data[-1].read_bytes()

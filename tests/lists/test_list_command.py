@@ -237,7 +237,7 @@ def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, t
     (tmp_path / "precious.csv").write_text("mine")
 
     refused = {
-        "precious.csv": "exists and was not written by this job",
+        "precious.csv": "exists, but was not written by this job",
         "m.txt": "does not give the format of the results",
         "missing/m.csv": "the folder missing does not exist",
     }
@@ -266,7 +266,7 @@ def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
     refused = run("ls", "m.csv")
 
     assert refused.code == 2
-    assert "m.csv: holds the results of `fetchmill list` (a row for each target), not objects" in refused.err
+    assert "m.csv holds the results of `fetchmill list` (one row per target), not objects" in refused.err
     assert "fetched      2" in run("status", "m.csv").out
 
 
@@ -425,7 +425,7 @@ def test_a_list_in_python_is_a_manifest_for_get(server: Serve, tmp_path: Path) -
 def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
     """The error comes before anything is created."""
     url = "http://127.0.0.1:1"
-    with pytest.raises(fetchmill.UsageError, match="exclude each other"):
+    with pytest.raises(fetchmill.UsageError, match="cannot be combined"):
         fetchmill.list(url, tmp_path / "m.csv", each=print)
     with pytest.raises(fetchmill.UsageError, match="state needs a manifest"):
         fetchmill.list(url, state=tmp_path / "state")

@@ -279,7 +279,7 @@ def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
     assert (code, said.count("\n")) == (2, 1), said
     assert "list.parquet" in said
     assert "287 MiB" in said
-    assert "pages of 1 MiB" in said
+    assert "1 MiB pages" in said
     assert peak < 256
 
 
@@ -676,14 +676,14 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
         ("two.zip", archive({"a.csv": b"x", "b.csv": b"y"}), "is a zip archive of 2 files (a.csv, b.csv); unpack it"),
         ("none.zip", archive({}), "is a zip archive without a file"),
         ("cut.csv.zip", archive({"a.csv": b"http://a.test/\n" * 100})[:60], "is a zip archive that cannot be read"),
-        ("book.xlsx", archive({"[Content_Types].xml": b"<x/>", "xl/a.xml": b""}), "save its sheet as CSV"),
-        ("urls.txt", b"PAR1\x15\x04", "is not a list: it is Parquet; say --list-format parquet"),
-        ("urls.csv", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "is not a list: it is a PDF"),
-        ("page.txt", b"<!DOCTYPE html>\n<p>", "is not a list: it is an HTML or XML page"),
-        ("urls.json", b'{\n  "urls": ["http://a.test/"]\n}\n', "convert it: jq -c '.FIELD[]' FILE"),
-        ("urls.bin", bytes(range(8)) * 9 + bytes(9), "is not a list: it is binary"),
-        ("urls.gz", gzip.compress(b"a" * 257 + b"ustar\x0000"), "is not a list: it is a tar archive"),
-        ("urls.7z", b"7z\xbc\xaf\x27\x1c\0\4", "is not a list: it is a 7z archive"),
+        ("book.xlsx", archive({"[Content_Types].xml": b"<x/>", "xl/a.xml": b""}), "save the sheet as CSV"),
+        ("urls.txt", b"PAR1\x15\x04", "is not a list of URLs, but Parquet; set --list-format parquet"),
+        ("urls.csv", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "is not a list of URLs, but a PDF"),
+        ("page.txt", b"<!DOCTYPE html>\n<p>", "is not a list of URLs, but an HTML or XML page"),
+        ("urls.json", b'{\n  "urls": ["http://a.test/"]\n}\n', "convert it with jq -c '.FIELD[]' FILE"),
+        ("urls.bin", bytes(range(8)) * 9 + bytes(9), "is not a list of URLs, but binary data"),
+        ("urls.gz", gzip.compress(b"a" * 257 + b"ustar\x0000"), "is not a list of URLs, but a tar archive"),
+        ("urls.7z", b"7z\xbc\xaf\x27\x1c\0\4", "is not a list of URLs, but a 7z archive"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
@@ -752,4 +752,4 @@ def test_records_with_other_fields_are_reported_by_number(run: Run, tmp_path: Pa
     urls, said = urls_in(run, listed)
     assert urls == [f"http://a.test/{number}" for number in (1, 2, 3)]
     assert len(said) == 1
-    assert "2 records have a different number of fields than the first record (3), first in line 4 (4)" in said[0]
+    assert "2 records have a different number of fields than the first record (3), starting with line 4 (4)" in said[0]

@@ -152,7 +152,7 @@ def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
     both = run("get", listed, dest, "--names", "{id}", "--key-column", "id")
     server = run("get", "http://127.0.0.1:1", dest, "--names", "{id}")
 
-    assert (both.code, "give one of them" in both.err) == (2, True)
+    assert (both.code, "leave out one of them" in both.err) == (2, True)
     assert (server.code, "names is for lists of URLs" in server.err) == (2, True)
 
 

@@ -129,7 +129,7 @@ def test_a_json_array_is_a_list(run: Run, server: Serve, tmp_path: Path) -> None
         assert find_wrong(tmp_path / str(number), "jsonl", bodies_of(urls)) == []
     for text, code, message in (
         (json.dumps([urls[0], 7]), 3, "failed: url 1"),
-        (json.dumps(urls)[:-30], 4, "its array has no end"),
+        (json.dumps(urls)[:-30], 4, "its array is not closed"),
         (json.dumps({"urls": urls}, indent=1), 2, "one JSON object, not an array"),
     ):
         (tmp_path / "odd.json").write_text(text)

@@ -354,8 +354,8 @@ def test_parts_of_objects_in_a_bucket_are_fetched(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--offset-column", "offset"), "need each other"),
-        (("--length-column", "length"), "need each other"),
+        (("--offset-column", "offset"), "must be given together"),
+        (("--length-column", "length"), "must be given together"),
         ((*COLUMNS, "--method", "POST"), "use GET requests"),
         ((*COLUMNS, "--method", "HEAD"), "use GET requests"),
         ((*COLUMNS, "--data", "a=b"), "use GET requests"),

@@ -273,8 +273,8 @@ def test_what_cannot_make_such_requests_refuses_them(
         (("--data", "a={nothing}"), "nothing"),
         (("--data", "{"), "--data has an unpaired brace"),
         (("--data-json", '{"a": }'), "not JSON"),
-        (("--data", "a", "--data-json", "1"), "exclude one another"),
-        (("--method", "TRACE"), "cannot be used"),
+        (("--data", "a", "--data-json", "1"), "cannot be combined"),
+        (("--method", "TRACE"), "cannot use the method"),
         (("--data", "<a>{id}</a>", "--header", "Content-Type: text/xml"), "{name!r}"),
     ],
 )

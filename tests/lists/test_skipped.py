@@ -53,7 +53,7 @@ def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
         assert ended.code == 3, ended.err
     first = run(*words[:2], dest.with_name("again" if command == "get" else "again.csv"), *options)
     assert "filter" not in first.err
-    assert {"other-origin": "2 at another origin", "other-path": "2 outside of SOURCE's folder"}[reason] in first.err
+    assert {"other-origin": "2 on other origins", "other-path": "2 outside SOURCE's folder"}[reason] in first.err
     if command == "get":
         assert f"skipped: {reason} 2; list them: fetchmill status {dest.with_name('again')} --skipped" in first.err
         shown = run("status", dest, "--skipped")
@@ -68,7 +68,7 @@ def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path)
     server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
     assert ended.code == 3, ended.err
-    assert "nothing was fetched (2 listed): 2 left out by filters" in ended.err
+    assert "nothing was fetched (2 listed): 2 excluded by filters" in ended.err
     wished = run("get", f"{server.url}/f/", dest.with_name("other"), "--listing", "html", "--exclude", "*.txt")
     assert wished.code == 0, wished.err
     with pytest.raises(fetchmill.UsageError):
@@ -105,7 +105,7 @@ def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, e
         source = f"s3://{store.bucket}/only/"
         ended = run("get", source, dest.with_name("bucket"), env=environment | store.environment())
     assert ended.code == 3, ended.err
-    assert "1 markers of folders" in ended.err
+    assert "1 folder markers" in ended.err
 
 
 def test_what_has_not_changed_is_no_trouble(

@@ -37,9 +37,7 @@ def test_a_missing_native_module_is_one_line(without_native: Path) -> None:
     ended = run(without_native, "-m", "fetchmill", "--version")
 
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(
-        "fetchmill: error: the native module of fetchmill cannot be loaded on this machine ("
-    )
+    assert ended.stderr.startswith("fetchmill: error: cannot load fetchmill's native module on this machine (")
     assert ended.stderr.endswith("or build fetchmill here (fetchmill help platforms)\n")
     assert ended.stderr.count("\n") == 1
 
@@ -49,7 +47,7 @@ def test_a_missing_native_module_is_an_import_error(without_native: Path) -> Non
     ended = run(without_native, "-c", "import fetchmill; fetchmill.get")
 
     assert ended.returncode == 1
-    assert "ImportError: the native module of fetchmill cannot be loaded" in ended.stderr
+    assert "ImportError: cannot load fetchmill's native module" in ended.stderr
 
 
 @pytest.mark.parametrize(("system", "name"), [("darwin", "Darwin"), ("win32", "Windows")])
@@ -60,7 +58,7 @@ def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, system: str, n
 
     error = explain(ImportError("no such file", name="fetchmill._native"))
 
-    assert str(error) == f"fetchmill runs on Linux only, not on {name}: use a container, or WSL on Windows"
+    assert str(error) == f"fetchmill runs on Linux only, not on {name}; use a container, or WSL on Windows"
 
 
 def test_other_import_errors_are_left_alone() -> None:

@@ -96,7 +96,7 @@ def test_a_used_port_leads_on(run: Run, server: Serve) -> None:
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
         f"fetchmill: error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"
-        "hint: another port: --port N, or --port 0 for any free one\n"
+        "hint: choose another port with --port N, or any free port with --port 0\n"
     )
 
 
@@ -130,8 +130,8 @@ def test_the_library_serves_in_this_process(server: Serve) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "one of folder and synthetic must be given"),
-        ({"folder": ".", "synthetic": 5}, "one of folder and synthetic must be given"),
+        ({}, "give either folder or synthetic"),
+        ({"folder": ".", "synthetic": 5}, "give either folder or synthetic"),
         ({"synthetic": 5, "faults": [Fault("close", rate=2)]}, "fault 1: rate must be 0 to 1, not 2"),
     ],
 )

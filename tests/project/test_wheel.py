@@ -51,7 +51,7 @@ def test_the_wheels_work_without_a_compiler(
     assert len(tree(tmp_path / "out")) == 100
     code, out, told = fetchmill("bench", "slow", "--count", "10")
     assert (code, out, told.count("\n")) == (2, "", 1)
-    assert "fetchmill: error: bench is a package of its own, which is not installed: pip install" in told
+    assert "fetchmill: error: bench is a separate package, which is not installed; pip install" in told
     listed = fetchmill("--help")[1]
     assert re.search(r"bench +Compare ways to make requests on this machine\.", listed)
     assert fetchmill("help", "exit-codes")[:2] == (0, (root / "docs/reference/exit-codes.md").read_text())

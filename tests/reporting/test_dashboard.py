@@ -191,7 +191,7 @@ def test_with_the_token_all_is_read(shown: str) -> None:
 )
 def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> None:
     """The message says how to create one; with a token, it listens there and accepts that address as its name."""
-    with pytest.raises(UsageError, match=r"set a token: openssl rand -hex 16 > token.txt, and --dashboard-token"):
+    with pytest.raises(UsageError, match=r"set a token: openssl rand -hex 16 > token.txt, then --dashboard-token"):
         Dashboard(address, (), None, {})
     with showing(address=address, token=TOKEN) as dashboard:
         reply = ask(dashboard, host=own, Authorization=f"Bearer {TOKEN}")
@@ -454,8 +454,8 @@ def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Pa
 
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"fetchmill: error: the dashboard cannot listen on {address}: Address already in use; choose another "
-        "--dashboard-addr, with port 0 a free one\n"
+        f"fetchmill: error: the dashboard cannot listen on {address}: Address already in use; "
+        f"choose another --dashboard-addr (port 0 selects a free port)\n"
     )
     assert not dest.exists()
 

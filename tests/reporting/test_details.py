@@ -40,7 +40,7 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "choice": (
         reply(b"", f"Location: /there?token={HIDDEN}", status="300 x"),
         "redirect",
-        "300 Multiple Choices; leads to /there?token=***",
+        "300 Multiple Choices; Location: /there?token=***",
     ),
     "absent": (reply(status="404 x"), "absent", "404 Not Found"),
     "gone": (reply(status="410 x"), "absent", "410 Gone"),
@@ -50,16 +50,16 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
         "redirect-refused",
         "redirect to ftp://h/?token=***",
     ),
-    "nowhere": (reply(status="302 x"), "redirect-refused", "without Location"),
+    "nowhere": (reply(status="302 x"), "redirect-refused", "has no Location header"),
     "lengths": (
         bare_reply("Content-Length: 1", "Content-Length: 2") + b"a",
         "framing",
-        "two different Content-Lengths",
+        "the reply has two different Content-Length fields",
     ),
     "encoding": (bare_reply("Transfer-Encoding: gzip") + b"a", "framing", "Transfer-Encoding"),
     "ssh": (then_close(b"SSH-2.0-x\r\n"), "not-http", "HTTP/1.x"),
     "closed": (then_close(b""), "reset", "before the reply began"),
-    "short": (then_close(reply(b"abc", length=10)), "truncated", "ended in the body"),
+    "short": (then_close(reply(b"abc", length=10)), "truncated", "closed within the body"),
     "endless": (then_close(bare_reply("Connection: close") + b"abc"), "unverified-length", "--allow-eof-bodies"),
     "large": (reply(b"x" * 100), "body-too-large", "--max-size"),
     "head": (bare_reply(*(f"X-{number}: x" for number in range(200))), "head-too-large", "128 header fields"),
@@ -183,8 +183,8 @@ def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
     contexts = {
         demanding(
             certificates, ssl.TLSVersion.TLSv1_2
-        ): "TLS alert handshake_failure: the server wants a client certificate; see --client-cert",
-        demanding(certificates, ssl.TLSVersion.TLSv1_3): "the server wants a client certificate; see --client-cert",
+        ): "TLS alert handshake_failure: the server requires a client certificate; see --client-cert",
+        demanding(certificates, ssl.TLSVersion.TLSv1_3): "the server requires a client certificate; see --client-cert",
         unusual(certificates): "TLS alert handshake_failure",
     }
     with ExitStack() as stack:

@@ -124,8 +124,8 @@ def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
 
     text = named(start("get", served.url, dest, "--format", "null", "--json"), "listing")
 
-    assert text.startswith("the listing: it gives ")
-    assert "names/s, fetching could do about " in text
+    assert text.startswith("the listing: it delivers ")
+    assert "names/s, but about " in text
 
 
 @pytest.mark.alone
@@ -228,13 +228,13 @@ def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("command", "hosts", "options", "kind", "text"),
     [
-        ("check", 1, (), "courtesy", "courtesy: each host gets at most 30 requests/s (--rate-per-host)"),
+        ("check", 1, (), "courtesy", "courtesy: at most 30 requests/s per host (--rate-per-host)"),
         (
             "get",
             2,
             ("--format", "null"),
             "courtesy",
-            "courtesy: each host gets at most 30 requests/s (--rate-per-host)",
+            "courtesy: at most 30 requests/s per host (--rate-per-host)",
         ),
         ("get", 1, ("--format", "null"), "rate", "--rate-per-host: 30 requests/s"),
         ("get", 1, ("--format", "null", "--engine", "threads"), "rate", "--rate-per-host: 30 requests/s"),
@@ -269,9 +269,11 @@ def test_replies_that_do_not_come(server: Serve, start: Start, tmp_path: Path) -
     all_out = start("get", many, tmp_path / "many", *options)
     last = start("get", few, tmp_path / "few", *options)
 
-    assert re.fullmatch(r"the server: no reply in \d+(\.\d)? m?s, 16 requests are in flight", named(all_out, "server"))
     assert re.fullmatch(
-        r"the last targets: 2 in flight \(until 20[-:\dT]+Z if nothing more comes\)", named(last, "last-targets")
+        r"the server: no reply for \d+(\.\d)? m?s, with 16 requests in flight", named(all_out, "server")
+    )
+    assert re.fullmatch(
+        r"the last targets: 2 in flight \(until 20[-:\dT]+Z at the latest\)", named(last, "last-targets")
     )
 
 
@@ -296,7 +298,7 @@ def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
 
     text = named(start("get", source, tmp_path / "out", "--format", "null", "--json", *bounds), "courtesy")
 
-    assert text == "courtesy: each host gets at most 2 requests at once (--limit-per-host)"
+    assert text == "courtesy: at most 2 concurrent requests per host (--limit-per-host)"
 
 
 @pytest.mark.timing
@@ -311,7 +313,7 @@ def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
     # A job first finds out that all objects fail, and not only one.
     text = named(command, "outage", since=time.monotonic() - begun, within=WITHIN + 2)
 
-    assert text.startswith("an outage: the server gives no good reply")
+    assert text.startswith("an outage: the server returns no valid reply")
     assert " since 20" in text
 
 

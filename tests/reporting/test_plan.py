@@ -259,7 +259,7 @@ def test_a_source_that_gives_nothing_is_an_error(
     [
         # The connection is refused, or on a busy machine the connect or probe time ends first.
         ("http://127.0.0.1:1", None, "refused|connect-timeout|nothing was listed"),
-        ("-", 2, "give it as a file"),
+        ("-", 2, "save the list to a file"),
         ("missing.txt", 2, "missing.txt"),
     ],
 )
@@ -350,7 +350,7 @@ def test_what_does_not_fit_is_told(
     assert re.search(r"^files .*does not fit$", ended.out, re.MULTILINE)
     assert re.search(r"^parquet .* fits$", ended.out, re.MULTILINE)
     assert re.fullmatch(
-        r"fetchmill: error: 1,000,000 objects as files do not fit into \S+: [\d,]+ inodes are needed, [\d,]+ are free; "
+        r"fetchmill: error: 1,000,000 objects as files do not fit into \S+: [\d,]+ inodes needed, [\d,]+ free; "
         r"--format parquet would fit\n",
         ended.err,
     ), ended.err

@@ -74,12 +74,12 @@ def test_what_went_wrong_has_its_own_line() -> None:
 def test_each_wait_has_its_own_line() -> None:
     """The line says what the job waits for, since when, and when it gives up."""
     since = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
-    wait = Wait(what="the listing's page /list?2 fails (status 500)", since=since, until=since + timedelta(minutes=15))
+    wait = Wait(what="the listing page /list?2 fails (status 500)", since=since, until=since + timedelta(minutes=15))
     shown = snapshot(waits=(wait,))
     rates = Meter().add(shown)
 
     assert describe(shown, rates)[1:] == [
-        "waiting: the listing's page /list?2 fails (status 500) since 12:00:01 UTC, gives up at 12:15:01 UTC"
+        "waiting: the listing page /list?2 fails (status 500) since 12:00:01 UTC, gives up at 12:15:01 UTC"
     ]
     assert progress_event(shown, rates)["waits"] == [
         {"what": wait.what, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
@@ -90,7 +90,7 @@ def test_what_limits_the_job_is_the_last_line() -> None:
     """The limit is the last line, unless a wait says it already."""
     limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate: 50 requests/s"))
     now = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
-    waits = (Wait(what="the server gives no good reply", since=now, until=now),)
+    waits = (Wait(what="the server returns no valid reply", since=now, until=now),)
 
     assert describe(limited, Meter().add(limited))[-1] == "limited by --rate: 50 requests/s"
     assert progress_event(limited, Meter().add(limited))["limited_by"]["kind"] == "rate"

@@ -70,13 +70,13 @@ def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
         ("s3:bucket", "s3:bucket is not a bucket; write s3://BUCKET/PREFIX"),
         ("S3://bucket", "S3://bucket is not a bucket; write s3://BUCKET/PREFIX"),
         ("s3a://bucket", "s3a://bucket is not a bucket; write s3://BUCKET/PREFIX"),
-        ("s3://", "s3://: the name of the bucket is missing; write s3://BUCKET/PREFIX"),
-        ("s3:///prefix", "s3:///prefix: the name of the bucket is missing; write s3://BUCKET/PREFIX"),
+        ("s3://", "s3://: the bucket name is missing; write s3://BUCKET/PREFIX"),
+        ("s3:///prefix", "s3:///prefix: the bucket name is missing; write s3://BUCKET/PREFIX"),
         ("s3://bucket?x", "bucket?x is not a valid bucket name; write s3://BUCKET/PREFIX"),
         ("s3://bu cket/x", "bu cket is not a valid bucket name; write s3://BUCKET/PREFIX"),
         ("s3://../x", ".. is not a valid bucket name"),
         (f"s3://{'x' * 256}/x", "is not a valid bucket name"),
-        ("s3://127.0.0.1:7070/bucket", "and give the address of a store as endpoint_url"),
+        ("s3://127.0.0.1:7070/bucket", "and set endpoint_url to the address of a store"),
         ("s3://bucket/a\nb", "source must be without control characters"),
     ],
 )
@@ -134,7 +134,7 @@ def test_sizes_may_be_zero() -> None:
         ({"modified_to": "2026-11-22T08:30"}, "modified_to: '2026-11-22T08:30' has no time zone; append Z for UTC"),
         ({"modified_to": datetime(2026, 11, 22)}, "has no time zone; set tzinfo, for example to datetime.UTC"),  # noqa: DTZ001
         ({"modified_from": "1969-12-31"}, "1969-12-31T00:00:00+00:00 is before 1970"),
-        ({"modified_from": 5}, "modified_from must be a date or its text, not 5"),
+        ({"modified_from": 5}, "modified_from must be a date or a date string, not 5"),
         (
             {"modified_from": "2026-11-22", "modified_to": date(2026, 11, 22)},
             "modified_to must be after modified_from (2026-11-22), not 2026-11-22",
@@ -145,7 +145,7 @@ def test_sizes_may_be_zero() -> None:
         ({"endpoint_url": "127.0.0.1:7070"}, "endpoint_url must be http://HOST[:PORT] or https://HOST[:PORT], not"),
         ({"addressing_style": "dns"}, "addressing_style must be one of auto, path, virtual, not 'dns'"),
         ({"no_sign_request": "yes"}, "no_sign_request must be True or False"),
-        ({"profile": ""}, "profile must be a text that is not empty"),
+        ({"profile": ""}, "profile must be a non-empty string"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:
@@ -226,11 +226,11 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
     [
         (
             ["s3://bucket/prefix"],
-            "Missing argument 'DEST'. Give a folder, as in: fetchmill get s3://bucket/prefix out/",
+            "Missing argument 'DEST'. Give a folder, for example: fetchmill get s3://bucket/prefix out/",
         ),
-        (["s3://bucket/a b"], "as in: fetchmill get 's3://bucket/a b' out/"),
+        (["s3://bucket/a b"], "for example: fetchmill get 's3://bucket/a b' out/"),
         (["s3:/bucket", "out"], "s3:/bucket is not a bucket; write s3://BUCKET/PREFIX"),
-        (["s3://", "out"], "s3://: the name of the bucket is missing"),
+        (["s3://", "out"], "s3://: the bucket name is missing"),
         (
             [BUCKET, "out", "--endpoint-url", "store"],
             "--endpoint-url must be http://HOST[:PORT] or https://HOST[:PORT]",

@@ -300,7 +300,7 @@ def test_one_stray_refusal_of_the_credentials_stops_no_job(
         assert read_ledger(dest).fetched == 20
     else:
         assert ended.code == TEMPORARY, ended.err
-        assert "the store refuses the credentials (InvalidAccessKeyId: not in our records)" in ended.err
+        assert "the store refused the credentials (InvalidAccessKeyId: not in our records)" in ended.err
     assert server.count("/bucket/key-09") == 2
 
 

@@ -177,7 +177,10 @@ def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path,
     ended = get(gateway.store, prefix(size), dest, *format_options(format))
 
     if size == 0:
-        assert (ended.code, "nothing is listed: no key of bucket begins with" in ended.err) == (3, True)
+        assert (ended.code, "nothing was listed: the bucket bucket has no key that begins with" in ended.err) == (
+            3,
+            True,
+        )
         return
     assert ended.code == 0, ended.err
     assert find_problems(dest, Expected(objects), format) == []

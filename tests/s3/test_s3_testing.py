@@ -376,7 +376,7 @@ def test_what_cannot_be_is_a_usage_error(store: S3Store) -> None:
     for key in (b"\xff", "k" * 1025):
         with pytest.raises(fetchmill.UsageError):
             store.put(key, b"")
-    with pytest.raises(fetchmill.UsageError, match='no bucket "none"'):
+    with pytest.raises(fetchmill.UsageError, match='bucket "none" does not exist'):
         store.objects("none")
 
 

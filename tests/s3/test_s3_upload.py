@@ -313,7 +313,7 @@ def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, b
     with server(synthetic=COUNT, size=SIZE) as source:
         ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
         assert ended.code == 10
-        assert "s3://bucket/run/shard-000000.tar exists and is not this job's" in ended.err
+        assert "s3://bucket/run/shard-000000.tar exists, but does not belong to this job" in ended.err
         assert bucket.client.get_object(Bucket=BUCKET, Key="run/shard-000000.tar")["Body"].read() == b"foreign"
         bucket.client.delete_object(Bucket=BUCKET, Key="run/shard-000000.tar")
         bucket.gate.hook = lambda _request, _moment: None
@@ -351,7 +351,7 @@ def test_a_store_that_takes_nothing_ends_the_job(run: Run, server: Serve, bucket
         started = time.monotonic()
         ended = run("get", source.url, DEST, *WHOLE, "--give-up-after", "1s", env=bucket.environment)
         assert (ended.code, time.monotonic() - started < 30) == (5, True)
-        assert re.search(r"s3://bucket/run/ cannot be reached \(throttled: 503 SlowDown\)", ended.err)
+        assert re.search(r"cannot reach s3://bucket/run/ \(throttled: 503 SlowDown\)", ended.err)
         bucket.gate.hook = lambda _request, _moment: None
         ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
 
@@ -366,7 +366,7 @@ def test_credentials_that_may_not_write_are_told(run: Run, server: Serve, bucket
         ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
 
     assert (ended.code, ended.err.count("\n")) == (5, 1)
-    assert "cannot upload s3://bucket/run/shard-000000.tar: the store answers 403" in ended.err
+    assert "cannot upload s3://bucket/run/shard-000000.tar: the store responded 403" in ended.err
 
 
 def test_a_bucket_that_is_not_there_is_refused_at_the_start(run: Run, server: Serve, bucket: Bucket) -> None:
@@ -657,13 +657,13 @@ def test_a_file_of_failures_of_somebody_else_is_not_removed(
         refused = run(*arguments, "--retry-failed", env=bucket.environment)
 
         assert refused.code == 10, refused.err
-        assert f"s3://{BUCKET}/{FAILURES_KEY} exists and is not this job's" in refused.err
+        assert f"s3://{BUCKET}/{FAILURES_KEY} exists, but does not belong to this job" in refused.err
         assert bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read() == good[:-2] + b"x\n"
         bucket.client.put_object(Bucket=BUCKET, Key=FAILURES_KEY, Body=good)
         bucket.gate.hook = lambda request, when: 403 if request.kind == "delete" and when == "before" else None
         refused = run(*arguments, env=bucket.environment)
         assert (refused.code, refused.err.count("\n")) == (5, 1)
-        assert f"cannot remove s3://{BUCKET}/{FAILURES_KEY}: the store answers 403" in refused.err
+        assert f"cannot remove s3://{BUCKET}/{FAILURES_KEY}: the store responded 403" in refused.err
         assert "s3:DeleteObject" in refused.err
         bucket.gate.hook = lambda _request, _moment: None
         ended = run(*arguments, env=bucket.environment)

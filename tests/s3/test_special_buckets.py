@@ -120,7 +120,7 @@ def test_options_choose_the_endpoint(run: Run, environment: dict[str, str], dest
     ended = run("get", "s3://bucket", dest, *nowhere, *options, env=environment | KEYS, timeout=60)
     refused = run("get", "s3://bucket", dest, *nowhere, *options, "--use-fips-endpoint", env=environment | KEYS)
 
-    assert "https://bucket.s3-accelerate.dualstack.amazonaws.com does not answer" in ended.err
+    assert "cannot check the bucket bucket at https://bucket.s3-accelerate.dualstack.amazonaws.com" in ended.err
     assert (refused.code, "no accelerated FIPS endpoints" in refused.err) == (USAGE, True), refused.err
 
 
@@ -192,9 +192,12 @@ def test_names_that_nothing_has_are_no_success(get: Run, dest: Path) -> None:
     bucket = ListedBucket({"a/1": ListedObject(b"1"), "a/2": ListedObject(b"2")})
 
     ended = get(bucket, prefix="b/")
-    assert (ended.code, 'no key of bucket begins with "b/"' in ended.err) == (FINISHED_WITH_FAILURES, True), ended.err
+    assert (ended.code, 'the bucket bucket has no key that begins with "b/"' in ended.err) == (
+        FINISHED_WITH_FAILURES,
+        True,
+    ), ended.err
     ended = get(bucket, "--include", "*.json")
-    assert (ended.code, "2 left out by filters" in ended.err) == (FINISHED_WITH_FAILURES, True), ended.err
+    assert (ended.code, "2 excluded by filters" in ended.err) == (FINISHED_WITH_FAILURES, True), ended.err
     # Limits of time and size may exclude everything on many days.
     assert get(bucket, "--size-from", "1000").code == 0
     ended = get(bucket, prefix="a/")

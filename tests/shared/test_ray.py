@@ -159,7 +159,7 @@ def test_ctrl_c_drains_and_the_same_command_goes_on(folder: Path, tmp_path: Path
 
         assert ended.code == 130, ended.err
         events = [json.loads(line) for line in ended.out.splitlines()]
-        assert f"join {job} --on ray goes on" in events[-1]["message"]
+        assert f"join {job} --on ray or the same command again" in events[-1]["message"]
         drained = fetchmill.shared_jobs.status(job)
         assert 500 < drained.ledger["fetched"] < len(urls)
         assert not drained.runs
@@ -189,7 +189,7 @@ def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path)
     assert ended.code == 2, ended.err
     errors = [line for line in ended.err.splitlines() if line.startswith("fetchmill: ")]
     assert len(errors) == 1
-    assert f"{tmp_path / 'here' / 'job'} has no job there; choose a folder that all nodes" in errors[0]
+    assert f"{tmp_path / 'here' / 'job'} has no job on that node; choose a folder that all nodes" in errors[0]
     assert fetchmill.shared_jobs.status(tmp_path / "here" / "job").workers == ()
 
 
@@ -254,7 +254,7 @@ def test_a_dataset_takes_no_secret_and_no_rate_without_workers(tmp_path: Path) -
     for options in secret:
         with pytest.raises(fetchmill.UsageError, match="may be secret"):
             fetchmill.ray.read(tmp_path / "urls.txt", **options)
-    with pytest.raises(fetchmill.UsageError, match="rate is for all tasks together"):
+    with pytest.raises(fetchmill.UsageError, match="rate applies to all tasks together"):
         fetchmill.ray.read(tmp_path / "urls.txt", rate=5)
 
 
@@ -267,10 +267,10 @@ def test_without_ray_the_option_says_how_to_get_it(run: Callable[..., Ended], tm
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "Ray is not installed here: pip install 'fetchmill[ray]'" in done.stderr
+    assert "Ray is not installed; run pip install 'fetchmill[ray]'" in done.stderr
     assert not (tmp_path / "job").exists()
     alone = run("get", "urls.txt", "job", "--workers", "3")
-    assert (alone.code, "--workers is for --on ray" in alone.err) == (2, True)
+    assert (alone.code, "--workers works only with --on ray" in alone.err) == (2, True)
     with pytest.raises(fetchmill.UsageError, match="workers must be from 1 to 10,000, not 0"):
         fetchmill.Ray(workers=0)
 
@@ -286,4 +286,4 @@ def test_a_ray_client_address_is_refused(folder: Path, tmp_path: Path) -> None:
 
         rig.environment["RAY_ADDRESS"] = "127.0.0.1:1234"
         ended = end_of(rig.start("get", tmp_path / "urls.txt", tmp_path / "job", *OPTIONS))
-        assert (ended.code, "127.0.0.1:1234 does not answer" in ended.err) == (5, True), ended.err
+        assert (ended.code, "127.0.0.1:1234 does not respond" in ended.err) == (5, True), ended.err

@@ -81,12 +81,12 @@ def test_an_unfinished_job_is_refused(run: Run, server: Callable[..., Server], t
     ended = run("export", "job", "all", "--format", "files")
 
     assert ended.code == 2
-    assert "the shared job of job is not finished (1 of its ranges is open)" in ended.err
+    assert "the shared job of job is not finished (open ranges: 1)" in ended.err
     assert "fetchmill resume job" in ended.err
     assert not (tmp_path / "all").exists()
 
 
 def test_a_bucket_is_refused() -> None:
     """A shared job in a bucket is refused, because an export reads folders."""
-    with pytest.raises(fetchmill.UsageError, match="s3://b/job is in a bucket, and export reads folders"):
+    with pytest.raises(fetchmill.UsageError, match="s3://b/job is in a bucket, but export reads only folders"):
         source_and_ranges("s3://b/job")

@@ -154,7 +154,7 @@ def test_secrets_are_never_in_the_job_directory(server: Callable[..., Server], r
         (lambda job: (job / "job.json").write_text("[]"), 10, "damaged"),
         (lambda job: edit(job / "job.json", release="0.0.1"), 2, "the same release"),
         (lambda job: edit(next((job / "commits").iterdir()), attempt="../../x"), 10, "damaged"),
-        (lambda job: edit(next((job / "commits").iterdir()), job="another"), 10, "of another job"),
+        (lambda job: edit(next((job / "commits").iterdir()), job="another"), 10, "belongs to another job"),
         (lambda job: edit(next((job / "commits").iterdir()), range=[5, 1]), 10, "damaged"),
         (lambda job: edit(job / "job.json", lease="x"), 10, "damaged"),
     ],
@@ -213,7 +213,7 @@ def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run,
 
 REFUSED = [
     ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "a shared job cannot have --store: "),
-    ("-", (), "read by one process only"),
+    ("-", (), "only one process can read"),
     ("urls.txt", ("--format", "files"), "stores shards"),
     ("urls.txt", ("--engine", "threads"), "cannot use engine threads"),
     ("urls.txt", ("--sample", "3"), "a shared job cannot have --sample: "),

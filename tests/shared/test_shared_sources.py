@@ -195,6 +195,6 @@ def test_a_bucket_is_shared(run: Run, environment: dict[str, str], dest: Path) -
         with fetchmill.open(dest) as found:
             assert {name: found[name] for name in found} == kept
         none = run("get", f"s3://{store.bucket}/lgos/", dest.parent / "none", *options, "jsonl", env=env)
-        assert (none.code, "lists no object" in none.err) == (2, True), none.err
+        assert (none.code, "has no object" in none.err) == (2, True), none.err
         assert not (dest.parent / "none" / "list").exists()
     assert SECRET_KEY not in "".join(path.read_text() for path in dest.glob("*.json"))

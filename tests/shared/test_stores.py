@@ -247,7 +247,7 @@ def test_a_store_that_does_not_know_the_condition_is_refused(gate: S3Gate, fake:
     """A store that answers 501 to the condition is refused."""
     gate.hook = lambda request, when: 501 if request.kind == "put" and when == "before" else None
 
-    with pytest.raises(UsageError, match="does not know the condition If-None-Match"):
+    with pytest.raises(UsageError, match="does not support If-None-Match"):
         JobDirectory.at("s3://bucket/job").create(job_record())
     assert fake.objects() == {}
 
@@ -279,7 +279,7 @@ def test_names_of_others_stay_outside(fake: S3Store) -> None:
     [
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "give credentials"),
         ({"AWS_ACCESS_KEY_ID": "other"}, "does not know the access key"),
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret of this access key"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "belongs to this access key"),
     ],
 )
 def test_wrong_credentials_are_named(change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:

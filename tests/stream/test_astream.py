@@ -220,7 +220,7 @@ def test_an_item_of_an_async_input_that_is_no_url_is_refused() -> None:
         async for _ in fetchmill.astream(odd()):  # type: ignore[arg-type]
             pass
 
-    with pytest.raises(fetchmill.UsageError, match="must give URLs"):
+    with pytest.raises(fetchmill.UsageError, match="must yield URLs"):
         asyncio.run(main())
 
 

@@ -260,9 +260,9 @@ def test_a_request_with_json_has_what_is_said_besides() -> None:
     ("arguments", "message"),
     [
         ({"json": {}, "body": b"x"}, "body and json cannot be combined"),
-        ({"json": float("nan")}, "cannot be written as JSON"),
-        ({"json": {1, 2}}, "cannot be written as JSON"),
-        ({"json": "\ud800"}, "cannot be written as JSON"),
+        ({"json": float("nan")}, "cannot be encoded as JSON"),
+        ({"json": {1, 2}}, "cannot be encoded as JSON"),
+        ({"json": "\ud800"}, "cannot be encoded as JSON"),
         ({"params": "a=1"}, "params must be a mapping"),
         ({"params": 5}, "params must be a mapping"),
         ({"params": [("a", 1, 2)]}, "params must be a mapping"),
@@ -567,7 +567,7 @@ def test_a_generator_is_closed_with_the_stream(server: Serve) -> None:
 @pytest.mark.parametrize("item", [5, None, b"http://x/"])
 def test_an_item_that_is_no_url_is_refused(item: object) -> None:
     """An invalid item is refused with an explanation."""
-    with pytest.raises(fetchmill.UsageError, match=r"must give URLs as text, or fetchmill\.Request, not"):
+    with pytest.raises(fetchmill.UsageError, match=r"must yield URLs \(str\) or fetchmill\.Request, not"):
         list(fetchmill.stream([item]))  # type: ignore[list-item]
 
 

@@ -124,7 +124,7 @@ def test_an_input_that_changed_is_refused(raw: Raw, tmp_path: Path, change: str)
     asked = len(server.requests)
 
     for _ in range(2):
-        with pytest.raises(fetchmill.UsageError, match="differs from the earlier run, at or before item 400"):
+        with pytest.raises(fetchmill.UsageError, match="differs from that of the earlier run, at or before item 400"):
             list(fetchmill.stream(others[change], state=tmp_path))
 
     assert len(server.requests) == asked

@@ -172,7 +172,7 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
         ((urls, "kept", "--format", "parquet", "--allow-private"), "extra columns"),
         ((source, "mirror", "--format", "tar"), "with the options"),
         ((source, "mirror"), "with the options"),
-        ((source, "new", "--format", "null"), "null discards objects"),
+        ((source, "new", "--format", "null"), "which discards objects"),
         ((source, "new", "--format", "tar", "--check-local"), "--check-local needs format files, not tar"),
     ):
         refused = run("sync", *words)

@@ -265,7 +265,7 @@ def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Pa
     with journal(dest) as db:
         db.execute("UPDATE tally SET absent = absent + 1, fetched = fetched - 1")
     findings, _ = made.verify(code=10)
-    assert {finding["name"] for finding in findings} == {"the tally of the journal"}
+    assert {finding["name"] for finding in findings} == {"the journal's counters"}
 
     with journal(dest) as db:
         db.execute("UPDATE tally SET absent = absent - 1, fetched = fetched + 1")
@@ -337,7 +337,9 @@ def test_objects_are_compared_with_the_origin(
     ended = run("verify", made.dest, "--against", other.url, "--sample", str(COUNT))
     last = ended.err.splitlines()[-1]
     assert ended.code == 3
-    assert last.startswith(f"found: 2 of {COUNT:,} compared differ from the origin; the stored objects are complete")
+    assert last.startswith(
+        f"found: 2 of {COUNT:,} compared objects differ from the origin; the stored objects are complete"
+    )
     assert "all is proved" not in ended.err
 
 

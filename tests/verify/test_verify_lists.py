@@ -294,8 +294,8 @@ def test_each_object_is_compared_with_its_own_url(
 @pytest.mark.parametrize(
     ("format", "options", "more", "word"),
     [
-        ("tar", KEYED, ("--sample", "5"), "this job did not store URLs"),
-        ("files", ("--column", "url", "--names", "seq"), ("--sample", "5"), "this job did not store URLs"),
+        ("tar", KEYED, ("--sample", "5"), "this job did not store them"),
+        ("files", ("--column", "url", "--names", "seq"), ("--sample", "5"), "this job did not store them"),
         ("parquet", ("--column", "url"), ("--against", "http://127.0.0.1:1"), "job with one origin"),
     ],
 )
@@ -320,7 +320,7 @@ def test_https_urls_are_not_compared(run: Run, server: Serve, dest: Path) -> Non
     ended = run("verify", dest, "--sample", "5", "--quiet")
 
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "uses http only" in ended.err
+    assert "supports only http" in ended.err
 
 
 def test_an_export_to_files_has_the_names_that_a_list_gives(
@@ -376,7 +376,7 @@ def test_null_has_nothing_to_compare(job: Callable[..., ListJob]) -> None:
     ended = job("null").run("verify", "out", "--sample", "5", "--quiet")
 
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "null keeps no objects" in ended.err
+    assert "null stores no objects" in ended.err
 
 
 @pytest.mark.parametrize("location", ["http://u:p@127.0.0.1/", "http://127.0.0.1:x/", "http://[::1", "ftp://x/"])
@@ -392,7 +392,7 @@ def test_a_redirect_to_nowhere_is_a_difference(
 
     findings, report = made.verify("--sample", "1", code=3)
 
-    assert [finding["detail"] for finding in findings] == ["the origin answers 302"]
+    assert [finding["detail"] for finding in findings] == ["the origin returned status 302"]
     assert report["differs"] == 1
 
 

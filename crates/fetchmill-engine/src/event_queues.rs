@@ -22,5 +22,5 @@ pub(super) fn network_runtime() -> Result<LocalRuntime> {
 }
 
 fn no_runtime(error: std::io::Error) -> Error {
-    Error::storage("make an event queue of", "this process", error)
+    Error::storage("create an event queue in", "this process", error)
 }

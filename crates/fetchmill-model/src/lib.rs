@@ -15,7 +15,7 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "fetchmill runs on Linux only: on Windows use WSL, elsewhere a container or a virtual machine"
+    "fetchmill runs on Linux only; on Windows, use WSL; elsewhere, use a container or a virtual machine"
 );
 
 pub mod cookies;

@@ -103,8 +103,8 @@ impl OriginFields {
             check_field(name, value)?;
             if origin.is_none() && !is_open(name) {
                 return Err(Error::Usage(format!(
-                    "the header field {} may be a secret, but a list may lead to any server; name the origin \
-                     that gets the field with --credentials-for https://HOST",
+                    "the header field {} may be a secret, but a list can name any server; name the only \
+                     origin that gets the field with --credentials-for https://HOST",
                     crate::name::for_display(name.as_bytes())
                 )));
             }

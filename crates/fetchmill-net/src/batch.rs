@@ -224,7 +224,8 @@ impl Http1Connection {
                 ReplyProgress::Done { consumed: more } => consumed += more,
             }
             let head = self.reader.head().copied();
-            let head = head.ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
+            let head = head
+                .ok_or(BrokenExchange::new(FailureKind::Framing, "the server sent a reply without a head"))?;
             if head.is_suspect {
                 // Such a reply is accepted only as the first one of a connection.
                 return Err(BrokenExchange::new(FailureKind::Framing, "the end of a reply is suspect").into());

@@ -179,8 +179,9 @@ impl Http2Connection {
         self.read_head(&head, &mut reader, body)?;
         // Dropping the stream before its end resets it.
         let is_cut = !self.read_body(&mut incoming, &mut reader, body, watch).await?;
-        let head =
-            *reader.head().ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
+        let head = *reader
+            .head()
+            .ok_or(BrokenExchange::new(FailureKind::Framing, "the server sent a reply without a head"))?;
         self.replies.set(self.replies.get() + 1);
         Ok(ReceivedReply { head, is_cut, surplus: IdleState::Quiet })
     }
@@ -234,7 +235,7 @@ impl Http2Connection {
         text.extend_from_slice(b"\r\n");
         match reader.read(&text, body) {
             Ok(_) if reader.head().is_some() => Ok(()),
-            Ok(_) => Err(BrokenExchange::new(FailureKind::Framing, "the head is not the head of a reply")),
+            Ok(_) => Err(BrokenExchange::new(FailureKind::Framing, "the server sent an invalid reply head")),
             Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
         }
     }
@@ -264,7 +265,7 @@ impl Http2Connection {
                 Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {
                     return Err(BrokenExchange::new(
                         FailureKind::Framing,
-                        "the body is longer than its length",
+                        "the body is longer than announced",
                     ));
                 }
                 Ok(ReplyProgress::NeedMore { .. }) if !body.wants_more() && !incoming.is_end_stream() => {

@@ -301,7 +301,7 @@ impl Http1Connection {
 
     fn replied(&mut self, surplus: IdleState) -> Result<ReceivedReply, BrokenExchange> {
         let Some(head) = self.reader.head().copied() else {
-            return Err(BrokenExchange::new(FailureKind::Framing, "a reply without a head"));
+            return Err(BrokenExchange::new(FailureKind::Framing, "the server sent a reply without a head"));
         };
         self.replies += 1;
         self.pending.clear();

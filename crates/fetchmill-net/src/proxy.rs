@@ -81,7 +81,7 @@ impl Proxy {
         // Accept a missing scheme, as curl does.
         let text = &if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return refused("it holds a space or a control character");
+            return refused("it contains a space or a control character");
         }
         let url = match Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "http" | SOCKS5 | SOCKS5H) => url,
@@ -94,7 +94,7 @@ impl Proxy {
             return refused("it has a path, a query or a fragment");
         }
         let Some(user) = user_of(&url) else {
-            return refused("a % in the user or password must be written as %25");
+            return refused("write a % in the user name or password as %25");
         };
         let host = url.host_str().unwrap_or_default();
         if host.is_empty() || host.contains('%') {
@@ -107,7 +107,7 @@ impl Proxy {
             let user = match user.map(|(name, password)| SocksUser::new(name, password)) {
                 Some(None) => {
                     return refused(
-                        "SOCKS needs a user name; user and password must have at most 255 bytes each",
+                        "SOCKS needs a user name; user name and password may have at most 255 bytes each",
                     );
                 }
                 user => user.flatten(),

@@ -69,7 +69,7 @@ impl ChangeBatch {
     fn attached(&mut self, act: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<()>) -> Result<(), Error> {
         Python::attach(|py| act(py, &self.each)).map_err(|raised| {
             self.raised = Some(raised);
-            Error::Internal("the caller has raised an exception".into())
+            Error::Internal("the caller raised an exception".into())
         })
     }
 }

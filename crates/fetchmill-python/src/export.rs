@@ -31,7 +31,7 @@ struct ExportArguments {
 impl ExportArguments {
     fn into_core(self) -> PyResult<ExportOptions> {
         let format = Format::from_name(&self.format)
-            .ok_or_else(|| errors::usage(&format!("there is no format {}", self.format)))?;
+            .ok_or_else(|| errors::usage(&format!("unknown format {}", self.format)))?;
         let is_durable = match self.durability.as_deref() {
             None | Some("power") => true,
             Some("process") => false,
@@ -116,7 +116,7 @@ impl Export {
         let report = self
             .running
             .report()
-            .ok_or_else(|| errors::usage("the export has not ended, or was reported"))?;
+            .ok_or_else(|| errors::usage("the export has not ended, or its report was already taken"))?;
         let dict = report_dict(py, &report.map_err(|error| errors::of(&error))?)?;
         dict.set_item("source", self.from.to_string_lossy())?;
         dict.set_item("dest", self.dest.as_os_str())?;

@@ -169,8 +169,10 @@ impl Job {
     /// Raises:
     ///     FetchmillError: an error stopped the job. The class depends on the exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report =
-            self.running.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
+        let report = self
+            .running
+            .report()
+            .ok_or_else(|| errors::usage("the job has not ended, or its report was already taken"))?;
         let report =
             report.map_err(|error| iterable::take(&self.raised).unwrap_or_else(|| errors::of(&error)))?;
         let dict = report_dict(py, &report)?;

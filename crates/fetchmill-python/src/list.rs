@@ -43,7 +43,7 @@ impl ListTargets {
         let request = options::parse(options)?;
         let SourceOptions::List(path) = &request.source else {
             return Err(errors::usage(
-                "--dry-run is for lists: the names of a server are unknown without a request",
+                "--dry-run works only with lists, because the names on a server are unknown without requests",
             ));
         };
         let (format, list) = (request.list_format, &request.list);
@@ -116,7 +116,7 @@ pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTupl
     let request = options::parse(options)?;
     request.check().map_err(|error| errors::of(&error))?;
     let SourceOptions::List(Some(path)) = &request.source else {
-        return Err(errors::usage("standard input, a program and a server have no list files"));
+        return Err(errors::usage("standard input, a program or a server has no list files"));
     };
     let find = || {
         let found = fetchmill_engine::list_files(path, request.list_format, &request.list)?;

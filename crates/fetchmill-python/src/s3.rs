@@ -138,7 +138,7 @@ impl S3 {
             RunningStore::Yes(store) => Some(work(store)),
             RunningStore::No(_) => None,
         });
-        done.ok_or_else(|| errors::usage("the store has been stopped"))?.map_err(|error| refused(&error))
+        done.ok_or_else(|| errors::usage("the store is stopped"))?.map_err(|error| refused(&error))
     }
 }
 

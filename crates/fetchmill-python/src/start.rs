@@ -35,6 +35,6 @@ pub(crate) fn start<T: Send + 'static>(
     }
     match starting.take() {
         Some(started) => started.map_err(|error| errors::of(&error)),
-        None => Err(errors::exception("InternalError", "a job was started twice")),
+        None => Err(errors::exception("InternalError", "the job was already started")),
     }
 }

@@ -65,7 +65,7 @@ impl SyncStore {
         format: &str,
         shard_size: Option<u64>,
     ) -> PyResult<Self> {
-        let format = Format::from_name(format).ok_or_else(|| errors::usage("no such format"))?;
+        let format = Format::from_name(format).ok_or_else(|| errors::usage("unknown format"))?;
         let destination = SyncDestination { path: dest, format, shard_bytes: shard_size };
         let open = || Store::open(&destination, scratch.as_deref());
         let store = py.detach(open).map_err(|error| errors::of(&error))?;

@@ -118,7 +118,7 @@ impl Verify {
     /// Raises:
     ///     FetchmillError: an error stopped the verification. The class depends on the exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let none = || errors::usage("the verification has not ended, or was reported");
+        let none = || errors::usage("the verification has not ended, or its report was already taken");
         let report = self.running.report().ok_or_else(none)?.map_err(|error| errors::of(&error))?;
         let dict = report_dict(py, &report)?;
         if let Some(asked) = report.asked {

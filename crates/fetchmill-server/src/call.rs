@@ -95,8 +95,8 @@ impl ReplyParts {
 pub(crate) fn text(status: u16) -> String {
     let what_to_do = match status {
         421 => {
-            "This server answers requests to localhost only: ask for http://localhost or http://127.0.0.1, or start it with \
-                --allow-host NAME.\n"
+            "This server accepts requests to localhost only. Use http://localhost or http://127.0.0.1, or \
+             start the server with --allow-host NAME.\n"
         }
         _ => "",
     };

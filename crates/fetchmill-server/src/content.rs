@@ -36,7 +36,7 @@ pub enum ContentError {
     #[error("no such object")]
     NotFound,
     /// The object may not be read: 403.
-    #[error("the object may not be read")]
+    #[error("permission denied")]
     Forbidden,
     /// The server never returned this marker: 400.
     #[error("unknown marker")]
@@ -175,7 +175,7 @@ impl<'a> Body<'a> {
             (Some(size), None) if size == bytes as u64 => {
                 Ok(WrittenBody { start: self.start, size, stream: None })
             }
-            _ => Err(io::Error::other("the body is not as long as announced").into()),
+            _ => Err(io::Error::other("the body's length differs from Content-Length").into()),
         }
     }
 }

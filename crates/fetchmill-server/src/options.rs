@@ -263,7 +263,7 @@ impl Delay {
             return refuse(format!("{what} must be [min, max], not [{min}, {max}]"));
         };
         if steps && (min.fract() != 0.0 || max.fract() != 0.0) {
-            return refuse(format!("{what} must be whole seconds with delay_steps, not [{min}, {max}]"));
+            return refuse(format!("with delay_steps, {what} must be whole seconds, not [{min}, {max}]"));
         }
         Ok(Some(Delay { min: shortest, span, steps }))
     }

@@ -113,7 +113,7 @@ pub(crate) fn compile(rule: &Rule) -> Result<CompiledRule, Error> {
     let only_list = matches!(action, Action::RepeatMarker { .. });
     let on = rule.on.unwrap_or(if only_list { RuleScope::List } else { RuleScope::Get });
     if only_list && on != RuleScope::List {
-        return refuse("repeat-marker is for list only".to_owned());
+        return refuse("repeat-marker applies to list only".to_owned());
     }
     Ok(CompiledRule {
         fault: Fault { action, name: rule.action },
@@ -154,7 +154,7 @@ fn action(rule: &Rule) -> Result<Action, Error> {
         ("period", rule.period.is_some()),
     ] {
         if given && !allowed.contains(&parameter) {
-            return refuse(format!("{name} takes no {parameter}"));
+            return refuse(format!("{name} does not take {parameter}"));
         }
     }
     let after = rule.after_bytes.unwrap_or(0);
@@ -193,7 +193,7 @@ fn action(rule: &Rule) -> Result<Action, Error> {
 
 fn status(rule: &Rule) -> Result<Action, Error> {
     let Some(status) = rule.status else {
-        return refuse("status needs a status".to_owned());
+        return refuse("the fault `status` needs a status".to_owned());
     };
     if !(200..=599).contains(&status) {
         return refuse(format!("status must be 200 to 599, not {status}"));
@@ -224,17 +224,17 @@ mod tests {
     #[test]
     fn nonsense_is_refused_in_one_line() {
         for (rule, message) in [
-            (r#"{"action": "status"}"#, "status needs a status"),
+            (r#"{"action": "status"}"#, "the fault `status` needs a status"),
             (r#"{"action": "status", "status": 99}"#, "status must be 200 to 599, not 99"),
             (r#"{"action": "stall"}"#, "stall needs seconds"),
             (r#"{"action": "stall", "seconds": -1}"#, "seconds must be 0 to 86400 seconds, not -1"),
             (r#"{"action": "status", "status": 503, "above": 0}"#, "above must be more than 0, not 0"),
             (r#"{"action": "stray", "requests": 0}"#, "requests must be at least 1"),
-            (r#"{"action": "close", "above": 9}"#, "close takes no above"),
-            (r#"{"action": "close", "delta": 1}"#, "close takes no delta"),
+            (r#"{"action": "close", "above": 9}"#, "close does not take above"),
+            (r#"{"action": "close", "delta": 1}"#, "close does not take delta"),
             (r#"{"action": "close", "rate": 2}"#, "rate must be 0 to 1, not 2"),
             (r#"{"action": "wrong-length", "delta": 0}"#, "delta must not be 0"),
-            (r#"{"action": "repeat-marker", "on": "get"}"#, "repeat-marker is for list only"),
+            (r#"{"action": "repeat-marker", "on": "get"}"#, "repeat-marker applies to list only"),
             (r#"{"action": "eof", "match": "a*b"}"#, "match may have a * only at its end, not \"a*b\""),
         ] {
             let rule: Rule = serde_json::from_str(rule).expect("well-formed");

@@ -36,7 +36,7 @@ impl Server {
     pub fn start(options: &Options) -> Result<Server, Error> {
         options.check()?;
         let content: Arc<dyn Content> = match &options.content {
-            None => return refuse("content must be given: a folder or synthetic".to_owned()),
+            None => return refuse("the content is missing; give a folder or synthetic".to_owned()),
             Some(ContentOptions::Folder(path)) => Arc::new(Folder::open(path, options.hidden)?),
             Some(ContentOptions::Synthetic { count, size }) => {
                 Arc::new(Synthetic { count: *count, size: *size })

@@ -28,7 +28,7 @@ pub(crate) fn acceptor() -> Result<(TlsAcceptor, String), Error> {
 pub(crate) fn acceptor_with(files: &CertificateFiles) -> Result<TlsAcceptor, Error> {
     read(files).map_err(|error| {
         let (chain, key) = (files.chain.display(), files.key.display());
-        Error::Option(format!("the certificate {chain} with the key {key} cannot be used: {error}"))
+        Error::Option(format!("cannot use the certificate {chain} with the key {key}: {error}"))
     })
 }
 

@@ -63,7 +63,7 @@ impl<T: Send + 'static> Background<T> {
             let done = note.watch(work);
             for_thread.end(done.unwrap_or_else(|| Err(panicked(&note))));
         });
-        let thread = thread.map_err(|error| Error::storage("start a thread of", "this process", error))?;
+        let thread = thread.map_err(|error| Error::storage("start a thread in", "this process", error))?;
         Ok(Background {
             shared,
             panics: Arc::clone(panics),

@@ -113,7 +113,7 @@ pub fn create_in(
 ) -> fetchmill_model::error::Result<File> {
     match std::fs::create_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::storage("make the folder", folder, error));
+            return Err(Error::storage("create the folder", folder, error));
         }
         Ok(()) | Err(_) => {}
     }

@@ -72,7 +72,7 @@ def read_result(run: Run, requests: int, measurement: Measurement, served: int |
     if run.contender.kind in ("own", "program"):
         return _from_exit(run, requests, measurement, served)
     if measurement.killed:
-        return ContenderResult(status="failed", reason="it did not end when its time was over, and was killed")
+        return ContenderResult(status="failed", reason="killed, because it did not end when its time was up")
     if run.contender.kind == "module":
         return _from_line(run, requests, measurement)
     return _from_events(measurement, is_check=run.contender.kind == "check")
@@ -85,7 +85,7 @@ def _from_exit(run: Run, requests: int, measurement: Measurement, served: int | 
             return ContenderResult(status="failed", reason=_failure_reason(measurement), seconds=measurement.seconds)
         return ContenderResult(status="ok", done=requests, seconds=measurement.seconds)
     if served is None:
-        reason = f"not done in {run.seconds:g} s: give it a smaller --count, or more --seconds"
+        reason = f"not finished in {run.seconds:g} s; use a smaller --count or more --seconds"
         return ContenderResult(status="failed", reason=reason, seconds=measurement.seconds)
     if served == 0:
         reason = f"no request in {run.seconds:g} s"

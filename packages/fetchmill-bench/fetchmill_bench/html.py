@@ -102,10 +102,10 @@ def _main(document: Record) -> Markup:
 def _explanation() -> Markup:
     return tag(
         "p",
-        "Figures are medians of the repeats, and below them the least and the most. Contenders ran one at a time and"
-        " shared this machine with the server that answered them, unless it was your own. Days for a billion are"
-        " extrapolated from the rate. One that was stopped had no time left for all of its requests; its rate counts."
-        " CPU is that of all its processes, memory that of all together. The axes are logarithmic.",
+        "Figures are medians of the repeats, with the lowest and the highest value below. Contenders ran one at a time"
+        " and shared this machine with the server, unless you used your own server. Days for a billion are extrapolated"
+        " from the rate. A stopped contender ran out of time before all of its requests were made; its rate still"
+        " counts. CPU and memory include all processes of a contender. The axes are logarithmic.",
     )
 
 
@@ -177,9 +177,9 @@ def _rate(result: Record) -> float:
 
 def _published(published: Sequence[Entry], results: Sequence[Record]) -> Markup:
     note = (
-        "These figures come from other machines and years: compare within a table, never across. Where the contender"
-        " that is built like a row took part, this machine's figures stand beside it, of several limits the fastest."
-        " ~ marks what is extrapolated from a run that did not come to its end. 100 % of CPU is one processor."
+        "These figures come from other machines and years, so compare them only within a table. If the contender that"
+        " is built like a row took part, the row also shows this machine's figures, those of the fastest limit."
+        " ~ marks values extrapolated from a run that did not finish. 100 % of CPU is one processor."
     )
     return tag(
         "section",

@@ -137,11 +137,9 @@ def _differences(results: Iterable[Row]) -> list[str]:
 
 
 def _remarks(document: Row) -> list[str]:
-    lines = [
-        "* extrapolated from the requests of this run. Figures are of this machine: profile and test for yourself."
-    ]
+    lines = ["* extrapolated from the requests of this run. The figures are for this machine; measure on your own."]
     if any(run["status"] == "stopped" for run in document["runs"]):
-        lines.append("Contenders whose time was over count with what they had done by then.")
+        lines.append("Contenders that ran out of time count with what they had done by then.")
     return lines
 
 

@@ -141,7 +141,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], output: IO[bytes]) ->
             last = output.read().decode(errors="replace").strip().splitlines()[-1:]
             raise StorageError(": ".join([f"versitygw ended with exit code {process.returncode}", *last]))
         if time.monotonic() > deadline:
-            raise StorageError(f"versitygw does not answer after {_START_SECONDS:g} s")
+            raise StorageError(f"versitygw did not respond within {_START_SECONDS:g} s")
         time.sleep(_POLL_SECONDS)
 
 

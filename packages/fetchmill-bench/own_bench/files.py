@@ -31,7 +31,7 @@ def files(settings: Settings) -> dict[str, Any]:
     syncs.
     """
     if not LOOP.exists():
-        raise SystemExit("build the loop first: cargo build --release -p fetchmill-engine --example bare_files")
+        raise SystemExit("build the loop first with cargo build --release -p fetchmill-engine --example bare_files")
     server_arguments = settings.synthetic(settings.files)
     with _file_system(settings) as folder, fetchmill_server(settings.cores.server, *server_arguments) as (server, url):
         # Nothing is deleted in between, because each run has its own folder. The first round is the warm-up.

@@ -19,7 +19,7 @@ SPARE_INODES = 10_000
 def fresh_ext4(folder: Path, files: int) -> Iterator[Path]:
     """Mounts a file system with room for this many small files. Unmounts and removes it at the end."""
     if os.geteuid() != 0:
-        sys.exit("mounting a fresh file system needs root; --no-mount measures in a folder, which says less")
+        sys.exit("mounting a fresh file system needs root; --no-mount measures in a folder, which is less conclusive")
     image, point = folder / "ext4.image", folder / "ext4"
     point.mkdir(parents=True, exist_ok=True)
     try:

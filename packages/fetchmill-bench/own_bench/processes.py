@@ -30,7 +30,7 @@ class Cores:
         """Picks the last usable core for the client, and the first for the server."""
         allowed = sorted(os.sched_getaffinity(0))
         if len(allowed) == 1:
-            sys.exit("two processors are needed: one for the client, one for the server")
+            sys.exit("two processors are needed, one for the client and one for the server")
         return cls(client=allowed[-1], server=allowed[0])
 
 

@@ -48,7 +48,7 @@ def filled(text: str, results: dict[str, Any]) -> str:
 def render(name: str, results: dict[str, Any]) -> str:
     """Renders one table, or several."""
     if name not in TABLES:
-        raise SystemExit(f"there is no table called {name}")
+        raise SystemExit(f"unknown table {name}")
     measured = results["scenarios"]
     is_there = name in measured or (name in ("facts", "bars", "readme") and "machine" in results)
     return TABLES[name](results) if is_there else "Not measured yet.\n"

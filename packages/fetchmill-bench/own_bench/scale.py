@@ -170,7 +170,7 @@ def main() -> int:
         if not any(run.ended == "done" for run in sums.runs):
             scale.run()
     except Stopped:
-        print("stopped; the same command goes on", file=sys.stderr)
+        print("stopped; run the same command again to continue", file=sys.stderr)
         return 130
     result = _conclude(scale, sums)
     _print(result)
@@ -215,7 +215,7 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
     sums = Sums.load(path)
     wanted = (arguments.count, arguments.size, arguments.format, arguments.pipeline, not arguments.no_pin)
     if (sums.count, sums.size, sums.format, sums.pipeline, sums.is_pinned) != wanted:
-        raise SystemExit(f"{folder.name}/ is another measurement's: name another --folder")
+        raise SystemExit(f"{folder.name}/ belongs to another measurement; choose another --folder")
     return sums
 
 

@@ -202,7 +202,7 @@ class Measurement:
     def _run_loop(self, path: Path) -> float:
         """Returns the CPU seconds of a run in which every host must answer."""
         if not LOOP.exists():
-            sys.exit("build the loop first: cargo build --release -p fetchmill-engine --example bare_check")
+            sys.exit("build the loop first with cargo build --release -p fetchmill-engine --example bare_check")
         command = (LOOP, path, self._world.dns, str(LOOP_PLACES))
         good, cpu = measure(command, self._cores.client).output.split()
         if int(good) != self._count:

@@ -79,16 +79,16 @@ def listen(address: str | None, names: Sequence[str], token: str | None) -> tupl
     family, place = _resolved(host, port)
     if token is None and not _is_loopback(place[0]):
         raise UsageError(
-            f"dashboard_addr {host}:{port} can be reached from other machines; set a token: "
-            "openssl rand -hex 16 > token.txt, and --dashboard-token token.txt (or FETCHMILL_DASHBOARD_TOKEN)",
+            f"dashboard_addr {host}:{port} can be reached from other machines; set a token: openssl rand -hex "
+            "16 > token.txt, then --dashboard-token token.txt (or FETCHMILL_DASHBOARD_TOKEN)",
             options=["dashboard_addr"],
         )
     try:
         listener = socket.create_server(place, family=family, backlog=_BACKLOG)
     except OSError as error:
         raise UsageError(
-            f"the dashboard cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; choose another "
-            "--dashboard-addr, with port 0 a free one"
+            f"the dashboard cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; "
+            "choose another --dashboard-addr (port 0 selects a free port)"
         ) from None
     known = {name.lower() for name in names} | {"localhost", host.lower()}
     return listener, Access(frozenset(known), token)
@@ -112,7 +112,8 @@ def check_token(token: str) -> None:
     """
     if not (_TOKEN_LEAST <= len(token) <= _TOKEN_MOST and _TOKEN.fullmatch(token)):
         raise UsageError(
-            f"dashboard_token must be {_TOKEN_LEAST} to {_TOKEN_MOST} visible ASCII characters: openssl rand -hex 16",
+            f"dashboard_token must be {_TOKEN_LEAST} to {_TOKEN_MOST} visible ASCII "
+            "characters; create one with openssl rand -hex 16",
             options=["dashboard_token"],
         )
 
@@ -121,7 +122,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match[3]) > _PORT_MOST:
         raise UsageError(
-            f"dashboard_addr must be HOST:PORT, as 127.0.0.1:9000 or [::1]:0, not {address!r}",
+            f"dashboard_addr must be HOST:PORT, such as 127.0.0.1:9000 or [::1]:0, not {address!r}",
             options=["dashboard_addr"],
         )
     return match[1] or match[2], int(match[3])
@@ -132,7 +133,7 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, in
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no name"
+        reason = error.strerror if isinstance(error, OSError) else "not a valid name"
         raise UsageError(f"dashboard_addr: cannot resolve {host} ({reason})", options=["dashboard_addr"]) from None
     return family, (str(place[0]), int(place[1]))
 

@@ -44,8 +44,8 @@ def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iter
     def one(value: float) -> list[Sample]:
         return [({}, value)]
 
-    yield "fetchmill_build_info", "gauge", "Version of fetchmill.", [({"version": version}, 1)]
-    yield "fetchmill_start_time_seconds", "gauge", "Start time of this run in seconds since 1970.", one(started)
+    yield "fetchmill_build_info", "gauge", "The version of fetchmill.", [({"version": version}, 1)]
+    yield "fetchmill_start_time_seconds", "gauge", "Start time of this run, in seconds since 1970.", one(started)
     yield (
         "fetchmill_objects_total",
         "counter",
@@ -58,29 +58,34 @@ def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iter
         "Failed targets of the whole job by failure kind.",
         [({"kind": kind}, count) for kind, count in sorted(snapshot["failures"].items())],
     )
-    yield "fetchmill_listed_total", "counter", "Number of targets that the source has listed.", one(snapshot["listed"])
-    yield "fetchmill_listing_complete", "gauge", "1 if all targets are listed.", one(int(snapshot["listing_done"]))
+    yield "fetchmill_listed_total", "counter", "Targets listed by the source so far.", one(snapshot["listed"])
+    yield (
+        "fetchmill_listing_complete",
+        "gauge",
+        "1 if all targets are listed, else 0.",
+        one(int(snapshot["listing_done"])),
+    )
     yield "fetchmill_bytes_total", "counter", "Bytes of fetched bodies.", one(snapshot["bytes"])
     yield "fetchmill_requests_total", "counter", "Requests for targets in this run.", one(snapshot["attempts"])
     yield "fetchmill_in_flight", "gauge", "Number of requests in flight.", one(snapshot["in_flight"])
     yield (
         "fetchmill_concurrency_limit",
         "gauge",
-        "Current maximum number of requests in flight.",
+        "Current limit on requests in flight.",
         one(snapshot["concurrency"]),
     )
-    yield "fetchmill_waiting", "gauge", "Number of targets that wait for another attempt.", one(snapshot["waiting"])
+    yield "fetchmill_waiting", "gauge", "Targets waiting to be retried.", one(snapshot["waiting"])
     latency = snapshot["latency"] or {}
     yield (
         "fetchmill_latency_seconds",
         "summary",
-        "Time from a request to its reply in the last ten seconds.",
+        "Time from a request to its reply, over the last ten seconds.",
         [({"quantile": quantile}, latency[name]) for quantile, name in _QUANTILES if name in latency],
     )
     yield (
         "fetchmill_origin_latency_seconds",
         "summary",
-        "Time from a request to its reply in the last ten seconds by origin, for up to 64 origins.",
+        "Time from a request to its reply by origin, over the last ten seconds, for up to 64 origins.",
         [
             ({"origin": each["origin"], "quantile": quantile}, each["latency"][name])
             for each in snapshot["origins"]
@@ -90,7 +95,7 @@ def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iter
     yield (
         "fetchmill_origin_replies_per_second",
         "gauge",
-        "Replies per second in the last ten seconds by origin, for up to 64 origins.",
+        "Replies per second by origin, over the last ten seconds, for up to 64 origins.",
         [({"origin": each["origin"]}, each["replies_per_second"]) for each in snapshot["origins"]],
     )
     limit = (snapshot["limited_by"] or {}).get("kind")
@@ -98,7 +103,7 @@ def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iter
     yield (
         "fetchmill_limited_by",
         "gauge",
-        "1 for the current bottleneck, 0 for all others.",
+        "What limits the job: 1 for the current limit, 0 for all others.",
         [({"kind": kind}, int(kind == limit)) for kind in kinds],
     )
 

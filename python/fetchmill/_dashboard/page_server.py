@@ -149,7 +149,7 @@ class PageServer:
         try:
             head = parse_head((await reader.readuntil(b"\r\n\r\n"))[:-4])
         except asyncio.LimitOverrunError:
-            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too long")
+            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's header section is too long")
         except HeadError:
             return _refusal(HTTPStatus.BAD_REQUEST, "the request must be HTTP/1.1 with exactly one Host field")
         try:

@@ -71,7 +71,8 @@ class Pages:
             return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", _REALM)
         if not self._access.allows_host(head.host, local):
             return PageReply.of_text(
-                HTTPStatus.MISDIRECTED_REQUEST, "unknown host name of this dashboard; add it with --dashboard-host NAME"
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this dashboard does not accept this host name; add it with --dashboard-host NAME",
             )
         if head.method not in ("GET", "HEAD"):
             return PageReply.of_text(
@@ -101,7 +102,7 @@ class Pages:
     def _samples(self, query: str) -> PageReply:
         after = _after(query)
         if after is None:
-            return PageReply.of_text(HTTPStatus.BAD_REQUEST, "after must be seconds since 1970")
+            return PageReply.of_text(HTTPStatus.BAD_REQUEST, "after must be a number of seconds since 1970")
         return _as_json({"samples": self._job.samples(after)})
 
 

@@ -23,17 +23,17 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | None:
     """Returns the kind of difference and a text for it; None if the origin has the same bytes."""
     if status in _GONE:
-        return "absent-now", f"the origin answers {status}"
+        return "absent-now", f"the origin returned status {status}"
     if status != _OK:
-        return "differs", f"the origin answers {status}"
+        return "differs", f"the origin returned status {status}"
     if body == stored:
         return None
     if len(body) > len(stored):
-        return "differs", f"the origin has more than the {len(stored)} stored bytes"
+        return "differs", f"the origin's object has more than the {len(stored)} stored bytes"
     if len(body) < len(stored):
-        return "differs", f"the origin has {len(body)} bytes, but {len(stored)} are stored"
+        return "differs", f"the origin's object has {len(body)} bytes, but {len(stored)} are stored"
     first = next(at for at, (one, other) in enumerate(zip(body, stored, strict=True)) if one != other)
-    return "differs", f"the bytes differ from the origin, first at {first}"
+    return "differs", f"the bytes differ from the origin's, starting at {first}"
 
 
 class OriginClient:
@@ -64,7 +64,7 @@ class OriginClient:
         parts = urlsplit(url)
         if parts.scheme != "http":
             raise UsageError(
-                f"{url}: cannot be compared, because objects are requested over http only; verify without comparing"
+                f"cannot compare {url}, because verify requests objects only over http; verify without comparing"
             )
         if self._connection is None or self._origin != parts.netloc:
             self.close()
@@ -102,5 +102,5 @@ def _fetch(connection: http.client.HTTPConnection, path: str, most: int) -> tupl
             connection.close()
             if attempt == ATTEMPTS:
                 where = f"{connection.host}:{connection.port}"
-                raise TemporaryError(f"{where} does not answer: {error}; compare with the origin later") from error
+                raise TemporaryError(f"{where} does not respond: {error}; compare with the origin later") from error
     raise AssertionError

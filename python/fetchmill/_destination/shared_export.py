@@ -14,21 +14,16 @@ def source_and_ranges(dest: str) -> tuple[str, list[str]]:
     """
     if is_bucket(dest):
         raise UsageError(
-            f"{dest} is in a bucket, and export reads folders; copy the prefix to a folder and export that, or read "
-            "the shards where they are"
+            f"{dest} is in a bucket, but export reads only folders; copy the prefix to a "
+            "folder and export that, or read the shards directly"
         )
     directory = JobDirectory.at(dest)
     job = directory.job()
     if not directory.is_complete(job):
         open_ranges = len(directory.open_ranges(job))
-        is_or_are = "is" if open_ranges == 1 else "are"
-        why = (
-            f"{open_ranges:,} of its ranges {is_or_are} open"
-            if job.is_listed
-            else "its source is not listed to the end"
-        )
+        why = f"open ranges: {open_ranges:,}" if job.is_listed else "its source is not listed to the end"
         raise UsageError(
-            f"the shared job of {dest} is not finished ({why}); export it after its workers have ended, or continue it "
-            f"with fetchmill resume {dest}"
+            f"the shared job of {dest} is not finished ({why}); export it after its workers have finished, or continue "
+            f"it with fetchmill resume {dest}"
         )
     return job.source, [directory.store.destination(attempt) for attempt in final_attempts(directory)]

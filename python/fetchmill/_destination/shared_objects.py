@@ -52,7 +52,7 @@ class SharedObjects(Objects):
 
     def _must_be_open(self) -> None:
         if self._is_closed:
-            raise UsageError("these objects are closed: open them again")
+            raise UsageError("these objects are closed; open them again")
 
     def _open(self, folder: str) -> Objects:
         """Opens a destination when it is first needed. At most `_OPEN_MAX` destinations stay open."""
@@ -98,7 +98,7 @@ class SharedObjects(Objects):
         readers = (pa.RecordBatchReader.from_stream(objects) for objects in self._all())
         first = next(readers, None)
         if first is None:
-            raise UsageError(f"{self._dest} has no final range yet, so there is nothing to read; try again later")
+            raise UsageError(f"{self._dest} has no final range yet, so nothing can be read; try again later")
         batches = chain(first, (batch for reader in readers for batch in reader))
         return pa.RecordBatchReader.from_batches(first.schema, batches).__arrow_c_stream__(requested_schema)
 

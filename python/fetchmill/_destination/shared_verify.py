@@ -49,7 +49,7 @@ def verify_shared(
                 found = verify_folder(folders.whole(record.folder))
             total = found if total is None else _sum(total, found)
     if total is None:
-        raise UsageError(f"{os.fspath(dest)} has no final range yet, so there is nothing to verify; try again later")
+        raise UsageError(f"{os.fspath(dest)} has no final range yet, so nothing can be verified; try again later")
     findings = list(_gaps(job, final, directory.open_ranges(job)))
     for finding in findings:
         on_finding(finding)

@@ -150,7 +150,7 @@ def _run(
 def _refusal_of_requests(options: GetOptions) -> str | None:
     """Returns why items cannot be `fetchmill.Request` objects; None if they can."""
     if options.engine != "native":
-        return f"engine {options.engine} takes URLs only; use engine native for a fetchmill.Request"
+        return f"engine {options.engine} accepts only URLs; use engine native for a fetchmill.Request"
     if options.format == "warc":
         return "format warc stores GET requests only; use parquet, jsonl, tar or files for a fetchmill.Request"
     return None

@@ -142,7 +142,7 @@ def list(
     listed = ListOptions(source=source, manifest=manifest, **options)
     if manifest is not None:
         if each is not None:
-            raise UsageError("each and manifest exclude each other; rows go either to each or into the manifest")
+            raise UsageError("each and manifest cannot be combined; rows go either to each or into the manifest")
         as_json = listed.to_json()
         with JobDashboard("list", listed) as dashboard, shown(progress) as show:
             ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json)), show)

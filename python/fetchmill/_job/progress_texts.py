@@ -122,7 +122,7 @@ def describe_limit(limited_by: "LimitedBy") -> str:
 
 
 def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
-    """`waiting: the server gives no good reply (reset) since 12:00:01 UTC, gives up at 12:15:01 UTC`."""
+    """`waiting: the server returns no valid reply (reset) since 12:00:01 UTC, gives up at 12:15:01 UTC`."""
     form = "%Y-%m-%d %H:%M:%S" if with_dates else "%H:%M:%S"
     return f"waiting: {wait.what} since {wait.since:{form}} UTC, gives up at {wait.until:{form}} UTC"
 

@@ -53,8 +53,8 @@ def _rows(source: Any, columns: list[str]) -> Iterator[tuple[Any, ...]]:  # noqa
         reader: Any = import_module("pyarrow").RecordBatchReader.from_stream(source)
     except ImportError:
         raise UsageError(
-            f"{type(source).__name__}: tables other than those of Polars and pandas need pyarrow; install it, or give"
-            " an iterable of URLs"
+            f"{type(source).__name__}: tables that are not from Polars or pandas need pyarrow; install it, or "
+            "pass an iterable of URLs"
         ) from None
     _check(columns, reader.schema.names)
     return _rows_of_batches(reader, columns)
@@ -71,9 +71,7 @@ def _check(columns: list[str], names: Any) -> None:  # noqa: ANN401 - a list, or
     for column in columns:
         if column not in names:
             shown = ", ".join(str(name) for name in islice(names, _SHOWN_NAMES))
-            raise UsageError(
-                f"the table has no column {column} (columns: {shown}); name the column with the URLs as column="
-            )
+            raise UsageError(f"the table has no column {column} (columns: {shown}); set column= to the column of URLs")
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401

@@ -46,7 +46,8 @@ class CheckOptions(Options):
         super().__post_init__()
         if "://" in str(self.source):
             raise UsageError(
-                f"{self.source} is a URL, not a list: write it into a file, or `echo {self.source} | fetchmill check -`"
+                f"{self.source} is a URL, not a list; write it to a file, or "
+                f"run `echo {self.source} | fetchmill check -`"
             )
 
     def to_json(self, temporary: str | None = None, *, is_iterable: bool = False) -> str:

@@ -35,7 +35,7 @@ def request_fields(
     named = [name for name, _ in fields if name.lower() == "authorization"]
     if len(named) + (auth is not None) + (bearer is not None) + has_command > 1:
         raise UsageError(
-            "auth, bearer, bearer_command, netrc and a header Authorization exclude one another: give one",
+            "auth, bearer, bearer_command, netrc and a header Authorization cannot be combined; use only one of them",
             options=["auth", "bearer", "bearer_command", "netrc"],
         )
     if auth is not None:
@@ -57,7 +57,9 @@ def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> M
     if user_agent is None:
         return headers
     if any(name.lower() == "user-agent" for name in headers or {}):
-        raise UsageError("user_agent and a header User-Agent exclude one another: give one", options=["user_agent"])
+        raise UsageError(
+            "user_agent and a header User-Agent cannot be combined; leave out one of them", options=["user_agent"]
+        )
     return {**(headers or {}), "User-Agent": user_agent}
 
 
@@ -77,7 +79,7 @@ def _netrc_entry(origin: str) -> tuple[str, str]:
     try:
         entry = netrc.netrc().authenticators(host)
     except (OSError, netrc.NetrcParseError) as error:
-        raise UsageError(f"~/.netrc cannot be used: {error}") from None
+        raise UsageError(f"cannot read ~/.netrc: {error}") from None
     if entry is None:
         raise UsageError(f"~/.netrc has no entry for {host}")
     return entry[0], entry[2] or ""

@@ -22,7 +22,7 @@ def parse_date(text: str) -> datetime:
     try:
         date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} has no time zone; append Z for UTC, or for example +02:00") from None
+        raise ValueError(f"{text!r} has no time zone; append Z for UTC, or an offset such as +02:00") from None
     return moment.replace(tzinfo=UTC)
 
 

@@ -13,13 +13,13 @@ _CLASSES: Mapping[str, Mapping[str, Option]] = {
     "sync": table.SYNC,
     "stream": table.STREAM,
 }
-_PROGRAM_DECIDES = "a stream requests the URLs that the program gives"
+_PROGRAM_DECIDES = "a stream requests the URLs that your program passes"
 _STORES_NOTHING = "it stores no objects"
 _ONLY_LISTS = "it requests no objects"
-_LATER = "a sync would keep or delete objects that opted out later"
+_LATER = "a sync would keep or delete objects that opt out later"
 # Reasons by call and option, where naming the calls that have the option is not enough.
 _REASONS = {
-    ("stream", "robots"): f"{_PROGRAM_DECIDES}, and has urllib.robotparser",
+    ("stream", "robots"): f"{_PROGRAM_DECIDES}; it can check them with urllib.robotparser",
     ("list", "opt_out"): _ONLY_LISTS,
     ("sync", "opt_out"): _LATER,
     ("check", "compressed"): _STORES_NOTHING,

@@ -75,7 +75,7 @@ class GetOptions(Options):
             return
         if self.transform is not None:
             raise UsageError(
-                "transform and the image options exclude each other; the function can also resize and convert images",
+                "transform and the image options cannot be combined; the function can resize and convert images itself",
                 options=["transform"],
             )
         if unknown := [name for name in self.transform_columns or () if name not in _IMAGE_COLUMNS]:
@@ -111,7 +111,7 @@ class GetOptions(Options):
             from fetchmill._transform.images import ImageTransform
         except ImportError:
             raise UsageError(
-                "images are decoded by Pillow, which is not installed", hint="pip install 'fetchmill[images]'"
+                "the image options need Pillow, which is not installed", hint="pip install 'fetchmill[images]'"
             ) from None
         from fetchmill._transform.spec import native_transform
 

@@ -58,10 +58,10 @@ class PlanOptions(Options):
         check_source(self)
         if str(self.source) == "-":
             raise UsageError(
-                "plan cannot read standard input (-), because the list is read more than once; give it as a file"
+                "plan cannot read standard input (-), because it reads the list more than once; save the list to a file"
             )
         if self.store == "items":
-            raise UsageError("store must be objects: plan does not measure items", options=["store"])
+            raise UsageError("store must be objects, because plan cannot measure items", options=["store"])
         if self.engine != "native":
             raise UsageError(
                 f"engine must be native, not {self.engine}; plan cannot measure other engines", options=["engine"]

@@ -123,7 +123,7 @@ class Options:
             (option,) = (option for option in fields(self) if option.name == name)
             if getattr(self, name) not in (option.default, value):
                 raise UsageError(
-                    f"{name} and {alias.name} are two names of one option; leave out one of them",
+                    f"{name} and {alias.name} are the same option; leave out one of them",
                     options=[name, alias.name],
                 )
             object.__setattr__(self, name, value)

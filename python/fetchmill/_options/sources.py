@@ -93,8 +93,8 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
         _check_bucket(source)
         if getattr(options, "list_format", None) == "inventory":
             raise UsageError(
-                f"{source}: cannot read an inventory from a bucket; download the whole folder of the inventory with "
-                "`aws s3 sync` or `fetchmill get`, and give the path of the manifest.json in that folder"
+                f"{source}: cannot read an inventory from a bucket; download the inventory's whole folder with "
+                "`aws s3 sync` or `fetchmill get`, and give the path of its manifest.json"
             )
     given = {option.name for option in fields(options) if getattr(options, option.name) != option.default}
     for names, kinds, meant in _MEANT:
@@ -111,11 +111,11 @@ def _check_bucket(source: str) -> None:
         raise UsageError(f"{source} is not a bucket; write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
     bucket = source.removeprefix("s3://").partition("/")[0]
     if not bucket:
-        raise UsageError(f"{source}: the name of the bucket is missing; write s3://BUCKET/PREFIX")
+        raise UsageError(f"{source}: the bucket name is missing; write s3://BUCKET/PREFIX")
     if not re.fullmatch(_BUCKET, bucket) or not bucket.strip("."):
         raise UsageError(
-            f"{bucket} is not a valid bucket name; write s3://BUCKET/PREFIX, and give the address of a store as "
-            "endpoint_url"
+            f"{bucket} is not a valid bucket name; write s3://BUCKET/PREFIX, "
+            "and set endpoint_url to the address of a store"
         )
 
 

@@ -73,8 +73,8 @@ class SyncOptions(Options):
         allowed_removals(self.max_delete, 0)
         if self.delete and self.listing == "links":
             raise UsageError(
-                "--delete: --listing links does not show that a page lists everything; leave out --delete, or let the "
-                "server list with --listing html, autoindex, sitemap, json or api, or sync from a list or bucket"
+                "--delete cannot be used with --listing links, because such a page may not list everything; "
+                "leave out --delete, use --listing html, autoindex, sitemap, json or api, or sync from a list or bucket"
             )
         for name, value in (self.headers or {}).items():
             if _COLUMN.search(value):
@@ -84,10 +84,10 @@ class SyncOptions(Options):
 
     def _check_format(self) -> None:
         if self.format == "null":
-            raise UsageError("format must not be null for sync, because null discards objects; choose another format")
+            raise UsageError("sync cannot use format null, which discards objects; choose another format")
         for name in ("check_local", "overwrite_local"):
             if self.format != "files" and getattr(self, name):
-                raise UsageError(f"{name} needs format files, not {self.format}; leave out this option", options=[name])
+                raise UsageError(f"{name} needs format files, not {self.format}; leave it out", options=[name])
 
     @property
     def source_kind(self) -> SourceKind:
@@ -185,7 +185,7 @@ def allowed_removals(max_delete: int | str, objects: int) -> int:
         is_known = False
     if not is_known:
         raise UsageError(
-            f"max_delete must be a number of objects, or a percentage as '10%', not {max_delete!r}",
+            f"max_delete must be a number of objects, or a percentage such as '10%', not {max_delete!r}",
             options=["max_delete"],
         )
     return int(value * objects / _PERCENT) if share != text else int(value)

@@ -67,7 +67,7 @@ def require(met: bool, name: str, expected: str, value: object) -> None:
 
 def check_text(name: str, value: object) -> None:
     """Checks text that is used in a request."""
-    require(isinstance(value, str) and value != "", name, "a text that is not empty", value)
+    require(isinstance(value, str) and value != "", name, "a non-empty string", value)
     text = str(value)
     require(
         not any(ord(char) < _SPACE or ord(char) == _DELETE for char in text),
@@ -80,7 +80,7 @@ def check_text(name: str, value: object) -> None:
 
 def check_path(name: str, value: object) -> str:
     """Checks a path and returns it as text."""
-    require(isinstance(value, (str, os.PathLike)) and value != "", name, "a path that is not empty", value)
+    require(isinstance(value, (str, os.PathLike)) and value != "", name, "a non-empty path", value)
     path = os.fsdecode(value)  # type: ignore[arg-type]
     require("\0" not in path, name, "a path without NUL", path)
     _require_utf8(name, path)
@@ -103,7 +103,10 @@ def _check_url(name: str, value: object) -> None:
 
 def _check_texts(name: str, value: object) -> None:
     require(
-        isinstance(value, Sequence) and not isinstance(value, str), name, "a sequence of texts, not one text", value
+        isinstance(value, Sequence) and not isinstance(value, str),
+        name,
+        "a sequence of strings, not a single string",
+        value,
     )
     for text in value:  # type: ignore[attr-defined]
         check_text(name, text)
@@ -149,28 +152,28 @@ def _check_answers(name: str, value: object) -> None:
     """Checks a bool (all answers or none) or a sequence of patterns. The core parses the patterns."""
     if not isinstance(value, bool):
         is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
-        require(is_list, name, "True, False, or a sequence of answers as ['dns*', '5xx']", value)
+        require(is_list, name, "True, False, or a sequence of answers such as ['dns*', '5xx']", value)
         _check_texts(name, value)
 
 
 def _check_statuses(name: str, value: object) -> None:
     """Checks a sequence of error statuses, as whole numbers."""
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-    require(is_list, name, "a sequence of statuses as [403, 999]", value)
+    require(is_list, name, "a sequence of statuses such as [403, 999]", value)
     for status in value:  # type: ignore[attr-defined]
         is_status = _is_whole(status, _STATUS_MIN) and status <= _STATUS_MAX
-        require(is_status, name, f"a status of an error, {_STATUS_MIN} to {_STATUS_MAX}", status)
+        require(is_status, name, f"an error status, {_STATUS_MIN} to {_STATUS_MAX}", status)
 
 
 def _check_share(name: str, value: object) -> None:
     """Checks a number or a percentage. The core parses it."""
     is_text = isinstance(value, str) and bool(value)
-    require(is_text or _is_whole(value, 0), name, "a number of targets, or a percentage as '1%'", value)
+    require(is_text or _is_whole(value, 0), name, "a number of targets, or a percentage such as '1%'", value)
 
 
 def _check_date(name: str, value: object) -> None:
     if not isinstance(value, (str, date)):
-        raise UsageError(f"{name} must be a date or its text, not {value!r}", options=[name])
+        raise UsageError(f"{name} must be a date or a date string, not {value!r}", options=[name])
     try:
         seconds_of(value)
     except ValueError as error:
@@ -186,7 +189,7 @@ def _check_headers(name: str, value: object) -> None:
         check_text(name, field)
         # The text may be a secret, so no message shows it.
         require(
-            isinstance(text, str) and text.isprintable(), name, f"texts without control characters ({field})", "..."
+            isinstance(text, str) and text.isprintable(), name, f"strings without control characters ({field})", "..."
         )
 
 
@@ -200,7 +203,7 @@ def _check_function(name: str, value: object) -> None:
         check_text(name, value)
     module, colon, function = value.partition(":") if isinstance(value, str) else ("", "", "")
     is_place = bool(module and colon and function)
-    require(is_place or callable(value), name, "a function, or a text MODULE:FUNCTION", value)
+    require(is_place or callable(value), name, "a function, or a string MODULE:FUNCTION", value)
 
 
 def _check_dashboard(name: str, value: object) -> None:
@@ -211,7 +214,7 @@ def _check_dashboard(name: str, value: object) -> None:
 
 def _check_token(name: str, value: object) -> None:
     """Checks a secret text. No message shows it."""
-    require(isinstance(value, str) and value != "", name, "a text that is not empty", "that")
+    require(isinstance(value, str) and value != "", name, "a non-empty string", "that")
 
 
 _CHECKS = {

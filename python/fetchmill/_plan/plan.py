@@ -46,7 +46,7 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
     Example:
         >>> planned = fetchmill.plan("http://127.0.0.1:8080", "out/", format="parquet")  # doctest: +SKIP
         >>> planned.seconds.low, planned.seconds.high, planned.limited_by.text  # doctest: +SKIP
-        (92.1, 118.4, 'listing gives 9,800 names/s, fetching could do 61,000/s')
+        (92.1, 118.4, 'the listing: it delivers 9,800 names/s, but about 61,000/s could be fetched')
     """
     return make_plan(PlanOptions(source=source, dest=dest, **options), _ignore)
 
@@ -111,12 +111,13 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
-            "the rate was still growing when the probe ended; a longer probe may predict less time (--probe-seconds 30)"
+            "the rate was still growing when the probe ended; a longer probe "
+            "may predict a shorter time (--probe-seconds 30)"
         )
     if objects_from == "estimated" and found.listing is not None:
         lines.append(_estimate_notice(found.listing))
     if not found.stored:
-        lines.append("no sample could be stored during the probe; bytes on disk are estimated from bodies alone")
+        lines.append("no sample could be stored during the probe; bytes on disk are estimated from the bodies alone")
     of_files = found.stored.get("files")
     if of_files is not None and of_files.refused and options.format == "files":
         many = format_count(of_files.objects + of_files.refused)
@@ -129,7 +130,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
 
 
 def _estimate_notice(listing: ListingPart) -> str:
-    """Returns the message that the number of targets is estimated from a part of the list."""
+    """Returns the message that the number of targets is estimated from part of the list."""
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "

@@ -240,17 +240,17 @@ def _drained(job: Job) -> bool:
 
 def _must_list(options: PlanOptions, targets: int, *, is_complete: bool) -> None:
     if is_complete and not targets:
-        raise ListingError(f"{options.source} lists no objects, so there is nothing to plan: is it the right one?")
+        raise ListingError(f"{options.source} lists no objects, so there is nothing to plan; check the source")
 
 
 def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
     """Nothing has come at all."""
     waited = format_seconds(before + last.seconds)
     if last.waits:
-        return f"{options.source}: nothing was fetched in {waited}: {last.waits[0].what}"
+        return f"{options.source}: nothing was fetched within {waited}: {last.waits[0].what}"
     if not last.listed:
-        return f"{options.source}: nothing was listed in {waited}; try a longer probe (--probe-seconds)"
-    return f"{options.source}: no reply in {waited}; try a longer probe (--probe-seconds)"
+        return f"{options.source}: nothing was listed within {waited}; try a longer probe (--probe-seconds)"
+    return f"{options.source}: no reply within {waited}; try a longer probe (--probe-seconds)"
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
@@ -264,6 +264,6 @@ def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
 def _why_failed(failure: Failure) -> str:
     """Its kind, with the status and what is known besides."""
     if failure.kind == "private-address":
-        return f"{failure.kind} (private addresses are refused for a list; --allow-private allows them)"
+        return f"{failure.kind} (private addresses are refused for lists; --allow-private allows them)"
     status = "" if failure.status is None else f" {failure.status}"
     return f"{failure.kind}{status}" + (f" ({failure.detail})" if failure.detail else "")

@@ -26,8 +26,8 @@ def connect() -> str:
     address = os.environ.get("RAY_ADDRESS", "")
     if address.startswith(_CLIENT):
         raise UsageError(
-            f"RAY_ADDRESS={address}: Ray Client is not supported; run the command on a node of the cluster, as in: "
-            "ray job submit -- fetchmill get ... --on ray"
+            f"RAY_ADDRESS={address}: Ray Client is not supported; run the command on a node of the "
+            "cluster, such as: ray job submit -- fetchmill get ... --on ray"
         )
     if address == "local":
         return _start_local()
@@ -75,7 +75,7 @@ def _start_local() -> str:
         _init("local", include_dashboard=False)
     except Exception as error:
         raise _refusal("a local Ray", error) from error
-    return "no Ray cluster runs here (RAY_ADDRESS is not set): started a local Ray on this machine"
+    return "found no Ray cluster (RAY_ADDRESS is not set); started a local Ray on this machine"
 
 
 def _init(address: str, **options: Any) -> None:  # noqa: ANN401 - arguments of ray.init
@@ -87,6 +87,6 @@ def _refusal(where: str, error: Exception) -> Exception:
     said = text.strip().splitlines()[0][:300] if text.strip() else type(error).__name__
     if "auth" in type(error).__name__.lower() or "InvalidAuthToken" in text:
         return UsageError(
-            f"{where} refuses this process ({said}); set {_AUTH} to the value that the nodes of the cluster have"
+            f"{where} rejected this process ({said}); set {_AUTH} to the value used on the cluster's nodes"
         )
-    return TemporaryError(f"{where} does not answer ({said}); check RAY_ADDRESS and that Ray is running (ray status)")
+    return TemporaryError(f"{where} does not respond ({said}); check RAY_ADDRESS and that Ray is running (ray status)")

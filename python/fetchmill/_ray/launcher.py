@@ -78,7 +78,7 @@ def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywo
         where = os.environ.get("RAY_ADDRESS") or "the cluster that was found on this machine"
         emit(
             kind="TemporaryError",
-            error=f"{where} does not answer within {_CONNECT_SECONDS:.0f} s; check RAY_ADDRESS and `ray status`, or "
+            error=f"{where} did not respond within {_CONNECT_SECONDS:.0f} s; check RAY_ADDRESS and `ray status`, or "
             "set RAY_ADDRESS=local for a local Ray",
         )
         os._exit(1)

@@ -135,7 +135,7 @@ class RayPool:
             elif member.name is None:
                 member.name = reply["name"]
                 member.call = member.actor.run.remote()
-                self._emit(say=f"worker {member.name} works in Ray")
+                self._emit(say=f"worker {member.name} is running in Ray")
             elif reply["reason"] == "asked":
                 self._bury(member, "the node is being removed")
             else:
@@ -157,12 +157,12 @@ class RayPool:
         self._kill(member)
         if member.deaths >= _DEATHS_MAX:
             raise error or TemporaryError(
-                f"{name} died {member.deaths} times without finishing a range ({why}); see the logs of the "
-                "workers in the job directory and in Ray"
+                f"{name} died {member.deaths} times without finishing a range ({why}); see "
+                "the workers' logs in the job directory and in Ray"
             )
         pause = min(2.0 ** (member.deaths - 1), _PAUSE_MAX)
         member.starts_at = time.monotonic() + pause
-        self._emit(say=f"{name} is lost ({why}); another one starts in {pause:.0f} s")
+        self._emit(say=f"{name} was lost ({why}); a replacement starts in {pause:.0f} s")
 
     def _kill(self, member: _PoolMember) -> None:
         if member.actor is not None:
@@ -200,8 +200,8 @@ class RayPool:
             self._missed_at = now + _WAITING_SECONDS
             running = sum(member.is_running and member.name is not None for member in self._members)
             self._emit(
-                say=f"{running} of {len(self._members)} workers run; the others wait for {self._order['cpus']} CPU "
-                f"each ({free_cpus():g} are free in the cluster)"
+                say=f"{running} of {len(self._members)} workers are running; the others wait for "
+                f"{self._order['cpus']} CPU each ({free_cpus():g} free in the cluster)"
             )
 
 
@@ -214,8 +214,8 @@ def _cause(error: Exception) -> str:
     text = str(error)
     if _NO_PACKAGE in text:
         raise UsageError(
-            "a node of the cluster has no fetchmill: install the same release on all nodes, or name it in the runtime "
-            'environment (ray job submit --runtime-env-json \'{"pip": ["fetchmill"]}\')'
+            "fetchmill is not installed on a node of the cluster; install the same release on all nodes, or add it to "
+            'the runtime environment (ray job submit --runtime-env-json \'{"pip": ["fetchmill"]}\')'
         ) from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

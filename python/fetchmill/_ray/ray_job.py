@@ -125,8 +125,8 @@ class RayJob:
                     return "stopped"
                 if launcher.ended_for > _LAG_SECONDS:
                     raise TemporaryError(
-                        f"{self._directory.text} has open ranges, but all workers in Ray have ended; run the same "
-                        "command again"
+                        f"{self._directory.text} has open ranges, but all Ray "
+                        "workers have ended; run the same command again"
                     )
             self._show_status()
             time.sleep(_STEP_SECONDS)
@@ -161,4 +161,4 @@ def check_installed() -> None:
         UsageError: Ray is not installed.
     """
     if find_spec("ray") is None:
-        raise UsageError("Ray is not installed here: pip install 'fetchmill[ray]', also on the nodes of the cluster")
+        raise UsageError("Ray is not installed; run pip install 'fetchmill[ray]' here and on the nodes of the cluster")

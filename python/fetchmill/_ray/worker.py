@@ -87,11 +87,11 @@ def _check_seen(job: str, job_id: str) -> None:
     deadline = time.monotonic() + _SEEN_SECONDS
     while not (directory := JobDirectory.at(job)).exists():
         if time.monotonic() > deadline:
-            raise UsageError(f"{job} has no job there; {_SHARE}")
+            raise UsageError(f"{job} has no job on that node; {_SHARE}")
         time.sleep(_STEP_SECONDS)
     record = directory.job()
     if record.id != job_id:
-        raise UsageError(f"{job} has another job there; {_SHARE}")
+        raise UsageError(f"{job} has a different job on that node; {_SHARE}")
     for file in record.files[:1]:
         file.open().close()
 

@@ -78,7 +78,7 @@ class BucketStore:
                 return found == content
             if time.monotonic() >= ends_at:
                 raise StorageError(
-                    f"{self.place(name)} cannot be written: the store does not say what came of it; run the same "
+                    f"{self.place(name)} cannot be written: the store did not report the result; run the same "
                     "command again"
                 )
             time.sleep(random.uniform(0.0, _PAUSE_SECONDS))  # noqa: S311 - it keeps workers apart
@@ -211,8 +211,8 @@ class BucketStore:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         if length != size:
             raise StorageError(
-                f"{self.place(name)} has {length:,} bytes instead of {size:,}: another process removes it, "
-                "or the job is damaged"
+                f"{self.place(name)} has {length:,} bytes instead of {size:,}: another "
+                "process is removing it, or the job is damaged"
             )
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
@@ -224,5 +224,5 @@ class BucketStore:
             if following is None:
                 return
             if following == token:
-                raise StorageError(f"{self.place(begin)} cannot be listed: the store repeats a page for ever")
+                raise StorageError(f"{self.place(begin)} cannot be listed: the store keeps repeating a page")
             token = following

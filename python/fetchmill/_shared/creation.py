@@ -38,18 +38,18 @@ LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
 # Options that a shared job refuses, with the reason. They apply to one process only, or need all targets in one place.
 _REFUSED = {
-    "store": "the items of pages must be fetched in their order",
+    "store": "the items of pages must be fetched in order",
     "sample": "a sample is drawn from the whole list",
-    "coalesce": "parts of one object may be in different ranges",
-    "transform": "a job directory must not name code that workers run",
-    **dict.fromkeys(("image_max_side", "image_min_side", "image_format"), "workers run no transform"),
+    "coalesce": "the parts of an object may be in different ranges",
+    "transform": "a job directory must not name code for workers to run",
+    **dict.fromkeys(("image_max_side", "image_min_side", "image_format"), "workers do not run transforms"),
     "retry_failed": "the ranges of a shared job are final",
-    "max_failed": "it counts one process only",
-    "max_bytes": "it counts one process only",
-    "first": "it counts one process only",
-    "max_duration": "it ends one process only (fetchmill stop ends all)",
-    "bwlimit": "it limits one process only",
-    "dashboard": "it shows one process only (fetchmill status --watch shows all)",
+    "max_failed": "it counts only one process",
+    "max_bytes": "it counts only one process",
+    "first": "it counts only one process",
+    "max_duration": "it stops only one process (fetchmill stop stops all of them)",
+    "bwlimit": "it limits only one process",
+    "dashboard": "it shows only one process (fetchmill status --watch shows all of them)",
 }
 # Mark of a secret that is not shown; see `hide_secrets`.
 _HIDDEN = "***"
@@ -126,7 +126,7 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
     record = directory.job()
     if record.listing is not None:
         raise UsageError(
-            f"{directory.text}: its source {record.source} was listed, so no list can be added; create another job"
+            f"{directory.text}: its source {record.source} is not a list, so no list can be added; create another job"
         )
     _check_stored(directory, record)
     options = GetOptions(**{**record.options, "source": source, "dest": job})
@@ -135,7 +135,7 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
     list_format, files = files_of(options)
     if list_format != record.list_format:
         raise UsageError(
-            f"{source} is {list_format}, and the list of {directory.text} is {record.list_format}; add a list in the "
+            f"{source} is {list_format}, but the list of {directory.text} is {record.list_format}; add a list in the "
             "same format, or create another job"
         )
     return directory.add_list(hide_secrets(source), files, list(first_ranges(files)))
@@ -155,7 +155,7 @@ def _worker(
     lacking = [secret for secret in job.secrets if not is_given(own, secret)]
     if lacking:
         raise UsageError(
-            f"{directory.text} needs {', '.join(lacking)}, and secrets are never stored in it: give "
+            f"{directory.text} needs {', '.join(lacking)}, but job directories never store secrets; give "
             f"{'it' if len(lacking) == 1 else 'them'} to this worker as well"
         )
     given = {name: value for name, value in own.items() if name != "state"}
@@ -174,14 +174,14 @@ def _check(options: GetOptions, lease: float) -> None:
     if not _LEASE_MIN <= lease <= _LEASE_MAX:
         raise UsageError(f"lease must be from {_LEASE_MIN:g} to {_LEASE_MAX:g} seconds, not {lease:g}")
     if options.source == "-":
-        raise UsageError("standard input is read by one process only: store the list in a file that all workers see")
+        raise UsageError("only one process can read standard input; save the list to a file that all workers can read")
     formats = _BUCKET_FORMATS if is_bucket(options.dest) else _STORED_FORMATS
     if options.format not in formats:
-        raise UsageError("a shared job stores shards: choose format parquet, tar, warc or jsonl")
+        raise UsageError("a shared job stores shards; choose format parquet, tar, warc or jsonl")
     if options.names == "seq":
-        raise UsageError("names seq counts the targets of one process: choose another template for a shared job")
+        raise UsageError("names seq counts the targets of one process; choose another template for a shared job")
     if options.engine != "native":
-        raise UsageError(f"a shared job cannot use engine {options.engine}: it has engine native; leave the option out")
+        raise UsageError(f"a shared job cannot use engine {options.engine}, only engine native; leave the option out")
     for option in fields(options):
         if option.name in _REFUSED and getattr(options, option.name) != option.default:
             raise UsageError(
@@ -289,10 +289,10 @@ def _check_dialect(options: GetOptions) -> None:
     """Refuses a CSV dialect that must be detected. Each range is read alone, so ranges could detect different ones."""
     if options.csv_header == "auto":
         raise UsageError(
-            "csv_header auto looks at the first row only: say yes or no for a shared job", options=["csv_header"]
+            "csv_header auto looks only at the first row; for a shared job, set it to yes or no", options=["csv_header"]
         )
     if options.delimiter is None and options.list_format != "tsv" and not str(options.source).endswith(".tsv"):
-        raise UsageError("the delimiter is detected in the first rows only: say which it is for a shared job")
+        raise UsageError("the delimiter is detected only in the first rows; for a shared job, set it")
 
 
 def _as_json(value: object) -> object:

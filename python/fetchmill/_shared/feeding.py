@@ -141,11 +141,13 @@ class PipeFeed:
             block = rest + file.read(min(self._block_bytes(), end - self._position - len(rest)))
             if len(block) == len(rest):
                 self._file.check(file)
-                raise OSError("it ends too soon")
+                raise OSError("it ends too early")
             is_last = self._position + len(block) >= end
             count = len(block) if is_last else block.rfind(b"\n") + 1
             if not count and len(block) >= LINE_MAX:
-                raise UsageError(f"{self._file.path} has a line of more than {LINE_MAX >> 20} MiB: no URL is so long")
+                raise UsageError(
+                    f"{self._file.path} has a line longer than {LINE_MAX >> 20} MiB, which cannot be a URL"
+                )
             if count and not self._write(job, block[:count]):
                 return
             self._fed_at = time.monotonic()

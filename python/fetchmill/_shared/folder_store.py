@@ -52,12 +52,12 @@ class FolderStore:
             owner = place.stat().st_uid
         if owner != os.geteuid():
             raise SecurityError(
-                f"{place} belongs to user {owner}, and this is user {os.geteuid()}; run all workers as its owner"
+                f"{place} belongs to user {owner}, but this is user {os.geteuid()}; run all workers as its owner"
             )
         for folder in _FOLDERS:
             if (self.folder / folder).is_symlink():
                 raise SecurityError(
-                    f"{self.folder / folder} is a link, and may lead out of the job directory: remove it"
+                    f"{self.folder / folder} is a link, which may lead out of the job directory; remove it"
                 )
 
     def top(self) -> list[str]:

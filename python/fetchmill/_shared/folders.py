@@ -96,7 +96,7 @@ class AttemptFolders:
         for name, length in objects.items():
             # The name comes from the store, so check that it stays inside the folder.
             if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-                raise StorageError(f"{store.destination(attempt)}{name} is not a name of a file: it cannot be copied")
+                raise StorageError(f"{store.destination(attempt)}{name} is not a file name, so it cannot be copied")
             path = folder / name
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)

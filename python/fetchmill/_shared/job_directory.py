@@ -125,7 +125,8 @@ class JobDirectory:
         content = self.store.read(JOB)
         if content is None and self.claims().get(LISTING):
             raise UsageError(
-                f"{self.text} has no job yet: its source is being listed; wait, or run the command again that began it"
+                f"{self.text} has no job yet, because its source is being listed; "
+                "wait, or run the command that started it again"
             )
         if content is None:
             raise UsageError(
@@ -134,7 +135,9 @@ class JobDirectory:
         self.store.check_owner(JOB)
         job = JobRecord.from_bytes(content, place)
         if self._id not in (None, job.id):
-            raise UsageError(f"{place} is of another job now: it was replaced while this process worked at it")
+            raise UsageError(
+                f"{place} now belongs to another job: it was replaced while this process was working on it"
+            )
         self._id = job.id
         return self._with_lists(job)
 
@@ -233,7 +236,7 @@ class JobDirectory:
             if not self.store.create(name, b"1") or self.store.create(name, b"2"):
                 raise UsageError(
                     f"{self.text} lets two processes create the same file; a shared job needs a local file system, "
-                    "NFS, Lustre or GPFS, or a bucket whose store obeys If-None-Match"
+                    "NFS, Lustre or GPFS, or a bucket whose store supports If-None-Match"
                 )
         finally:
             self.store.remove(name)
@@ -251,7 +254,7 @@ class JobDirectory:
         found = self._read_commit(record.range.id)
         if found is None:
             raise JournalError(
-                f"{self.store.place(name)} is gone, though it was just written; restore it from a backup"
+                f"{self.store.place(name)} has disappeared, although it was just written; restore it from a backup"
             )
         return found
 
@@ -287,9 +290,9 @@ class JobDirectory:
         place = self.store.place(name)
         record = CommitRecord.from_bytes(content, place)
         if record.range.id != range_id:
-            raise JournalError(f"{place} is of another range ({record.range.id}); restore it")
+            raise JournalError(f"{place} belongs to another range ({record.range.id}); restore it")
         if record.job != self._id:
-            raise JournalError(f"{place} is of another job ({record.job}); restore it")
+            raise JournalError(f"{place} belongs to another job ({record.job}); restore it")
         with self._lock:
             if range_id not in self._attempts:
                 self._attempts[range_id] = record.attempt

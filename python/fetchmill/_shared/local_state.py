@@ -31,7 +31,9 @@ def default_folder(job: str) -> Path:
         base.mkdir(mode=0o700)
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise SecurityError(f"{base} is not a folder of this user alone: remove it, or name another one with state")
+        raise SecurityError(
+            f"{base} is not a folder that belongs to this user alone; remove it, or choose another folder with state"
+        )
     return base / job
 
 
@@ -59,7 +61,7 @@ def make_folder(parent: Path, worker: str) -> Path:
                 shutil.rmtree(entry, ignore_errors=True)
         return _make_below(parent, worker)
     except OSError as error:
-        raise StorageError(f"cannot make a folder in {parent}: {error.strerror}") from error
+        raise StorageError(f"cannot create a folder in {parent}: {error.strerror}") from error
 
 
 def _entries(parent: Path) -> list[Path]:

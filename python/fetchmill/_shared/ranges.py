@@ -67,7 +67,7 @@ class ListFile:
             file = Path(self.path).open("rb")  # noqa: SIM115 - the caller closes it
         except OSError as error:
             raise UsageError(
-                f"cannot open the list {self.path}: {error.strerror}; every worker needs it at this path"
+                f"cannot open the list {self.path}: {error.strerror}; every worker needs the list at this path"
             ) from error
         try:
             self.check(file)
@@ -85,8 +85,8 @@ class ListFile:
         found = os.fstat(file.fileno())
         if (found.st_size, found.st_mtime_ns) != (self.size, self.modified):
             raise UsageError(
-                f"{self.path} has changed since the job was created (it had {self.size:,} bytes and has "
-                f"{found.st_size:,}); restore it, or create another job"
+                f"{self.path} has changed since the job was created ({self.size:,} bytes then, "
+                f"{found.st_size:,} bytes now); restore it, or create another job"
             )
 
 
@@ -133,7 +133,7 @@ def first_line_end(file: BinaryIO) -> int:
 
 def _whole_line(length: int) -> int:
     if length >= LINE_MAX:
-        raise UsageError(f"the list has a line of more than {LINE_MAX >> 20} MiB: no URL is so long")
+        raise UsageError(f"the list has a line longer than {LINE_MAX >> 20} MiB, which cannot be a URL")
     return length
 
 

@@ -98,8 +98,8 @@ class JobRecord:
         values = _from_bytes(content, path)
         if values.get("format") != FORMAT or values.get("release") != __version__:
             raise UsageError(
-                f"{path} is of fetchmill {values.get('release')}, and this is {__version__}: all workers of a job need "
-                "the same release"
+                f"{path} was written by fetchmill {values.get('release')}, but this is "
+                f"{__version__}; all workers of a job need the same release"
             )
         try:
             files, ranges = _files_from_json(values["files"], 0)
@@ -107,7 +107,7 @@ class JobRecord:
             own = {name: values[name] for name in names}
             has_options = isinstance(own["options"], dict) and isinstance(own["listing"], (dict, type(None)))
             if not (has_options and float(own["lease"]) > 0):
-                raise TypeError("options or lease are none")  # noqa: TRY301 - reported like other damage
+                raise TypeError("options or lease are missing")  # noqa: TRY301 - reported like other damage
             return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error

@@ -283,8 +283,8 @@ class NewJob:
         """
         if self._job is None:
             raise UsageError(
-                f"{self._source} lists no object that is asked for; look at it with fetchmill list, and check the "
-                "prefix and what is included"
+                f"{self._source} has no object that matches the options; inspect it with fetchmill list, and check the "
+                "prefix and --include"
             )
         return self._job.end(totals)
 

@@ -91,7 +91,9 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
     wrong = [name for name in stored if name not in known or name in never]
     wrong += [name for name in stored.get("headers", {}) if name.lower() not in OPEN_FIELDS]
     if wrong:
-        raise SecurityError(f"{place} has {wrong[0]}, which no such job directory has; do not use it")
+        raise SecurityError(
+            f"{place} has {wrong[0]}, which fetchmill never stores there; do not use this job directory"
+        )
 
 
 # The list of a source that lists its objects itself.

@@ -250,7 +250,7 @@ class RangeWorker:
         return None
 
     def _set_aside(self, range: Range) -> None:
-        why = f"{DEATHS_MAX} workers died while they had it"
+        why = f"{DEATHS_MAX} workers died while processing it"
         record = CommitRecord(
             job=self._job.id,
             range=range,
@@ -264,7 +264,7 @@ class RangeWorker:
             file = self._job.files[range.file]
             unit = "bytes" if file.rows is None else "rows"
             where = f"{unit} {range.start:,} to {range.end:,} of {file.path}"
-            self._say(f"range {range.id} is set aside: {why}; it is {where}")
+            self._say(f"range {range.id} was set aside: {why}; it is {where}")
 
     # Fetching.
 

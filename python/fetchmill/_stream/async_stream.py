@@ -128,7 +128,7 @@ class _LoopReader:
 
     async def _wait(self) -> None:
         if self._waiter is not None:
-            raise RuntimeError("another task waits for a reply of this stream")
+            raise RuntimeError("another task is already waiting for a reply of this stream")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

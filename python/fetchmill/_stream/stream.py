@@ -270,7 +270,9 @@ def _open_batches(fetcher: Fetcher, items: RequestItems, batch_size: int, *, cer
 def _check_items(items: RequestItems, on_error: OnReplyError) -> bool:
     """Checks the arguments. Returns whether errors are raised."""
     if isinstance(items, (str, bytes, Request)) or not isinstance(items, (Iterable, AsyncIterable)):
-        raise UsageError(f"the input must be an iterable of URLs, not {type(items).__name__}; put one URL into a list")
+        raise UsageError(
+            f"the input must be an iterable of URLs, not {type(items).__name__}; put a single URL into a list"
+        )
     if on_error not in ("reply", "raise"):
         raise UsageError(f"on_error must be reply or raise, not {on_error!r}")
     return on_error == "raise"

@@ -173,7 +173,7 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise UsageError(f"{dest} is not a folder; choose a new or empty one as destination") from None
+        raise UsageError(f"{dest} is not a folder; choose a new or empty folder as destination") from None
     except OSError as error:
         raise StorageError(f"cannot read {dest}: {error.strerror or error}") from None
     marks = (f"{STATE}/base.sqlite", f"{STATE}/pass.json", ".fetchmill/job.sqlite")
@@ -182,8 +182,8 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
         is_known = any((dest / mark).exists() for mark in marks)
     except PermissionError:
         raise UsageError(
-            f"{dest}: cannot open {state} (permission denied), which belongs to another user; run the command as that "
-            "user, or choose another destination"
+            f"{dest}: cannot open {state}, which belongs to another user (permission denied); run "
+            "the command as that user, or choose another destination"
         ) from None
     if is_elsewhere:
         raise UsageError(
@@ -192,5 +192,5 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
     if foreign is not None and not is_known and not is_overwriting:
         raise UsageError(
             f"{dest}: not empty and not made by sync (contains {foreign}); choose a new or empty destination, or "
-            "give --overwrite-local to replace files that have the name of an object"
+            "use --overwrite-local to replace files that have the name of an object"
         )

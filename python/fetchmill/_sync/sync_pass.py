@@ -108,8 +108,8 @@ class SyncPass:
         self._require_same(base)
         if base is None and self._store.has_job():
             self._notices.append(
-                "the destination holds a job of `fetchmill get`; a sync will take over the objects of that job, and "
-                "fetch less than this"
+                "the destination holds a job of `fetchmill get`; a sync will take "
+                "over its objects and fetch less than shown here"
             )
         begun = self._new(0 if base is None else base["pass"])
         begun = self._list_and_compare(begun)
@@ -124,12 +124,12 @@ class SyncPass:
         if begun is not None:
             self._require_same(asdict(begun))
             when = f"{datetime.fromtimestamp(begun.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-            self._notices.append(f"continuing the pass that began at {when}; the next pass finds later changes")
+            self._notices.append(f"continuing the pass that started at {when}; the next pass will find later changes")
             return begun, True
         self._folder.forget()
         if self._store.has_job():
             count = self._runner.call(lambda: self._store.adopt(str(self._options.source), self._options.filters))
-            self._notices.append(f"taken over from fetchmill get: {format_count(count)} objects")
+            self._notices.append(f"took over {format_count(count)} objects from fetchmill get")
             base = self._store.base()
         begun = self._new(0 if base is None else base["pass"])
         self._folder.write(begun)
@@ -146,7 +146,7 @@ class SyncPass:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters
         if known["source"] != source:
-            raise UsageError(f"{dest}: synced from {known['source']}, not from {source}; choose another destination")
+            raise UsageError(f"{dest} is synced from {known['source']}, not from {source}; choose another destination")
         if known["filters"] != filters:
             raise UsageError(
                 f"{dest}: synced from {source} with the options {known['filters']}, not {filters}; repeat the original "
@@ -158,7 +158,7 @@ class SyncPass:
         if not self._store.has_plan():
             if begun.is_applying:
                 raise JournalError(
-                    f"{self._folder.folder}: the plan of the current pass is missing; restore this folder from a copy"
+                    f"{self._folder.folder}: the plan of the current pass is missing; restore this folder from a backup"
                 )
             if not self._list():
                 return begun
@@ -186,7 +186,7 @@ class SyncPass:
         wanted = replace(begun, **{name: getattr(self._options, name) for name in _PLANNED})
         if begun.is_applying and wanted != begun:
             self._notices.append(
-                "this pass keeps the options that it started with, because it has begun to change the destination"
+                "this pass keeps its original options, because it has already begun to change the destination"
             )
             wanted = begun
         if self._store.has_plan() and wanted != begun:
@@ -236,7 +236,8 @@ class SyncPass:
         raise DeleteLimitError(
             f"{format_count(plan.remove)} of {format_count(plan.objects)} objects would be removed from "
             f"{self._options.dest}, but --max-delete {self._options.max_delete} allows {format_count(allowed)}; "
-            f"nothing was changed; list the objects with --dry-run, or allow this with --max-delete {plan.remove}"
+            "nothing was changed; list the objects with --dry-run, or allow "
+            f"their removal with --max-delete {plan.remove}"
         )
 
     def _fetch(self, begun: BegunPass) -> bool:

@@ -132,7 +132,7 @@ class GivenSource(Source):
     def __init__(self, folder: Path, source: str, arguments: Sequence[str]) -> None:
         if source == "-":
             raise UsageError(
-                "SOURCE cannot be standard input, because the list is read more than once; write the list into a file"
+                "SOURCE cannot be standard input, because the list is read more than once; save the list to a file"
             )
         for argument in arguments:
             if argument.partition("=")[0] in _OWN_OPTIONS:

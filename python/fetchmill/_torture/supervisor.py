@@ -127,7 +127,7 @@ def _receive_listener(ours: socket.socket) -> int:
         late = f"torture cannot watch a process: it did not start within {_START_SECONDS_MAX:.0f} s"
         raise seccomp.UnsupportedError(late) from None
     if not descriptors:
-        raise seccomp.UnsupportedError(text.decode() or "torture cannot watch a process: it ended at its start")
+        raise seccomp.UnsupportedError(text.decode() or "torture cannot watch a process: it ended immediately")
     return descriptors[0]
 
 

@@ -179,7 +179,7 @@ def _results(function: Function, replies: list[FetchedReply], columns: Sequence[
 def _call(function: Function, replies: list[FetchedReply]) -> list[object]:
     results: Any = function(replies)
     if results is None or isinstance(results, (bytes, bytearray, memoryview, str, Mapping)):
-        raise TypeError(f"the function must return a list with a result for each reply, not {type(results).__name__}")
+        raise TypeError(f"the function must return a list with one result per reply, not {type(results).__name__}")
     listed = list(results)
     if len(listed) != len(replies):
         raise ValueError(f"the function returned {len(listed)} results for {len(replies)} replies")
@@ -210,7 +210,7 @@ def _body_of(value: object) -> bytes:
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
     """Encodes the values of all columns in order. Columns that the result lacks get the marker `_NONE`."""
     if not columns:
-        raise TypeError("a result may be a dict only with transform_columns and a format that has columns")
+        raise TypeError("a result may be a dict only if transform_columns is set and the format has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:
         raise ValueError(f"transform_columns has no column {unknown[0]!r}")
     parts = []
@@ -227,7 +227,7 @@ def _value_text(name: str, value: object) -> bytes | None:
         return value.encode()
     if isinstance(value, (bool, int, float)):
         return json.dumps(value, allow_nan=False).encode()
-    raise TypeError(f"the column {name!r} must be a text, a number, a bool or None, not {type(value).__name__}")
+    raise TypeError(f"the column {name!r} must be a string, a number, a bool or None, not {type(value).__name__}")
 
 
 def _in_one_line(error: BaseException) -> bytes:

@@ -55,7 +55,7 @@ def _import(text: str) -> Function:
     try:
         found = attrgetter(path)(import_module(module))
     except Exception as error:  # whatever a module of somebody else's does when it is imported
-        raise UsageError(f"transform {text} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(f"cannot import transform {text}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise UsageError(f"transform {text} is not a function")
     return found  # type: ignore[no-any-return]
@@ -65,7 +65,7 @@ def _portable(function: Function) -> Function:
     try:
         return portable(function)
     except NotPortableError as error:
-        raise UsageError(f"transform {_name_of(function)} cannot be sent to another process: {error}") from error
+        raise UsageError(f"cannot send transform {_name_of(function)} to another process: {error}") from error
 
 
 def _preparation(*, needs_main: bool) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def _preparation(*, needs_main: bool) -> dict[str, Any]:
         preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
     except RuntimeError as error:
         raise UsageError(
-            "a transform process imports the main module, which starts a job; start the job below "
-            "`if __name__ == '__main__':`"
+            "a transform process imports the main module, which starts a job; put the "
+            "start of the job below `if __name__ == '__main__':`"
         ) from error
     # The key of multiprocessing's connections is secret and must not leave this process.
     preparation.pop("authkey", None)

@@ -112,7 +112,7 @@ class AsyncWorkerPool:
         while self._buffer.take() is not None:
             pass
         for error in self._errors:
-            context = {"message": "raised while results were discarded", "exception": error}
+            context = {"message": "raised while results were being discarded", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         self._errors.clear()
 

@@ -62,7 +62,7 @@ def as_completed(
         TimeoutError: Not all awaitables were done within `timeout` seconds.
     """
     if limit is not None:
-        check_count("limit", limit, ", or None for all at once")
+        check_count("limit", limit, ", or None for no limit")
     return AsCompleted(_Completion(aws, limit, timeout))
 
 
@@ -153,7 +153,7 @@ class _Completion(Generic[T]):
             return
         aws = self._aws
         if inspect.isawaitable(aws):
-            raise TypeError(f"expect an iterable of awaitables, not {type(aws).__name__}")
+            raise TypeError(f"expected an iterable of awaitables, not {type(aws).__name__}")
         if isinstance(aws, Iterable):
             self._aws = None
             self._iterator = iter(aws) if self._is_bounded else iter(set(aws))

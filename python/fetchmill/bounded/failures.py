@@ -91,10 +91,10 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
         otherwise: text for the message that names other allowed values.
     """
     if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}: give a whole number of at least 1{otherwise}")
+        raise ValueError(f"{name} must be a whole number of at least 1{otherwise}, not {value!r}")
 
 
 def check_on_error(on_error: str) -> None:
     """Raises ValueError if the value is neither "raise" nor "return"."""
     if on_error not in {"raise", "return"}:
-        raise ValueError(f"on_error is {on_error!r}: give 'raise' or 'return'")
+        raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-NOT_READY = "before it was ready: does it start below `if __name__ == '__main__':` in the main module?"
+NOT_READY = "before it was ready; check that the main module starts the pool below `if __name__ == '__main__':`"
 
 
 class ProcessWorker:
@@ -116,7 +116,7 @@ class ProcessWorker:
     def _receive(self, when: str, seconds: float | None = None) -> bytes:
         if not self._events.poll(None if seconds is None else math.ceil(seconds * 1000)):
             self._kill()
-            raise ItemTimeoutError(f"a worker process was killed {when}: it took longer than {seconds:g} s")
+            raise ItemTimeoutError(f"a worker process was killed {when}, because it took longer than {seconds:g} s")
         try:
             # An answer that was sent before the death is valid.
             if self._connection is not None and self._connection.poll():
@@ -170,7 +170,7 @@ def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
 
 def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
     first = format_item(item_of(chunk[0]))
-    what = f"item {first}" if len(chunk) == 1 else f"{len(chunk)} items from {first} on"
+    what = f"item {first}" if len(chunk) == 1 else f"{len(chunk)} items, starting with {first}"
     return f"while processing {what}"
 
 

@@ -185,7 +185,7 @@ def _results(  # noqa: PLR0913 - those of `map`
 ) -> Results[Any]:
     check_on_error(on_error)
     if chunksize < 1:
-        raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
+        raise ValueError(f"chunksize must be at least 1, not {chunksize!r}")
     pool = WorkerPool(
         _chunks(zip(*iterables, strict=False), chunksize),
         lambda: ProcessWorker(functions, call_timeout),

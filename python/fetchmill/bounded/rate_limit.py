@@ -16,7 +16,7 @@ class RateLimiter:
 
     def __init__(self, rate: float) -> None:
         if not (rate > 0 and math.isfinite(rate)):
-            raise ValueError(f"rate is {rate!r}: give a number above 0, in items a second")
+            raise ValueError(f"rate must be a number of items per second above 0, not {rate!r}")
         self._seconds = 1 / rate
         self._next: float | None = None
 

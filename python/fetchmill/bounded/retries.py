@@ -51,9 +51,9 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         check_count("attempts", self.attempts)
         if self.retry_wait < 0:
-            raise ValueError(f"retry_wait is {self.retry_wait!r}: give seconds, or 0")
+            raise ValueError(f"retry_wait must be a number of seconds of at least 0, not {self.retry_wait!r}")
         if self.item_timeout is not None and self.item_timeout <= 0:
-            raise ValueError(f"item_timeout is {self.item_timeout!r}: give seconds above 0, or None")
+            raise ValueError(f"item_timeout must be a number of seconds above 0, or None, not {self.item_timeout!r}")
 
     def wait_after(self, attempt: int) -> float:
         """Returns the seconds to wait after this attempt. The first attempt is 1."""

@@ -151,9 +151,11 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     """
     check_on_error(on_error)
     if chunksize < 1:
-        raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
+        raise ValueError(f"chunksize must be at least 1, not {chunksize!r}")
     if "item_timeout" in retries:
-        raise TypeError("item_timeout is for coroutines and processes, because a call in a thread cannot be ended")
+        raise TypeError(
+            "item_timeout works only with coroutines and processes, because a call in a thread cannot be ended"
+        )
     retrying = RetryPolicy(**retries).of_function(function)
     scaler = Scaler(limit, is_slow=on_start is not None, is_paced=rate is not None)
     pool = WorkerPool(

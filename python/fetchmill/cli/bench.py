@@ -19,8 +19,8 @@ _PACKAGE = "fetchmill_bench"
 def _not_installed(arguments: tuple[str, ...]) -> None:
     del arguments
     raise UsageError(
-        "bench is a package of its own, which is not installed: pip install the wheel fetchmill_bench that was built "
-        "with this fetchmill, or in a clone ./packages/fetchmill-bench"
+        "bench is a separate package, which is not installed; pip install the wheel fetchmill_bench that "
+        "was built with this fetchmill, or in a clone ./packages/fetchmill-bench"
     )
 
 

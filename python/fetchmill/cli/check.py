@@ -64,7 +64,7 @@ def _run(
     """Runs the command. Returns the exit code."""
     if no_redirects:
         if options["redirects"]:
-            raise click.UsageError("--redirects and --no-redirects exclude each other")
+            raise click.UsageError("--redirects and --no-redirects cannot be combined")
         options["redirects"] = 0
     checked = CheckOptions(source=source, results=results, **gathered(options))
     # Imported late, because help does not need it.
@@ -163,7 +163,7 @@ def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: boo
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
-        lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped; nothing is kept"]
+        lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped; nothing was kept"]
     elif report["results"]:
         lines.append(f"results: {report['results']}")
     return lines
@@ -184,7 +184,7 @@ def _run_line(report: dict[str, Any]) -> str:
     """Returns the number of rows and the duration, as a line."""
     rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
-        return f"all done already: {rows}; choose another RESULTS for a new check"
+        return f"all done already: {rows}; use another RESULTS for a new check"
     return f"{rows} in {format_seconds(report['seconds'])}"
 
 

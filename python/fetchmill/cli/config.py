@@ -93,13 +93,13 @@ def read_config(path: str, command: click.Command, commands: Collection[str]) ->
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not valid TOML ({error})") from None
     except RecursionError:
-        raise UsageError(f"{path}: nested too deeply; the value of an option is at most a list of texts") from None
+        raise UsageError(f"{path}: nested too deeply; an option's value can be at most a list of strings") from None
     for name, table in tables.items():
         if name not in commands or not isinstance(table, Mapping):
             what = f"command{_nearest(name, commands)}" if isinstance(table, Mapping) else "table"
             raise UsageError(
-                f"{_place(path, text, None, name)}: {name} is not a {what}; put options into a table of their "
-                "command, such as [get]"
+                f"{_place(path, text, None, name)}: {name} is not a {what}; put options "
+                "into the table of their command, such as [get]"
             )
     values: dict[str, Any] = {}
     for key, given in tables.get(command.name or "", {}).items():
@@ -107,8 +107,8 @@ def read_config(path: str, command: click.Command, commands: Collection[str]) ->
         name = option.name or ""
         if name in values:
             raise UsageError(
-                f"{_place(path, text, command.name, key)}: {key} is given twice, once under another name; keep one "
-                "of the two"
+                f"{_place(path, text, command.name, key)}: {key} is given twice, "
+                "once under another name; remove one of them"
             )
         values[name] = value
     return values
@@ -121,10 +121,10 @@ def _read(path: str) -> str:
         with Path(path).open("rb") as file:
             content = file.read(_BYTES_MAX + 1)
         if len(content) > _BYTES_MAX:
-            raise UsageError(f"{path}: larger than 64 KiB, so not a file with options")
+            raise UsageError(f"{path}: larger than 64 KiB, which is too large for an options file")
         return content.decode()
     except OSError as error:
-        raise UsageError(f"cannot read the options in {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read the options file {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}: not valid TOML ({error})") from None
 
@@ -135,7 +135,7 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
     options = keys_in_files(command)
     written = key.replace("-", "_")
     if written in _COMMANDS_IN_FILES:
-        raise UsageError(f"{place}: {key} runs code and cannot be in a file; give it on the command line")
+        raise UsageError(f"{place}: {key} runs code, so it cannot be set in a file; give it on the command line")
     if any(written == argument.name for argument in command.params if isinstance(argument, click.Argument)):
         raise UsageError(f"{place}: {key} is an argument of {command.name}, not an option; give it on the command line")
     if written not in options:
@@ -199,10 +199,10 @@ def _require_text(option: click.Option, key: str, given: object) -> None:
 
     # No message shows the value, because it may be a token instead of the path of a token file.
     if isinstance(option.type, (click.Path, TokenFile)) and not isinstance(given, str):
-        raise UsageError(f"{key} must be a text: the path of a file or folder")
+        raise UsageError(f"{key} must be a string with the path of a file or folder")
     is_plain = not getattr(option, "metadata", None)
     if is_plain and isinstance(given, list) and not all(isinstance(each, str) for each in given):
-        raise UsageError(f"{key} must be an array of texts")
+        raise UsageError(f"{key} must be an array of strings")
 
 
 def _shown(given: object) -> str:

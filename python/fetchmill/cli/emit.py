@@ -48,7 +48,7 @@ def command(scheduler: str, job: str, workers: int, **settings: str | None) -> i
         raise click.UsageError("--claim needs a JOB in a folder; leave out --claim for a bucket")
     if not in_bucket and (not job.startswith("/") or job.rstrip("/").count("/") < _PARTS_MIN):
         raise click.UsageError(
-            f"JOB must be a path such as /data/run, below the folder that is mounted, or s3://BUCKET/PREFIX, not {job}"
+            f"JOB must be a path below the mounted folder, such as /data/run, or s3://BUCKET/PREFIX, not {job}"
         )
     if scheduler == "slurm":
         text = _slurm(job, workers)
@@ -75,7 +75,7 @@ def _slurm(job: str, workers: int) -> str:
         f"#SBATCH --job-name={_name(job)}",
         f"#SBATCH --array=1-{workers}",
         "#SBATCH --cpus-per-task=2",
-        "# Workers end within 25 s of SIGTERM; others do what they leave.",
+        "# Workers end within 25 s after SIGTERM; other workers take over their ranges.",
         "#SBATCH --signal=B:TERM@60",
         f"exec fetchmill join {shlex.quote(job)}",
     ]

@@ -110,7 +110,7 @@ def _conclude(report: Report, settled_before: int, state: str | None, display: "
         lines.append(f"list them: fetchmill status {destination_arguments(report.dest, state)} --failures")
     lines += doubtful_lines(report, state)
     if report.interrupted:
-        lines.append("stopped after a checkpoint: run the same command again to resume")
+        lines.append("stopped after a checkpoint; run the same command again to resume")
     for line in lines:
         if isinstance(display, LiveDisplay):
             say(line)  # the block was removed

@@ -30,7 +30,7 @@ def _run(job: str, source: str, **reach: Any) -> int:  # noqa: ANN401
     record = extend_job(job, source, own)
     size = format_bytes(sum(file.size for file in record.files))
     is_running = shared_status(JobDirectory.at(job, own)).runs
-    then = "workers take it up within seconds" if is_running else f"fetchmill join {escape(job)} fetches it"
+    then = "workers take it up within seconds" if is_running else f"run fetchmill join {escape(job)} to fetch it"
     say(f"added {escape(source)} ({size}) to {escape(job)}; {then}")
     return 0
 

@@ -91,7 +91,7 @@ class _Destination(click.Path):
         """Returns the command that was probably meant."""
         del param
         source = ctx.params.get("source") if ctx else None
-        return f"Give a folder, as in: fetchmill get {escape(shlex.quote(source))} out/" if source else None
+        return f"Give a folder, for example: fetchmill get {escape(shlex.quote(source))} out/" if source else None
 
 
 def _run(
@@ -182,7 +182,7 @@ def _refuse_misplaced(options: GetOptions) -> None:
     source, dest = str(options.source), str(options.dest)
     if options.source_kind == "list" and Path(dest).is_file() and source != "-" and not Path(source).exists():
         raise UsageError(
-            f"{escape(source)}: no such list, but {escape(dest)} is a file",
+            f"the list {escape(source)} does not exist, but {escape(dest)} is a file",
             hint="SOURCE comes first: fetchmill get " + " ".join(map(shlex.quote, (escape(dest), escape(source)))),
         )
     suffix = Path(dest).suffix.lstrip(".").lower()
@@ -196,7 +196,9 @@ def _refuse_misplaced(options: GetOptions) -> None:
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
     """Creates or joins a shared job, and works on it. Returns the exit code."""
     if log_file:
-        raise click.UsageError("--log-file cannot be used with a shared job; workers write logs into the job directory")
+        raise click.UsageError(
+            "--log-file cannot be used with a shared job; workers write their logs to the job directory"
+        )
     from fetchmill._shared.creation import LEASE_SECONDS, create_or_join
     from fetchmill._shared.stored_options import own_values
     from fetchmill.cli.ray_jobs import run_shared

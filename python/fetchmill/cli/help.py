@@ -49,13 +49,13 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
     """
     group = context.parent
     if group is None or not isinstance(group.command, click.Group):
-        raise UsageError("help needs the command line of fetchmill")
+        raise UsageError("help works only in the fetchmill command")
     found = group.command.get_command(group, topic)
     if found is None:
         names = [*pages, *group.command.list_commands(group)]
         close = suggest(topic, names)
         raise UsageError(
-            f"{escape(topic)}: not a topic of help",
+            f"{escape(topic)} is not a help topic",
             hint=f"did you mean `fetchmill help {close}`?" if close else "list the topics: fetchmill help",
         )
     with found.make_context(topic, [], parent=group, resilient_parsing=True) as made:

@@ -184,8 +184,8 @@ def _lines(report: "ListReport") -> list[str]:
             f"folders that could not be listed: {format_count(report.failed_folders)}; their objects are missing"
         )
     if report.interrupted:
-        again = "stopped after a checkpoint: run the same command again to resume"
-        lines.append(again if report.manifest else "stopped; nothing is kept")
+        again = "stopped after a checkpoint; run the same command again to resume"
+        lines.append(again if report.manifest else "stopped; nothing was kept")
     elif report.manifest:
         lines.append(f"manifest: {escape(report.manifest)}")
     return lines

@@ -123,7 +123,7 @@ class LogFile(Display):
             os.write(self._descriptor, f"{line}\n".encode(errors="backslashreplace"))
         except OSError as error:
             self.close()
-            say(f"cannot write the log file {self._path} ({error.strerror}); the job continues without a log file")
+            say(f"cannot write the log file {self._path} ({error.strerror}); the job continues without it")
 
 
 class BothDisplays(Display):

@@ -51,7 +51,7 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
     a backslash. What a format does not keep is `-`: `files` and `tar` have no status and no time.
     """
     if null and (is_long or as_json):
-        raise click.UsageError("--null goes with neither --long nor --json.")
+        raise click.UsageError("--null cannot be combined with --long or --json.")
     with _opened(dest, state) as objects:
         listing = _NameListing(objects, patterns)
         if null:

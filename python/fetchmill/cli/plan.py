@@ -50,9 +50,9 @@ see `fetchmill help exit-codes`.
 _FROM = {
     "given": "given by --objects",
     "listed": "all of the source",
-    "estimated": "estimated from a part of the list",
+    "estimated": "estimated from part of the list",
     "told": "the listing's total",
-    "assumed": "assumed, since the source does not say how many; give --objects N",
+    "assumed": "assumed, because the source does not report a count; give --objects N",
 }
 _FITS = {"yes": "fits", "perhaps": "may not fit", "no": "does not fit"}
 # Number of significant digits of an uncertain figure.
@@ -166,9 +166,9 @@ def _conclude(plan: "Plan") -> int:
     advice = f"--format {fitting[0]} would fit" if fitting else "use another file system"
     what = f"{format_objects(plan.objects)} as {plan.format}"
     if asked.fits == "perhaps":
-        say(f"warning: {what} may not fit into {plan.dest}: {needed} are needed, {free} are free; {advice}")
+        say(f"warning: {what} may not fit into {plan.dest}: {needed} needed, {free} free; {advice}")
         return 0
-    raise StorageError(f"{what} do not fit into {plan.dest}: {needed} are needed, {free} are free; {advice}")
+    raise StorageError(f"{what} do not fit into {plan.dest}: {needed} needed, {free} free; {advice}")
 
 
 def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:

@@ -40,7 +40,7 @@ def check_workers(on: str | None, workers: int | None) -> None:
         UsageError: `--workers` is given without `--on`.
     """
     if workers is not None and on is None:
-        raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
+        raise UsageError("--workers works only with --on ray", hint="--concurrency N limits the requests in flight")
 
 
 def run_shared(
@@ -86,7 +86,7 @@ def run_shared(
     status = shared_status(JobDirectory(worker.store))
     display.end(status)
     if reason == "asked":
-        display.say(f"stopped by a signal: fetchmill join {job} --on ray goes on, and so does the same command")
+        display.say(f"stopped by a signal; to continue, run fetchmill join {job} --on ray or the same command again")
         return signals.exit_code or 0
     return FINISHED_WITH_FAILURES if status.finished and status.has_failures else 0
 

@@ -79,7 +79,7 @@ def _history_lines(found: "History") -> list[str]:
     from fetchmill._dashboard.history import describe_limits
 
     if not found.samples:
-        return ["over time    no data: the job ran for less than a second, or with an older release"]
+        return ["over time    no data, because the job ran for less than a second or with an older release"]
     settled = sum(sample["settled"] for sample in found.samples)
     received = sum(sample["bytes"] for sample in found.samples)
     best = max(sample["settled"] / sample["interval"] for sample in found.samples)
@@ -88,7 +88,7 @@ def _history_lines(found: "History") -> list[str]:
     rows = [
         ("time", f"{format_seconds(seconds)} in {runs}"),
         ("rate", f"{format_count(settled / seconds)} objects/s, {format_bytes(received / seconds)}/s"),
-        ("at best", f"{format_count(best)} objects/s"),
+        ("peak rate", f"{format_count(best)} objects/s"),
         ("requests", format_count(found.attempts)),
     ]
     if found.limits:

@@ -130,7 +130,7 @@ def _start(options: ServeOptions) -> Server:
         return Server(options)
     except UsageError as error:
         if os.strerror(errno.EADDRINUSE) in str(error):
-            error.hint = "another port: --port N, or --port 0 for any free one"
+            error.hint = "choose another port with --port N, or any free port with --port 0"
         raise
 
 

@@ -19,7 +19,7 @@ def _run(job: str, rate: float, **reach: Any) -> int:  # noqa: ANN401
     from fetchmill.shared_jobs import set_rate
 
     set_rate(job, rate, **given(reach))
-    say(f"{escape(job)}: at most {rate:g} requests per second for all workers together, effective within seconds")
+    say(f"{escape(job)}: at most {rate:g} requests per second for all workers together; takes effect within seconds")
     return 0
 
 

@@ -157,7 +157,7 @@ def _condition(status: "SharedStatus") -> str:
         return f"stopped; fetchmill resume {escape(status.dest)} goes on"
     if status.living:
         return f"running with {format_count_of(len(status.living), 'worker')}"
-    return f"no worker runs; fetchmill join {escape(status.dest)} goes on"
+    return f"no worker is running; fetchmill join {escape(status.dest)} continues the job"
 
 
 def _ranges(count: int) -> str:

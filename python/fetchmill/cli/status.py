@@ -76,11 +76,11 @@ def command(
         _write_metrics(dest, alone=not (failures or skipped or watch or as_json or state is not None))
         return 0
     if failures and skipped:
-        raise click.UsageError("--failures and --skipped exclude each other")
+        raise click.UsageError("--failures and --skipped cannot be combined")
     if failures or skipped:
         if watch:
             option = "--failures" if failures else "--skipped"
-            raise click.UsageError(f"--watch and {option} exclude each other; leave out one of them")
+            raise click.UsageError(f"--watch and {option} cannot be combined; leave out one of them")
         (_write_failures if failures else _write_skipped)(dest, state, as_json)
     elif watch:
         _watch(dest, state, as_json)
@@ -151,7 +151,7 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
     if status.phase is None:
         condition = f"pass {status.number} is finished"
     else:
-        begun = f"begun at {status.started_at:%Y-%m-%d %H:%M:%S} UTC"
+        begun = f"started at {status.started_at:%Y-%m-%d %H:%M:%S} UTC"
         state = "running" if status.running else "not running; the same `fetchmill sync` continues this pass"
         condition = f"{state}: {status.phase}, {begun}"
     rows = [
@@ -199,7 +199,7 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
 def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
     """Writes a line for each known name, and one line for a reason without names."""
     if state is None and _is_synced(dest):
-        raise click.UsageError(f"{dest} is a folder of `fetchmill sync`, which does not record skipped targets")
+        raise click.UsageError(f"{dest} is a folder kept by `fetchmill sync`, which does not record skipped targets")
     from fetchmill._destination.status import skipped
 
     for found in skipped(dest, state=state):

@@ -29,7 +29,7 @@ def _run(job: str, now: bool, **reach: Any) -> int:  # noqa: ANN401
     directory.job()
     directory.stop(now=now)
     many = format_count_of(len(shared_status(directory).living), "worker")
-    say(f"stopped: {many} will end within seconds; fetchmill resume {job} goes on")
+    say(f"stopped: {many} will end within seconds; fetchmill resume {job} continues the job")
     return 0
 
 

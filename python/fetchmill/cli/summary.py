@@ -11,21 +11,24 @@ from fetchmill.cli.streams import escape
 if TYPE_CHECKING:
     from fetchmill._sync.report import SyncReport
 
-_OF_PRIVATE = "private addresses are refused for a list; --allow-private allows them"
+_OF_PRIVATE = "private addresses are refused for lists; --allow-private allows them"
 # By failure kind: why a retry with the same options would fail again, and an option that helps.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
     "body-too-large": ("above --max-size", "--max-size BYTES"),
-    "unverified-length": ("the replies do not say where their bodies end", "--allow-eof-bodies"),
-    "unexpected-type": ("the types of the bodies do not match --accept", "--accept TYPE"),
+    "unverified-length": ("the replies do not show where their bodies end", "--allow-eof-bodies"),
+    "unexpected-type": ("the bodies' types do not match --accept", "--accept TYPE"),
     "redirect": ("redirects are not followed", "--redirects N"),
-    "redirect-limit": ("more redirects than --redirects", "--redirects N"),
+    "redirect-limit": ("more redirects than --redirects allows", "--redirects N"),
     "url": (
         "these lines do not contain a URL; fix them or use --template 'https://{}', and choose another destination",
         "",
     ),
-    "range-ignored": ("the server gives whole objects, not parts of them", ""),
-    "range-unsatisfied": ("the objects end before these parts; fix the list, and use another destination", ""),
+    "range-ignored": ("the server sends whole objects instead of parts", ""),
+    "range-unsatisfied": (
+        "these parts are beyond the ends of their objects; fix the list and use another destination",
+        "",
+    ),
     "name": ("these names cannot be file names; use --format parquet or tar, and another destination", ""),
     "name-taken": ("another object has the same file name; use --format parquet or tar, and another destination", ""),
 }
@@ -211,12 +214,12 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
     if not is_interrupted:
         return []
     if rule is None:
-        return ["stopped after a checkpoint: run the same command again to resume"]
+        return ["stopped after a checkpoint; run the same command again to resume"]
     if rule == FIRST:
         return ["the first targets are done; run the same command with a larger --first, or without it, to continue"]
     option = f"--{rule.replace('_', '-')}"
     how = f"with a larger {option}, or with --retry-failed," if rule == "max_failed" else "again"
-    return [f"stopped by {option} after a checkpoint: run the same command {how} to resume"]
+    return [f"stopped by {option} after a checkpoint; run the same command {how} to resume"]
 
 
 def finished_lines(report: Report) -> list[str]:
@@ -242,7 +245,7 @@ def status_lines(status: Status, state: str | None) -> list[str]:
     if status.running:
         condition = "running"
         if status.progress and status.age is not None:
-            condition += f", begun {format_seconds(status.age)} ago"
+            condition += f", started {format_seconds(status.age)} ago"
     elif status.finished:
         condition = "finished"
     else:
@@ -289,8 +292,8 @@ def _eta(status: Status, progress: JobProgress) -> str:
     if status.remaining_seconds is not None:
         return format_seconds(status.remaining_seconds)
     if progress.objects_per_second <= 0:
-        return "unknown, no objects are arriving"
-    return f"at least {format_seconds(status.pending / progress.objects_per_second)}, the listing is not complete"
+        return "unknown, because no objects are arriving"
+    return f"at least {format_seconds(status.pending / progress.objects_per_second)}; the listing is not complete"
 
 
 def destination_arguments(dest: str, state: str | None) -> str:

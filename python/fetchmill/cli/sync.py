@@ -258,11 +258,11 @@ def _ledger_line(report: "SyncReport") -> str:
 def _removal_lines(report: "SyncReport") -> list[str]:
     lines = []
     if report.removed:
-        lines.append(f"removed: {format_count(report.removed)} that the source no longer lists")
+        lines.append(f"removed: {format_count(report.removed)}, no longer listed by the source")
     if report.not_removed:
-        lines.append(f"not removed: {format_count(report.not_removed)} that were changed in the destination")
+        lines.append(f"not removed: {format_count(report.not_removed)}, changed in the destination")
     if report.kept:
-        lines.append(f"kept: {format_count(report.kept)} that the source no longer lists")
+        lines.append(f"kept: {format_count(report.kept)}, no longer listed by the source")
     return lines
 
 
@@ -274,7 +274,7 @@ def _failure_lines(report: "SyncReport") -> list[str]:
     lines += failed_lines(report)
     if report.failed or report.absent or report.not_removed:
         lines.append(f"list them: fetchmill status {destination_arguments(report.dest, None)} --failures")
-        lines.append("the same command tries them again")
+        lines.append("the same command retries them")
     if report.failures.get("local-change"):
         lines.append("local-change: these files were changed in the destination; --overwrite-local replaces them")
     lines += private_address_lines(report.failures)

@@ -106,7 +106,7 @@ def _make_folder(folder: str | None) -> Path:
             Path(folder).mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="fetchmill-torture-", dir=folder)).resolve()
     except OSError as error:
-        raise StorageError(f"cannot make a folder for the destinations: {error}; choose one with --folder") from error
+        raise StorageError(f"cannot create a folder for the destinations: {error}; choose one with --folder") from error
 
 
 def _tidy(folder: Path) -> None:

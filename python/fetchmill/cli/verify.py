@@ -180,7 +180,9 @@ def _conclusion(report: "VerifyReport") -> str:
     counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
     if report.differs or report.absent_now:
         unlike = report.differs + report.absent_now
-        counts.append(f"{format_count(unlike)} of {format_count(report.compared)} compared differ from the origin")
+        counts.append(
+            f"{format_count(unlike)} of {format_count(report.compared)} compared objects differ from the origin"
+        )
     checksums = "" if report.format == "null" else ", every checksum"
     whole = f"every target exactly once{checksums}"
     if not counts:
@@ -195,7 +197,7 @@ def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
         repairable = report.missing or report.damaged or report.doubled
         if repairable and state is None and is_shared_job(report.dest):
             return ["a shared job cannot be repaired; create the job again in another directory"]
-        return [f"repair it: fetchmill verify {where} --repair"] if repairable else []
+        return [f"repair: fetchmill verify {where} --repair"] if repairable else []
     lines = []
     if report.dropped:
         lines.append(f"duplicates removed: {format_count(report.dropped)}")
@@ -208,6 +210,6 @@ def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
         )
     elif report.findings and not report.mended:
         lines.append(
-            "not everything can be repaired; unknown files stay, and objects without a name cannot be fetched again"
+            "not everything can be repaired: unknown files remain, and objects without a name cannot be fetched again"
         )
     return lines

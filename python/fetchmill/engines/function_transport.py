@@ -173,8 +173,8 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
     status, body = _first_attribute(value, _STATUS), _first_attribute(value, _BODY)
     if not isinstance(status, int) or not isinstance(body, (bytes, bytearray, memoryview)):
         raise TypeError(
-            f"fetch returned {type(value).__name__}; fetch must return bytes, or a reply with status (or status_code) "
-            "and body (or content, or data)"
+            "fetch must return bytes, or a reply with status (or status_code) and body "
+            f"(or content, or data), not {type(value).__name__}"
         )
     fields = {str(name).lower(): str(value) for name, value in _items(getattr(value, "headers", None))}
     # A library may have decoded the bytes.
@@ -191,7 +191,7 @@ def _place(error: Exception) -> str:
     """Returns the location of a bug: the last line of the function's own file in the traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     if not frames:
-        return "what it gives"
+        return "its result"
     own = [frame for frame in frames if frame.filename == frames[0].filename][-1]
     return f"{own.filename}, line {own.lineno}, in {own.name}"
 

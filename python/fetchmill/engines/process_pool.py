@@ -136,8 +136,8 @@ class ProcessPool:
         slot.failed_starts = 0 if has_joined else slot.failed_starts + 1
         if slot.failed_starts >= STARTS_MAX:
             raise UsageError(
-                f"the processes of this engine end before they are ready (exit code {code}); check that the "
-                "program starts below `if __name__ == '__main__':`"
+                f"the processes of this engine ended before they were ready (exit code {code}); check "
+                "that the program starts below `if __name__ == '__main__':`"
             )
         self._start(context, slot)
 
@@ -154,7 +154,7 @@ def pickle_worker_main(worker_main: WorkerMain) -> bytes:
     try:
         return bytes(ForkingPickler.dumps(portable(worker_main)))
     except NotPortableError as error:
-        raise UsageError(f"this engine sends fetch, on_start and on_done to other processes: {error}") from error
+        raise UsageError(f"cannot send fetch, on_start and on_done to the processes of this engine: {error}") from error
 
 
 def _kill(process: SpawnProcess) -> None:

@@ -85,7 +85,7 @@ def read(
     list_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     checked = GetOptions(source=source, dest="unused", format="null", **list_options)
     if checked.source_kind != "list" or checked.source == "-":
-        raise UsageError(f"{source} is not a list in files; make one with fetchmill list")
+        raise UsageError(f"{source} is not a list in files; create one with fetchmill list")
     found_format, files = files_of(checked)
     if (rate := options.get("rate")) is not None and workers:
         options["rate"] = rate / workers
@@ -103,9 +103,9 @@ def _check(options: "StreamKeywords", workers: int | None) -> None:
     given += [f"header {name}" for name in options.get("headers") or () if name.lower() not in OPEN_FIELDS]
     if given:
         raise UsageError(
-            f"{given[0]} may be secret, but Ray would keep the value in its object store; use netrc on each node"
+            f"{given[0]} may be secret, but Ray would keep its value in the object store; use netrc on each node"
         )
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be at least 1, not {workers}")
     if options.get("rate") is not None and workers is None:
-        raise UsageError("rate is for all tasks together; give workers, so that each gets an equal part")
+        raise UsageError("rate applies to all tasks together; set workers, so that each task gets an equal share")

@@ -10,8 +10,10 @@ pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     let (what, remedy) = match kind {
         FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),
         FailureKind::TlsWrongName => ("is for another name", "use a host name that is in the certificate"),
-        FailureKind::TlsSelfSigned => ("is self-signed", "give the certificate as --ca-file if you trust it"),
-        FailureKind::TlsUnknownCa => ("is signed by an unknown authority", "give the authority as --ca-file"),
+        FailureKind::TlsSelfSigned => ("is self-signed", "if you trust it, pass it with --ca-file"),
+        FailureKind::TlsUnknownCa => {
+            ("is signed by an unknown authority", "pass the authority's certificate with --ca-file")
+        }
         FailureKind::TlsCertificate => ("cannot be used", "replace it"),
         _ => return None,
     };

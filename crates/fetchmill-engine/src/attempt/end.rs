@@ -51,7 +51,7 @@ impl Failure {
 
     /// Returns the failure of a machine that has no descriptor or port left for a connection.
     pub(crate) fn exhausted() -> Self {
-        Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
+        Failure::new(FailureKind::Unreachable, "this machine has no free file descriptors or ports left")
     }
 
     /// Returns the failure after unsolicited bytes. The replies on the connection may belong to other requests.

@@ -86,7 +86,7 @@ impl Location {
         let refused = |why: &str| (FailureKind::RedirectRefused, why.to_owned());
         let (from, path) =
             OriginKey::of_url(&self.url).ok_or_else(|| refused("the redirecting target is not a URL"))?;
-        let location = redirect.location.ok_or_else(|| refused("a redirect without Location"))?;
+        let location = redirect.location.ok_or_else(|| refused("the redirect has no Location header"))?;
         let shown = || for_display(location);
         let refused = |why: &str| (FailureKind::RedirectRefused, format!("redirect to {}: {why}", shown()));
         let next = redirected(&self.url, &escaped(location)).map_err(refused)?;
@@ -101,11 +101,12 @@ impl Location {
         self.cookies.take(set, &RequestPlace::at(&from, path), redirect.now / 1000);
         let visit = self.visit(&next);
         if self.visited.contains(&visit) {
-            let why = format!("redirect to {}: this URL was already visited", shown());
+            let why = format!("redirect to {}: this URL was already requested", shown());
             return Err((FailureKind::RedirectLoop, why));
         }
         if self.visited.len() > policy.hops_max as usize {
-            let why = format!("redirect to {}: there were already {} redirects", shown(), policy.hops_max);
+            let why =
+                format!("redirect to {}: too many redirects ({} followed already)", shown(), policy.hops_max);
             return Err((FailureKind::RedirectLimit, why));
         }
         self.visited.push(visit);

@@ -44,8 +44,8 @@ impl Coalescing {
     /// Returns a notice for the user at the end. `None` if coalescing was not ended.
     pub(crate) fn notice(&self) -> Option<String> {
         self.has_ended().then(|| {
-            "--coalesce ended: the replies did not match the joined ranges; later ranges were requested one \
-             by one"
+            "--coalesce was turned off: the replies did not match the coalesced ranges; later ranges were \
+             requested one by one"
                 .into()
         })
     }

@@ -204,7 +204,8 @@ impl Control {
         }
         if turn.is_given_up {
             self.stop.fail(Error::Temporary(
-                "the server gave no good reply for too long (--give-up-after); run the same command again to resume"
+                "the server returned no valid reply within the --give-up-after time; run the same command \
+                 again to resume"
                     .into(),
             ));
         }
@@ -259,8 +260,8 @@ impl Control {
         } else {
             if answered.is_some_and(|status| (200..300).contains(&status)) {
                 self.notice(&format!(
-                    "many targets in a row were refused ({refused}), but an object fetched earlier was still \
-                     sent: the job continued"
+                    "many targets in a row were refused ({refused}); the job continued, because the server \
+                     still sends an object that was fetched earlier"
                 ));
             }
             self.refusals.go_on();
@@ -355,10 +356,10 @@ impl Control {
     /// Returns a notice that a limit kept the number in flight low. The notice names whom the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
-        let ended = format!("--concurrency auto ended at {most} in flight, the most");
+        let ended = format!("--concurrency auto reached {most} in flight, the maximum");
         Some(match self.courtesy_of(most) {
             Some(courtesy) => format!(
-                "{ended} for {} by default; if its owner agrees to more, give --concurrency-max",
+                "{ended} for {} by default; if its owner agrees to more, raise --concurrency-max",
                 courtesy.whom
             ),
             None => format!("{ended} that auto uses here; a higher number may be faster"),

@@ -63,14 +63,16 @@ impl Pipeline {
         }
         if self.has_large.load(Ordering::Relaxed) {
             return Some(
-                "--pipeline ended: a reply is larger than 64 KiB; requests went out one by one since".into(),
+                "--pipeline was turned off: a reply was larger than 64 KiB; later requests were sent one at \
+                 a time"
+                    .into(),
             );
         }
         let broken = self.broken.load(Ordering::Relaxed);
         (broken >= BROKEN_MAX).then(|| {
             format!(
-                "--pipeline ended: {broken} batches had too many replies or too few, or broke; the server does not do \
-                 it well, so requests went out one by one since"
+                "--pipeline was turned off: the server does not support it well ({broken} batches failed or \
+                 had too many or too few replies); later requests were sent one at a time"
             )
         })
     }

@@ -93,8 +93,8 @@ impl AccessRefusals {
 pub(crate) fn describe(status: u16) -> String {
     format!(
         "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row: the credentials are \
-         missing, wrong or expired; run the same command again with valid credentials to resume, and with \
-         --retry-failed={status} to fetch these targets, too (if each target is forbidden individually, add \
+         missing, wrong or expired; to resume, run the same command again with valid credentials, and with \
+         --retry-failed={status} to fetch these targets too (if each target is forbidden individually, add \
          --max-failed N)"
     )
 }

@@ -20,7 +20,7 @@ pub(crate) fn spawn<T: Send + 'static>(
             stop.heed_panic();
             done?.map_err(|error| stop.fail(error)).ok()
         })
-        .map_err(|error| Error::storage("start a thread of", "this process", error))
+        .map_err(|error| Error::storage("start a thread in", "this process", error))
 }
 
 /// Returns the result of a thread. `None` after an error. The job already has this error.

@@ -37,7 +37,7 @@ impl Waits {
     pub(crate) fn set_page(&self, failing: Option<(&str, &str, Millis, Millis)>) -> bool {
         let mut shown = lock(&self.0);
         let listing = failing.map(|(page, reason, since, until)| {
-            wait(format!("the listing's page {page} fails ({reason})"), since, until)
+            wait(format!("the listing page {page} fails ({reason})"), since, until)
         });
         let has_changed = shown.listing != listing;
         shown.listing = listing;
@@ -48,7 +48,7 @@ impl Waits {
     pub(crate) fn all(&self) -> Vec<Wait> {
         let shown = lock(&self.0);
         let origin = shown.origin.map(|OriginTrouble { since, until, kind }| {
-            let mut what = "the server gives no good reply".to_owned();
+            let mut what = "the server returns no valid reply".to_owned();
             if let Some(kind) = kind {
                 let _ = write!(what, " ({})", kind.name());
             }
@@ -78,8 +78,8 @@ mod tests {
         assert_eq!(
             waits.all().iter().map(text).collect::<Vec<_>>(),
             [
-                "the listing's page /list?2 fails (status 500) | 1970-01-01T00:00:01Z | 1970-01-01T00:01:01Z",
-                "the server gives no good reply | 1970-01-01T00:01:00Z | 1970-01-01T00:02:00Z",
+                "the listing page /list?2 fails (status 500) | 1970-01-01T00:00:01Z | 1970-01-01T00:01:01Z",
+                "the server returns no valid reply | 1970-01-01T00:01:00Z | 1970-01-01T00:02:00Z",
             ]
         );
         assert!(waits.set_page(None));

@@ -75,7 +75,9 @@ impl ExportOptions {
     fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(message));
         if self.format == Format::Null {
-            return refuse("an export needs a format that keeps objects, not null".into());
+            return refuse(
+                "cannot export to the format null, which stores no objects; choose another format".into(),
+            );
         }
         if self.shard_size == Some(0) {
             return refuse("--shard-size must be at least 1 byte".into());
@@ -348,7 +350,7 @@ impl ExportThread {
         let objects = self.sources.objects();
         if tally.pending() > 0 || tally.listed != objects {
             return Err(Error::Journal(format!(
-                "{} objects were read, but the journal of their job counts {objects}; check the job with \
+                "{} objects were read, but the job's journal counts {objects}; check the job with \
                  `fetchmill verify`",
                 tally.listed,
             )));

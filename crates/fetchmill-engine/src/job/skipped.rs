@@ -86,10 +86,15 @@ impl SkippedByReason {
         }
         Some(match source {
             SourceOptions::S3 { bucket, prefix } if !prefix.is_empty() => {
-                format!("nothing is listed: no key of {} begins with {prefix:?}", bucket.text())
+                format!(
+                    "nothing was listed: the bucket {} has no key that begins with {prefix:?}",
+                    bucket.text()
+                )
             }
-            SourceOptions::S3 { bucket, .. } => format!("nothing is listed: {} is empty", bucket.text()),
-            _ => format!("nothing is listed: {} has no target", hide_secrets(&source.text())),
+            SourceOptions::S3 { bucket, .. } => {
+                format!("nothing was listed: the bucket {} is empty", bucket.text())
+            }
+            _ => format!("nothing was listed: {} contains no targets", hide_secrets(&source.text())),
         })
     }
 
@@ -109,12 +114,12 @@ impl SkippedByReason {
 
 fn describe(reason: &str) -> &str {
     match reason {
-        "filter" => "left out by filters",
-        "other-origin" => "at another origin",
-        "other-path" => "outside of SOURCE's folder",
+        "filter" => "excluded by filters",
+        "other-origin" => "on other origins",
+        "other-path" => "outside SOURCE's folder",
         "robots" => "forbidden by robots.txt",
-        "folder-marker" => "markers of folders",
-        "no-object" => "no objects",
+        "folder-marker" => "folder markers",
+        "no-object" => "not objects",
         "opted-out" => "opted out",
         "archived" => "archived",
         "duplicate" => "repeated lines",
@@ -124,10 +129,10 @@ fn describe(reason: &str) -> &str {
 
 fn hint(reason: &str) -> Option<&'static str> {
     match reason {
-        "other-origin" => Some("name that origin as SOURCE, or fetch from a list of URLs"),
-        "other-path" => Some("name the folder that the links lead to as SOURCE"),
+        "other-origin" => Some("use that origin as SOURCE, or fetch a list of URLs"),
+        "other-path" => Some("use the folder that the links point to as SOURCE"),
         "robots" => Some("--no-robots fetches them"),
-        "archived" => Some("restore the objects in the store, then use another destination"),
+        "archived" => Some("restore the objects from the archive first, then use another destination"),
         _ => None,
     }
 }
@@ -201,8 +206,8 @@ mod tests {
         assert_eq!(
             three.notice(3).as_deref(),
             Some(
-                "nothing was fetched (3 listed): 2 at another origin, 1 forbidden by robots.txt; name that \
-                 origin as SOURCE, or fetch from a list of URLs; --no-robots fetches them"
+                "nothing was fetched (3 listed): 2 on other origins, 1 forbidden by robots.txt; use that \
+                 origin as SOURCE, or fetch a list of URLs; --no-robots fetches them"
             )
         );
         assert_eq!(skipped(&[("unchanged", 3)]).notice(3), None);

@@ -21,7 +21,7 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
     let Some(path) = path else {
         return Err(Error::Usage(
             "an inventory cannot be read from standard input; give the path of its manifest.json, and keep \
-             the data files at the same paths as in the bucket"
+             the data files at the same relative paths as in the bucket"
                 .into(),
         ));
     };
@@ -52,8 +52,8 @@ impl InventoryFiles {
         }
         let what = if missing { "is missing" } else { "does not have the size in manifest.json" };
         Err(Error::Usage(format!(
-            "the data file {} of the inventory in {} {what}; download the whole folder of the inventory with \
-             aws s3 sync or fetchmill get s3://..., and give its manifest.json",
+            "the data file {} of the inventory in {} {what}; download the inventory's whole folder with aws \
+             s3 sync or fetchmill get s3://..., and give its manifest.json",
             file.text(),
             self.folder.display()
         )))

@@ -66,7 +66,7 @@ impl OpenedList {
                 let reader = ListReader::of_items("the iterable", items, list)?;
                 Ok(Some(OpenedList { reader, length: None, parts: None, sampled: None }))
             }
-            (SourceOptions::Iterable, None) => Err(Error::Internal("no iterable was given".into())),
+            (SourceOptions::Iterable, None) => Err(Error::Internal("the iterable is missing".into())),
             (SourceOptions::List(path), _) => {
                 let opened = Self::of_path(path.as_deref(), format, list)?;
                 let sampled = match (list.sample, path) {

@@ -75,6 +75,6 @@ fn of_stream(
     }
     // Parquet needs random access, so a stream is written to a file first.
     let laid_out = files::buffer_to_file(decoded(stream, promised))
-        .map_err(|error| Error::Listing(format!("the list {label} cannot be laid out as a file: {error}")))?;
+        .map_err(|error| Error::Listing(format!("cannot read the list {label} as a file: {error}")))?;
     ListReader::of_parquet(label, laid_out, options)
 }

@@ -58,7 +58,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
         Ok(FetchedPage { is_whole: false, .. }) => return Err(lister.too_large(&path)),
         Ok(page) => match api.read_page(&page.bytes, None) {
             Ok(_) => return Ok(Some(DetectedListing::with(Listing::Api, page))),
-            Err(bad) => ("something other than names".to_owned(), lister.unreadable(&path, &bad)),
+            Err(bad) => ("a page without names".to_owned(), lister.unreadable(&path, &bad)),
         },
         Err(failed) => {
             let error = lister.no_listing(&path, &failed.failure, failed.attempts);
@@ -110,8 +110,8 @@ fn is_autoindex(page: &[u8]) -> bool {
 
 fn unknown(lister: &ServerLister, top: &str, path: &str, why: &str, title: &str) -> Error {
     Error::Listing(format!(
-        "{}: the kind of listing is unknown: {} gives {why}, and the page itself is not an index ({title}); \
-         say how the server lists with --listing and --list-path{TRY_LINKS}",
+        "{}: unknown kind of listing: {} returned {why}, and the page itself is not an index ({title}); set \
+         --listing and --list-path{TRY_LINKS}",
         lister.url(top),
         lister.url(path)
     ))

@@ -44,8 +44,8 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
         let PageCursor::Json { next, .. } = &page.cursor else { return Ok(()) };
         if from.is_none() && has_no_lead {
             control.notice(&format!(
-                "the listing has one page: {} does not lead to a next page (if there are more pages, set \
-                 --next-page or --next-field)",
+                "the listing has only one page: {} has no link to a next page; if there are more pages, set \
+                 --next-page or --next-field",
                 lister.url(path)
             ));
         }

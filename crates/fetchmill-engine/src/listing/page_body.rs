@@ -72,7 +72,7 @@ impl PageBody {
                 // A value such as utf-8 is not an encoding. The page is not encoded.
                 return Ok(None);
             }
-            let reason = format!("Content-Encoding says {}, which nobody asked for", for_display(&name));
+            let reason = format!("the Content-Encoding is {}, but none was requested", for_display(&name));
             Err(PageFailure::new(FailureKind::BadEncoding, 200, reason))
         })
     }
@@ -151,7 +151,7 @@ impl PageBody {
             self.memory.extend_from_slice(bytes);
             return Ok(());
         };
-        let fail = |error| Error::storage("write a page of the listing in", folder.as_path(), error);
+        let fail = |error| Error::storage("write a page of the listing to", folder.as_path(), error);
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(nameless_file(folder).map_err(fail)?),

@@ -9,7 +9,7 @@ use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
 /// Hint for an HTML page that does not claim to be an index.
-pub(super) const TRY_LINKS: &str = "; to fetch the links of a page, try --listing links";
+pub(super) const TRY_LINKS: &str = "; to fetch the links on a page, try --listing links";
 
 /// The reason why a page did not come.
 #[derive(Debug, thiserror::Error)]

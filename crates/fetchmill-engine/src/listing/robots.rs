@@ -37,8 +37,8 @@ impl RobotsFilter {
             Some(Err(failed)) => {
                 let PageFailure { reason, kind, .. } = failed.failure;
                 return Err(Error::Listing(format!(
-                    "{url} failed ({}): {reason}, attempts: {}, so the forbidden paths are unknown; try \
-                     again later, or ignore robots.txt with --no-robots",
+                    "cannot fetch {url} ({}): {reason}, attempts: {}; without it, the forbidden paths are \
+                     unknown; try again later, or ignore robots.txt with --no-robots",
                     kind.name(),
                     failed.attempts
                 )));

@@ -180,7 +180,7 @@ impl ServerLister {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
             return Err(Error::Listing(format!(
-                "the listing never ends: {} pages in a row without a name, the last is {}",
+                "the listing never ends: {} pages in a row had no names, the last one is {}",
                 limits::EMPTY_PAGES_MAX,
                 self.url(path)
             )));
@@ -232,8 +232,8 @@ impl ServerLister {
         }
         if self.relisting.is_none() {
             return Err(Error::Listing(format!(
-                "{error}; the marker of an earlier run may have expired, but this job does not keep the \
-                 names of all targets; use another destination"
+                "{error}; the marker from an earlier run may have expired, and the listing cannot start \
+                 over, because this job does not keep the names of all targets; use another destination"
             )));
         }
         self.restart = Some(Restart::Expired(error));
@@ -246,7 +246,7 @@ impl ServerLister {
             return Ok(());
         };
         if let Restart::Expired(_) = restart {
-            let notice = "the marker of an earlier run has expired: the listing starts again, and fetched \
+            let notice = "the marker from an earlier run has expired, so the listing starts over; fetched \
                           objects are kept";
             self.control.notice(notice);
         }
@@ -350,17 +350,16 @@ impl ServerLister {
         let PageFailure { status, reason, kind, .. } = no_page;
         let hint = match kind {
             FailureKind::Refused | FailureKind::Unreachable | FailureKind::ConnectTimeout => {
-                "; is the server running, and the port right?".into()
+                "; check that the server is running and the port is right".into()
             }
             FailureKind::Proxy => self.proxy_hint(),
-            FailureKind::NotHttp => "; is it an http server, and the port right?".into(),
+            FailureKind::NotHttp => "; check that this is an http server and the port is right".into(),
             FailureKind::Tls => format!(
-                "; is it an https server, and the port right? If it speaks http, write http://{}",
+                "; check that this is an https server and the port is right; for a plain http server, write \
+                 http://{}",
                 self.requester.key().authority()
             ),
-            _ if *status == 404 => {
-                "; check SOURCE, or say how the server lists with --list-path and --listing".into()
-            }
+            _ if *status == 404 => "; check SOURCE, or set --list-path and --listing".into(),
             _ => no_page.hint.into(),
         };
         Error::Listing(format!(
@@ -373,7 +372,9 @@ impl ServerLister {
     fn proxy_hint(&self) -> String {
         let Some(proxy) = self.requester.proxy() else { return String::new() };
         let Proxy { host, port, .. } = proxy;
-        format!("; requests go through the proxy {host}:{port}: is the proxy running, and --proxy right?")
+        format!(
+            "; requests go through the proxy {host}:{port}; check that it is running and --proxy is right"
+        )
     }
 
     /// Waits for the delay that the failure requires, and while the origin is down. Returns `false` if the job must
@@ -402,7 +403,8 @@ impl ServerLister {
         }
         if control.clock.now() > given_up_at {
             return Err(Error::Temporary(format!(
-                "the listing's page {} failed for too long (--give-up-after): {}; run the same command again to resume",
+                "the listing page {} kept failing until --give-up-after: {}; run the same command again to \
+                 resume",
                 self.url(path),
                 no_page.reason
             )));

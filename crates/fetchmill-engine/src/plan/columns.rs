@@ -87,7 +87,8 @@ fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns>
     };
     match given.iter().find(is_other).filter(|_| !columns.kept().is_empty()) {
         Some((name, kind)) => Err(Error::Usage(format!(
-            "--column-types: the job began without {name}={}; give the same types, or choose another destination",
+            "--column-types: the job was started without {name}={}; give the original types, or choose \
+             another destination",
             kind.name()
         ))),
         None => Ok(columns),

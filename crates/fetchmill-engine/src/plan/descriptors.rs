@@ -100,7 +100,8 @@ impl MachineShare {
         let left = allowed.saturating_sub(limits::DESCRIPTORS_RESERVED);
         if left < worker + connection {
             return Err(Error::Usage(format!(
-                "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",
+                "only {allowed} open files are allowed, but at least {} are needed; raise the limit (ulimit \
+                 -n)",
                 limits::DESCRIPTORS_RESERVED + worker + connection
             )));
         }
@@ -170,7 +171,8 @@ fn fitting_concurrency(request: &JobRequest) -> Concurrency {
 fn lowered_notice(wanted: Concurrency, connections: u64, allowed: u64) -> Option<String> {
     match wanted {
         Concurrency::Number(number) if u64::from(number) > connections => Some(format!(
-            "--concurrency {number} lowered to {connections}: {allowed} open files are allowed (ulimit -n)"
+            "--concurrency {number} was lowered to {connections}, because only {allowed} open files are \
+             allowed (ulimit -n)"
         )),
         _ => None,
     }

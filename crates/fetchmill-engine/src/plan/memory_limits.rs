@@ -22,8 +22,8 @@ pub(crate) fn check_address_space(workers: usize) -> Result<()> {
     let needed = ADDRESS_BYTES + ADDRESS_BYTES_A_WORKER * workers as u64;
     match getrlimit(Resource::As).current {
         Some(allowed) if allowed < needed => Err(Error::Usage(format!(
-            "{} MiB of address space are allowed, and --threads {workers} needs {} MiB: raise the limit (ulimit -v), or use \
-             fewer threads",
+            "only {} MiB of address space are allowed, but --threads {workers} needs {} MiB; raise the \
+             limit (ulimit -v), or use fewer threads",
             allowed / MIB as u64,
             needed / MIB as u64
         ))),

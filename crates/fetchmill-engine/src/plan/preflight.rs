@@ -162,9 +162,7 @@ impl Preflight {
         change(&mut known);
         known.work.targets = known.targets.count().saturating_sub(self.settled);
         match find_lack(&self.room, &known.work) {
-            None if known.is_refused => {
-                Err(Error::Internal("a page came behind one that was refused".into()))
-            }
+            None if known.is_refused => Err(Error::Internal("a page arrived after a refused page".into())),
             None => Ok(()),
             Some(lack) => {
                 known.is_refused = true;
@@ -183,7 +181,7 @@ impl Preflight {
             }
         };
         format!(
-            "{} not fit into {}: {needed} are needed, {free} are free; {}",
+            "{} not fit into {}: {needed} needed, {free} free; {}",
             self.files(known),
             self.dest.display(),
             advice(is_packed, known.is_begun, &self.dest)
@@ -214,17 +212,18 @@ impl PreflightState {
 
 /// Returns advice. A destination without listed targets may be used by another job.
 fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
-    const PACKED: &str = "--format parquet (a few large files: about 130 bytes for an object of 100)";
+    const PACKED: &str = "--format parquet (few large files, about 130 bytes per 100-byte object)";
     match (is_packed, is_begun) {
         (true, false) => format!("use {PACKED}, another file system, or --no-preflight"),
         (false, false) => "use another file system, or --no-preflight".to_owned(),
         (true, true) => format!(
-            "make room and run the same command again to resume, or use {PACKED} with a DEST other than {}, or go on \
-             with --no-preflight",
+            "make room and run the same command again to resume, or use {PACKED} with a DEST other than {}, \
+             or skip this check with --no-preflight",
             dest.display()
         ),
         (false, true) => {
-            "make room and run the same command again to resume, or go on with --no-preflight".to_owned()
+            "make room and run the same command again to resume, or skip this check with --no-preflight"
+                .to_owned()
         }
     }
 }
@@ -297,8 +296,8 @@ mod tests {
         assert_eq!(refused.exit_code(), 7);
         assert_eq!(
             refused.to_string(),
-            "1,000,000,000 files (the listing's Total) do not fit into out: 1,000,002,058 inodes are needed, \
-             61,054,976 are free; use --format parquet (a few large files: about 130 bytes for an object of 100), \
+            "1,000,000,000 files (the listing's Total) do not fit into out: 1,000,002,058 inodes needed, \
+             61,054,976 free; use --format parquet (few large files, about 130 bytes per 100-byte object), \
              another file system, or --no-preflight"
         );
     }
@@ -310,9 +309,7 @@ mod tests {
 
         let refused =
             preflight.admit(&page(1000, None, Some("2")), listed(1000), None).unwrap_err().to_string();
-        assert!(
-            refused.starts_with("2,000 files (listed so far) do not fit into out: 2,074 inodes are needed")
-        );
+        assert!(refused.starts_with("2,000 files (listed so far) do not fit into out: 2,074 inodes needed"));
         assert!(refused.contains("with a DEST other than out"), "{refused}");
         assert!(preflight.admit(&page(1, None, Some("3")), listed(1000), None).is_err());
     }
@@ -332,7 +329,7 @@ mod tests {
 
         let refused = preflight.note(&block(1, 100_000)).unwrap_err().to_string();
 
-        assert!(refused.contains("about 9.5 GiB are needed, 1 GiB are free; make room"), "{refused}");
+        assert!(refused.contains("about 9.5 GiB needed, 1 GiB free; make room"), "{refused}");
         assert!(!refused.contains("parquet"), "{refused}");
     }
 

@@ -56,7 +56,7 @@ impl CustomRequest {
         let is_length = (1..=METHOD_BYTES_MAX).contains(&upper.len());
         if !is_token || !is_length || matches!(upper.as_str(), "CONNECT" | "TRACE") {
             return Err(Error::Usage(format!(
-                "the method {:?} cannot be used; give a method such as GET, HEAD or POST",
+                "cannot use the method {:?}; give a method such as GET, HEAD or POST",
                 for_display(method.as_bytes())
             )));
         }
@@ -218,7 +218,7 @@ impl JobRequests {
         let body = options.common_body()?;
         if body.as_ref().is_some_and(|body| body.len() > REQUEST_BYTES_MAX) {
             return Err(Error::Usage(
-                "--data and --data-json must be at most 64 KiB, since each request sends them".into(),
+                "--data and --data-json must be at most 64 KiB, because each request sends them".into(),
             ));
         }
         let fields = field.into_iter().collect();

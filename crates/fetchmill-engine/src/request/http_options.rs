@@ -205,7 +205,8 @@ impl TryFrom<Vec<String>> for Resolvers {
             let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, DNS_PORT));
             address.or_else(|_| text.parse::<SocketAddr>()).map_err(|_| {
                 Error::Usage(format!(
-                    "resolver must be the address of a name server, ADDRESS[:PORT], or only `system`, not {text}"
+                    "resolver must be the address of a name server, ADDRESS[:PORT], or `system` alone, not \
+                     {text}"
                 ))
             })
         };
@@ -320,9 +321,11 @@ impl HttpOptions {
         let [cert, key, named] = ["client_cert", "client_key", "credentials_for"].map(written);
         let refuse = |message: String| Err(Error::Usage(message));
         match (&self.client_cert, &self.client_key, origin) {
-            (None, Some(_), _) => refuse(format!("{key} is the key of a certificate; give {cert}, too")),
+            (None, Some(_), _) => {
+                refuse(format!("{key} needs {cert}, the certificate that belongs to the key"))
+            }
             (Some(_), _, None) => refuse(format!(
-                "{cert} identifies you, and requests may go to any host; name the origin that gets the \
+                "{cert} identifies you, but requests may go to any host; name the only origin that gets the \
                  certificate with {named} https://HOST"
             )),
             (Some(_), _, Some(origin)) if !origin.is_tls() => refuse(format!(

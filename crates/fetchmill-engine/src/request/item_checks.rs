@@ -16,10 +16,10 @@ impl JobRequest {
         }
         let refuse = |problem: String| Err(Error::Usage(format!("--store items: {problem}")));
         if self.listing != Listing::Json {
-            return refuse("only pages of JSON have items; add --listing json".into());
+            return refuse("only JSON pages have items; add --listing json".into());
         }
         if self.pass.is_some() || self.rows.is_some() {
-            return refuse("only fetchmill get stores items; sync, list and check are for objects".into());
+            return refuse("only `fetchmill get` can store items".into());
         }
         if !matches!(self.format, Format::Parquet | Format::Jsonl) {
             let format = self.format.name();
@@ -35,7 +35,7 @@ impl JobRequest {
         }
         match self.options_of_objects().into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => {
-                refuse(format!("{option} is for objects, and no objects are fetched; leave it out"))
+                refuse(format!("{option} applies to objects, but no objects are fetched; leave it out"))
             }
             None => self.check_item_types(),
         }
@@ -66,13 +66,11 @@ impl JobRequest {
         let refuse = |problem: String| Err(Error::Usage(format!("--column-types: {problem}")));
         let given = column_types(&self.list.column_types)?;
         if !given.is_empty() && self.format != Format::Parquet {
-            return refuse(
-                "jsonl stores items as they come; choose --format parquet, or leave it out".into(),
-            );
+            return refuse("jsonl stores items unchanged; choose --format parquet, or leave it out".into());
         }
         if given.len() >= KEPT_COLUMNS_MAX {
             return refuse(format!(
-                "{} columns are too many; give {} at most",
+                "too many columns ({}); give at most {}",
                 given.len(),
                 KEPT_COLUMNS_MAX - 1
             ));

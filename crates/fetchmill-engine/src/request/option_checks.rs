@@ -28,8 +28,8 @@ impl JobRequest {
         self.check_transform()?;
         if self.names.template().is_some() && self.list.key_column.is_some() {
             return refuse(
-                "--names with a template cannot be combined with --key-column, since both name the objects; \
-                 give one of them",
+                "--names with a template cannot be combined with --key-column, because both name the \
+                 objects; leave out one of them",
             );
         }
         self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
@@ -58,7 +58,7 @@ impl JobRequest {
         self.check_pipeline()?;
         if self.coalesce.is_some() && !self.list.request.has_range() {
             return refuse(
-                "--coalesce is for the byte ranges of a list: give --offset-column and --length-column",
+                "--coalesce needs the byte ranges of a list; add --offset-column and --length-column",
             );
         }
         if self.allow_private && self.http.public_only {
@@ -79,7 +79,7 @@ impl JobRequest {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         if self.listing == Listing::Object && !is_object(url) {
             return Err(Error::Usage(format!(
-                "SOURCE: not the URL of an object ({}); give a URL that does not end with a slash, or \
+                "SOURCE is not the URL of an object ({}); give a URL that does not end with a slash, or \
                  another --listing",
                 url.url()
             )));
@@ -109,7 +109,7 @@ impl JobRequest {
             return refuse("--transform-columns needs --format parquet or jsonl, or tar with --sidecar");
         }
         if transform.command.is_empty() {
-            return refuse("a transform needs the command of its processes");
+            return refuse("a transform needs the command for its processes");
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl JobRequest {
     fn check_rows(&self) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
         if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
-            return Err(Error::Usage("a check, or a list, stores nothing and has no second pass".into()));
+            return Err(Error::Usage("check and list store nothing, so they have no second pass".into()));
         }
         if rows.kind == RowKind::Answers && self.lists_itself() {
             let url = self.source.text();
@@ -170,7 +170,9 @@ impl JobRequest {
         }
         if !matches!(self.source, SourceOptions::Server(_)) || self.leads_anywhere() {
             return refuse(
-                "is for a server that has what it lists, not for lists, buckets and --listing json".into(),
+                "works only for a server that lists its own objects, not for lists, buckets and --listing \
+                 json"
+                    .into(),
             );
         }
         if self.workers != Workers::Native {
@@ -178,16 +180,16 @@ impl JobRequest {
         }
         if self.http.rate.is_some() || self.http.host_rate().is_some() || self.bwlimit.is_some() {
             return refuse(
-                "sends requests as fast as it can: leave out --rate, --rate-per-host and --bwlimit".into(),
+                "sends requests as fast as possible; leave out --rate, --rate-per-host and --bwlimit".into(),
             );
         }
         if self.http.proxy.is_some() {
-            return refuse("does not go through a proxy: leave out --proxy".into());
+            return refuse("cannot be used with a proxy; leave out --proxy".into());
         }
         let most = limits::BATCHED_REQUESTS_MAX / requests;
         match self.http.concurrency {
             Concurrency::Number(connections) if connections > most => refuse(format!(
-                "{requests} allows a --concurrency of {most} at most, which counts connections"
+                "{requests} allows a --concurrency of at most {most}, which is the number of connections"
             )),
             _ => Ok(()),
         }
@@ -200,11 +202,12 @@ impl JobRequest {
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--accept {problem}")));
         if self.lists_only() {
-            return refuse("is for fetched objects: list fetches none, and items are JSON");
+            return refuse("applies to fetched objects only; list fetches none, and items are JSON");
         }
         if self.list.request.has_range() {
             return refuse(
-                "cannot be combined with --offset-column: a part of an object does not show its start",
+                "cannot be combined with --offset-column, because part of an object may not include its \
+                 start",
             );
         }
         Ok(())
@@ -217,17 +220,20 @@ impl JobRequest {
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--opt-out {problem}")));
         if self.lists_only() {
-            return refuse("is for get and check: a list requests no objects");
+            return refuse("works with get and check only; a list requests no objects");
         }
         if self.pass.is_some() {
-            return refuse("is for get and check: a sync would keep or delete objects that opted out later");
+            return refuse(
+                "works with get and check only; a sync would keep or delete objects that opt out later",
+            );
         }
         if self.workers != Workers::Native {
             return refuse("needs --engine native");
         }
         if self.list.request.has_range() {
             return refuse(
-                "cannot be combined with --offset-column: a part of an object does not show its start",
+                "cannot be combined with --offset-column, because part of an object may not include its \
+                 start",
             );
         }
         if self.pipeline > 1 {
@@ -243,10 +249,12 @@ impl JobRequest {
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--robots {problem}")));
         if self.lists_only() {
-            return refuse("is for get and check: a list of URLs is made without a request to their hosts");
+            return refuse("works with get and check only; listing URLs makes no requests to their hosts");
         }
         if self.pass.is_some() {
-            return refuse("is for get and check: a sync would keep or delete objects that opted out later");
+            return refuse(
+                "works with get and check only; a sync would keep or delete objects that opt out later",
+            );
         }
         if self.workers != Workers::Native {
             return refuse("of a list needs --engine native");
@@ -271,7 +279,8 @@ impl JobRequest {
         }
         if self.list.request.has_range() {
             return refuse(
-                "cannot be combined with --offset-column: a part of an encoded object cannot be decoded",
+                "cannot be combined with --offset-column, because part of an encoded object cannot be \
+                 decoded",
             );
         }
         if self.pipeline > 1 {
@@ -299,7 +308,7 @@ impl JobRequest {
             self.check_hashes()?;
         }
         if !matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
-            return refuse("--method, --data and --data-json are for lists of URLs");
+            return refuse("--method, --data and --data-json work only for lists of URLs");
         }
         if self.workers != Workers::Native {
             return refuse("--method, --data, --data-json and headers with columns need --engine native");
@@ -313,8 +322,8 @@ impl JobRequest {
         let has_own_names = self.list.key_column.is_some() || self.names != NameScheme::Source;
         if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
             return refuse(
-                "all targets have the same URL, but files need different names; add --names seq, a template \
-                 of names, or --key-column",
+                "all targets have the same URL, but files need different names; add --names seq, a name \
+                 template, or --key-column",
             );
         }
         let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
@@ -331,7 +340,7 @@ impl JobRequest {
             return refuse("must be given together");
         }
         if !matches!(self.source, SourceOptions::List(_)) {
-            return refuse("are for lists of URLs: only lists have columns");
+            return refuse("work only for lists of URLs, because only lists have columns");
         }
         if !request.is_bare_get() {
             return refuse("use GET requests; leave out --method, --data and --data-json");
@@ -351,7 +360,7 @@ impl JobRequest {
     fn check_hashes(&self) -> Result<()> {
         let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
         if !matches!(self.source, SourceOptions::List(_)) {
-            return refuse("is for lists of URLs: only lists have columns");
+            return refuse("works only for lists of URLs, because only lists have columns");
         }
         if self.workers != Workers::Native {
             return refuse("needs --engine native");
@@ -373,7 +382,9 @@ impl JobRequest {
             ));
         }
         if matches!(self.workers, Workers::Processes(_)) {
-            return refuse("engines with processes cannot write into a bucket; use --engine native".into());
+            return refuse(
+                "engines with worker processes cannot write to a bucket; use --engine native".into(),
+            );
         }
         if self.shard_size.is_some_and(|bytes| bytes > limits::UPLOAD_SHARD_BYTES_MAX) {
             return refuse("--shard-size must be at most 64 GiB for a bucket".into());
@@ -399,15 +410,15 @@ impl JobRequest {
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--bearer-command {problem}")));
         if matches!(self.source, SourceOptions::S3 { .. }) {
-            return refuse("is for servers and lists: requests to a bucket are signed");
+            return refuse("works only for servers and lists; requests to a bucket are signed instead");
         }
         if self.workers != Workers::Native {
             return refuse("needs --engine native");
         }
         if self.secrets_origin().is_none() {
             return refuse(
-                "prints a secret, and a list can name any host; name the origin that gets the token with \
-                 --credentials-for https://HOST",
+                "prints a secret, but a list can name any host; name the only origin that gets the token \
+                 with --credentials-for https://HOST",
             );
         }
         Ok(())
@@ -442,7 +453,7 @@ impl JobRequest {
             return refuse("must be a path such as a/b/, not empty");
         }
         if self.names == NameScheme::Seq {
-            return refuse("cannot be combined with --names seq: numbers have no leading path");
+            return refuse("cannot be combined with --names seq, because numbers have no leading path");
         }
         if self.format == Format::Warc && !self.leads_anywhere() {
             return refuse(

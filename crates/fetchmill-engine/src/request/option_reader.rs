@@ -208,7 +208,7 @@ impl StreamOptions {
         let options = StreamOptions { http: take(&mut given)?, s3: take(&mut given)? };
         match given.keys().next() {
             None => Ok(options),
-            Some(name) => Err(Error::Usage(format!("a stream has no option {name}"))),
+            Some(name) => Err(Error::Usage(format!("a stream does not have the option {name}"))),
         }
     }
 }

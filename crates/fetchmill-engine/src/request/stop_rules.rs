@@ -42,7 +42,8 @@ impl TryFrom<String> for MaxFailed {
         };
         read.ok_or_else(|| {
             Error::Usage(format!(
-                "--max-failed must be a number of targets, or a percentage as 1% (0% to 100%), not {text}"
+                "--max-failed must be a number of targets, or a percentage such as 1% (0% to 100%), not \
+                 {text}"
             ))
         })
     }

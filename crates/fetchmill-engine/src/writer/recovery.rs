@@ -27,7 +27,7 @@ use fetchmill_store::sink::{
 /// Advice for a damaged shard.
 const REPAIR: &str = "fetch its objects again with `fetchmill verify --repair`, then run the same command";
 /// Advice for a damaged shard whose objects are unknown.
-const ANEW: &str = "the names of its objects are lost: fetch into a new destination";
+const ANEW: &str = "the names of its objects are lost; fetch into a new destination";
 
 /// Data for [`ProcessRecovery::recover_process`].
 pub(crate) struct ProcessRecovery {
@@ -115,8 +115,8 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
         let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
         if length != data.end {
             return Err(Error::Journal(format!(
-                "{} is missing or does not have its {} bytes; restore the file, or fetch its {} objects \
-                 again with `fetchmill verify --repair`",
+                "{} is missing or does not have {} bytes; restore the file, or fetch its {} objects again \
+                 with `fetchmill verify --repair`",
                 path.display(),
                 data.end,
                 shard.sealed.objects
@@ -216,7 +216,7 @@ fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<
     let (footer, rows) = footer_of(&file, data.end).map_err(|error| match error {
         ShardError::Io(error) => Error::storage("read", &path, error),
         damage => Error::Journal(format!(
-            "{} cannot be completed: {damage}; fetch its objects again with `fetchmill verify --repair`",
+            "cannot complete {}: {damage}; fetch its objects again with `fetchmill verify --repair`",
             path.display()
         )),
     })?;
@@ -230,7 +230,7 @@ fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
         Ok(true) => check_prefix(&path, end).err(),
         Ok(false) => Some("the file is shorter than recorded in the journal".to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("the file is missing".to_owned()),
-        Err(error) => return Err(Error::storage("cut back", path, error)),
+        Err(error) => return Err(Error::storage("truncate", path, error)),
     };
     why.map_or(Ok(()), |why| Err(Error::Journal(format!("{} is damaged: {why}; {remedy}", path.display()))))
 }

@@ -77,5 +77,5 @@ impl SyncThread {
 
 /// Error after a panic of the thread. The job already has the actual error.
 fn gone() -> Error {
-    Error::Internal("the thread that syncs has ended".into())
+    Error::Internal("the sync thread has ended".into())
 }

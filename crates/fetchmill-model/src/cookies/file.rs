@@ -30,7 +30,7 @@ impl CookieFile {
         }
         match (cookies.is_empty(), expired) {
             (false, _) => Ok(CookieFile(cookies)),
-            (true, 0) => Err("it has no cookies".into()),
+            (true, 0) => Err("the file has no cookies".into()),
             (true, _) => Err(format!("all cookies have expired ({expired})")),
         }
     }
@@ -45,7 +45,7 @@ impl CookieFile {
 fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     let columns: Vec<&str> = line.split('\t').collect();
     if !COLUMNS.contains(&columns.len()) {
-        return Err("does not have seven columns with tabs between them");
+        return Err("does not have seven tab-separated columns");
     }
     let is_true = |text: &str| match text {
         "TRUE" | "true" => Ok(true),
@@ -64,7 +64,7 @@ fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
         return Err("must have a domain in its first column and a path in its third");
     }
     if !is_name(name) || !is_value(value) {
-        return Err("has a name or a value that no request can carry");
+        return Err("has a name or value that cannot be sent in a request");
     }
     // 0 means until the browser is closed.
     if expires > 0 && expires.unsigned_abs() <= now {
@@ -134,12 +134,12 @@ mod tests {
             ("", "no cookies"),
             ("# only this\n", "no cookies"),
             ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired (1)"),
-            ("[{\"canary\": 1}]", "line 1 does not have seven columns"),
+            ("[{\"canary\": 1}]", "line 1 does not have seven tab-separated columns"),
             ("\na.test FALSE / FALSE 0 canary canary", "line 2 does not"),
             ("a.test\tmaybe\t/\tFALSE\t0\tcanary\tcanary", "TRUE or FALSE"),
             ("a.test\tFALSE\t/\tFALSE\tsoon\tcanary\tcanary", "must have a time"),
             ("a.test\tFALSE\tx\tFALSE\t0\tcanary\tcanary", "a path in its third"),
-            ("a.test\tFALSE\t/\tFALSE\t0\tcanary\tcan;ary", "no request can carry"),
+            ("a.test\tFALSE\t/\tFALSE\t0\tcanary\tcan;ary", "cannot be sent in a request"),
         ] {
             let why = CookieFile::parse(text, NOW).unwrap_err();
             assert!(why.contains(said) && !why.contains("canary"), "{text:?}: {why}");

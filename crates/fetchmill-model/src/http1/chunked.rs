@@ -113,7 +113,7 @@ impl ChunkedDecoder {
         match (self.step, byte) {
             (ChunkState::SizeStart | ChunkState::Size, digit) if digit.is_ascii_hexdigit() => {
                 if self.digits == 16 {
-                    return Err(MalformedReply::framing("a chunk size of more than 16 digits"));
+                    return Err(MalformedReply::framing("a chunk size has more than 16 digits"));
                 }
                 self.size = self.size << 4 | u64::from(hex(digit));
                 self.digits += 1;
@@ -138,7 +138,7 @@ impl ChunkedDecoder {
     fn count_extension(&mut self) -> Result<(), MalformedReply> {
         self.extension_bytes += 1;
         if self.extension_bytes > CHUNK_EXTENSION_BYTES_MAX {
-            return Err(MalformedReply::framing("chunk extensions of more than 4 KiB"));
+            return Err(MalformedReply::framing("chunk extensions are larger than 4 KiB"));
         }
         Ok(())
     }
@@ -161,14 +161,14 @@ impl ChunkedDecoder {
     fn trailer(&mut self, byte: u8) -> Result<(), MalformedReply> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > TRAILER_BYTES_MAX {
-            return Err(MalformedReply::framing("trailers of more than 8 KiB"));
+            return Err(MalformedReply::framing("trailers are larger than 8 KiB"));
         }
         self.step = match (self.step, byte) {
             (ChunkState::TrailerStart, b'\r') => ChunkState::EndLf,
             (ChunkState::TrailerStart, byte) if is_token(byte) => {
                 self.trailer_fields += 1;
                 if self.trailer_fields > HEAD_FIELDS_MAX {
-                    return Err(MalformedReply::framing("more than 128 trailers"));
+                    return Err(MalformedReply::framing("the reply has more than 128 trailers"));
                 }
                 ChunkState::TrailerName
             }

@@ -156,7 +156,7 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     if b"HTTP/1.1 ".starts_with(start) || b"HTTP/1.0 ".starts_with(start) {
         Ok(())
     } else {
-        Err(MalformedReply::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"))
+        Err(MalformedReply::new(FailureKind::NotHttp, "the reply is not HTTP/1.x"))
     }
 }
 
@@ -250,14 +250,14 @@ pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<Cow<'h, [u8]>> {
 fn refused(error: httparse::Error) -> MalformedReply {
     match error {
         httparse::Error::TooManyHeaders => {
-            MalformedReply::new(FailureKind::HeadTooLarge, "more than 128 header fields")
+            MalformedReply::new(FailureKind::HeadTooLarge, "the head has more than 128 header fields")
         }
-        httparse::Error::Version => MalformedReply::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"),
+        httparse::Error::Version => MalformedReply::new(FailureKind::NotHttp, "the reply is not HTTP/1.x"),
         httparse::Error::Status => MalformedReply::framing("the status line is malformed"),
-        httparse::Error::HeaderName => MalformedReply::framing("the name of a header field is malformed"),
-        httparse::Error::HeaderValue => MalformedReply::framing("the value of a header field is malformed"),
+        httparse::Error::HeaderName => MalformedReply::framing("a header field name is malformed"),
+        httparse::Error::HeaderValue => MalformedReply::framing("a header field value is malformed"),
         httparse::Error::NewLine | httparse::Error::Token => {
-            MalformedReply::framing("a line end is malformed")
+            MalformedReply::framing("a line ending is malformed")
         }
     }
 }
@@ -317,7 +317,7 @@ impl<'a> HeadFields<'a> {
     fn add_length(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         let length = length(value).ok_or(MalformedReply::framing("Content-Length is not a number"))?;
         if self.length.is_some_and(|other| other != length) {
-            return Err(MalformedReply::framing("two different Content-Lengths"));
+            return Err(MalformedReply::framing("the reply has two different Content-Length fields"));
         }
         self.length = Some(length);
         Ok(())
@@ -326,7 +326,7 @@ impl<'a> HeadFields<'a> {
     /// Adds a transfer coding: `chunked` alone, and once. No other coding was requested.
     fn add_coding(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(MalformedReply::framing("Transfer-Encoding is not chunked alone"));
+            return Err(MalformedReply::framing("Transfer-Encoding must be chunked alone"));
         }
         self.chunked = true;
         Ok(())
@@ -354,7 +354,7 @@ impl<'a> HeadFields<'a> {
         let is_suspect = self.chunked && self.length.is_some();
         let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
         match status {
-            101 => return Err(MalformedReply::framing("101 was not asked for")),
+            101 => return Err(MalformedReply::framing("status 101 without an upgrade request")),
             // An unexpected body would be read as the next head.
             100..=199 if bodied => return Err(MalformedReply::framing("an interim reply with a body")),
             100..=199 => return Ok(Message::Interim),

@@ -35,9 +35,7 @@ pub fn check_field(name: &str, value: &str) -> Result<()> {
         return usage("has control characters in its value");
     }
     if name.eq_ignore_ascii_case("range") {
-        return usage(
-            "cannot be set: the parts of a list are asked for with --offset-column and --length-column",
-        );
+        return usage("cannot be set; use --offset-column and --length-column to request parts of objects");
     }
     if REFUSED_FIELDS.iter().any(|refused| refused.eq_ignore_ascii_case(name)) {
         return usage("cannot be set");

@@ -114,11 +114,11 @@ pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
     let mut continues_guarded = false;
     while let Some(line) = lines.next_line() {
         if memchr::memchr2(b'\0', b'\r', line).is_some() {
-            return Err(MalformedReply::framing("a line of the head has a NUL or a CR of its own"));
+            return Err(MalformedReply::framing("a line of the head contains a NUL or a CR without LF"));
         }
         let is_fold = is_blank(line[0]);
         if is_fold && (continues_guarded || line.trim_ascii().is_empty()) {
-            return Err(MalformedReply::framing("a field that must not be folded is folded"));
+            return Err(MalformedReply::framing("a header field is folded that must not be"));
         }
         let colon = memchr::memchr(b':', line);
         let before_colon = &line[..colon.unwrap_or(line.len())];
@@ -129,10 +129,12 @@ pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
             || name.len() < before_colon.len()
             || !line[name.len() + 1..].iter().all(|byte| is_text(*byte));
         if is_odd && names_guarded {
-            return Err(MalformedReply::framing("a field that says how the body is sent is malformed"));
+            return Err(MalformedReply::framing(
+                "a header field that determines the body's end is malformed",
+            ));
         }
         if is_odd && is_status_line(line) {
-            return Err(MalformedReply::framing("a status line is among the fields"));
+            return Err(MalformedReply::framing("a status line appears among the header fields"));
         }
         if !is_fold {
             continues_guarded = names_guarded;

@@ -151,10 +151,10 @@ impl ReplyReader {
         match self.state {
             ReplyState::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(StreamEnd::Unanswered),
             ReplyState::Head => {
-                Err(MalformedReply::new(FailureKind::Reset, "the connection ended in the head"))
+                Err(MalformedReply::new(FailureKind::Reset, "the connection was closed within the head"))
             }
             ReplyState::Length(_) | ReplyState::Chunked(_) => {
-                Err(MalformedReply::new(FailureKind::Truncated, "the connection ended in the body"))
+                Err(MalformedReply::new(FailureKind::Truncated, "the connection was closed within the body"))
             }
             ReplyState::Eof(taken) => {
                 self.check_whole(taken)?;
@@ -268,7 +268,7 @@ impl ReplyReader {
 
     /// Returns the length of an object if a 206 contains the whole object.
     fn whole_of(&self, head: &Head, bytes: &[u8]) -> Result<u64, MalformedReply> {
-        let refused = MalformedReply::framing("206 was not asked for");
+        let refused = MalformedReply::framing("status 206 without a range request");
         let has_parts = field_lines(bytes).any(|line| {
             let start = line.value.get(..10);
             line.is("content-type") && start.is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))
@@ -286,7 +286,9 @@ impl ReplyReader {
     /// Refuses a complete body of `length` bytes if a 206 has stated another length.
     fn check_whole(&self, length: u64) -> Result<(), MalformedReply> {
         match self.whole {
-            Some(whole) if whole != length => Err(MalformedReply::framing("206 was not asked for")),
+            Some(whole) if whole != length => {
+                Err(MalformedReply::framing("status 206 without a range request"))
+            }
             _ => Ok(()),
         }
     }

@@ -41,13 +41,13 @@ impl RequestTemplate {
     pub fn new(host: &str, prefix: &str, suffix: &str, fields: &[(&str, &str)]) -> Result<Self> {
         if host.is_empty() || !host.bytes().all(is_host) {
             return Err(Error::Usage(format!(
-                "{} is not a host; give a name or an address",
+                "{} is not a host; give a host name or an IP address",
                 name::for_display(host.as_bytes())
             )));
         }
         if !prefix.starts_with('/') || !prefix.bytes().chain(suffix.bytes()).all(is_target) {
             return Err(Error::Usage(format!(
-                "{} cannot be part of a request; percent-encode it",
+                "{} contains characters that cannot be sent in a request; percent-encode them",
                 name::for_display(format!("{prefix}{suffix}").as_bytes())
             )));
         }

@@ -45,8 +45,8 @@ impl AnswerPattern {
         };
         meaning.filter(means_some).map(AnswerPattern).ok_or_else(|| {
             Error::Usage(format!(
-                "'{}' is not an answer; give a failure kind (see `fetchmill help exit-codes`), a status such \
-                 as 404, 5xx, dns*, or any",
+                "'{}' is not an answer; give a failure kind (see `fetchmill help exit-codes`), a status \
+                 such as 404, a pattern such as 5xx or dns*, or any",
                 text.escape_debug()
             ))
         })

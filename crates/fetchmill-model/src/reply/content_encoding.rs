@@ -36,7 +36,7 @@ pub fn is_identity(encoding: &[u8]) -> bool {
 
 /// Returns the message for a reply with an encoding that was not requested.
 pub fn not_asked_for(name: &[u8]) -> String {
-    format!("Content-Encoding is {}, but only {ACCEPTED_ENCODINGS} were requested", for_display(name))
+    format!("the Content-Encoding is {}, but only {ACCEPTED_ENCODINGS} were requested", for_display(name))
 }
 
 /// Reason why a body is not decoded.

@@ -156,7 +156,7 @@ mod kind_name {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<FailureKind>, D::Error> {
         let name = Option::<std::borrow::Cow<'de, str>>::deserialize(from)?;
         let kind = |name: &str| {
-            FailureKind::from_name(name).ok_or_else(|| D::Error::custom(format!("there is no kind {name}")))
+            FailureKind::from_name(name).ok_or_else(|| D::Error::custom(format!("unknown kind {name}")))
         };
         name.as_deref().map(kind).transpose()
     }

@@ -52,7 +52,7 @@ fn must_be_region(region: &str) -> Result<&str> {
         return Ok(region);
     }
     Err(Error::Usage(format!(
-        "{} is not a region; give a region such as eu-central-1 with --region",
+        "{} is not a valid region; give a region such as eu-central-1 with --region",
         name::for_display(region.as_bytes())
     )))
 }

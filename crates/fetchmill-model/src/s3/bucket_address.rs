@@ -65,10 +65,12 @@ impl BucketName {
             return Ok(BucketName(text.to_owned()));
         }
         if text.is_empty() {
-            return Err(Error::Usage("s3:// names no bucket; write it as s3://BUCKET/PREFIX".to_owned()));
+            return Err(Error::Usage("s3:// does not name a bucket; write s3://BUCKET/PREFIX".to_owned()));
         }
         let shown = name::for_display(text.as_bytes());
-        Err(Error::Usage(format!("{shown} is not a bucket name; write the source as s3://BUCKET/PREFIX")))
+        Err(Error::Usage(format!(
+            "{shown} is not a valid bucket name; write the source as s3://BUCKET/PREFIX"
+        )))
     }
 
     /// Returns the name as it is written.
@@ -97,7 +99,7 @@ impl BucketName {
 pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     let Some(rest) = text.strip_prefix("s3://") else {
         return Err(Error::Usage(format!(
-            "{} is not a bucket name; write the source as s3://BUCKET/PREFIX",
+            "{} is not a valid bucket name; write the source as s3://BUCKET/PREFIX",
             name::for_display(text.as_bytes())
         )));
     };

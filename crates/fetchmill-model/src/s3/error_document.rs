@@ -145,29 +145,30 @@ impl ErrorDocument {
             StoreError::BadCredentials => match self.code.as_str() {
                 "InvalidAccessKeyId" | "XAdminUserNotFound" => {
                     "the store does not know the access key; check that AWS_ACCESS_KEY_ID, or the profile's \
-                     key, belongs to this store".into()
+                     key, belongs to this store"
+                        .into()
                 }
                 "SignatureDoesNotMatch" => {
-                    "check that AWS_SECRET_ACCESS_KEY, or the profile's secret, is the secret of this access key"
+                    "check that AWS_SECRET_ACCESS_KEY, or the profile's secret, belongs to this access key"
                         .into()
                 }
                 // MinIO uses the second code.
                 "InvalidToken" | "InvalidTokenId" => {
-                    "check that the session token is complete and belongs to these keys".into()
+                    "check that the session token is complete and belongs to this access key".into()
                 }
                 _ => "check the access key and the secret key".into(),
             },
             StoreError::WrongRegion => match (&self.region, &self.endpoint) {
-                (Some(region), _) => format!("{bucket} is in another region: give --region {region}"),
+                (Some(region), _) => format!("{bucket} is in another region; use --region {region}"),
                 (None, Some(endpoint)) => {
-                    format!("{bucket} is at {endpoint}: give its region with --region")
+                    format!("{bucket} is at {endpoint}; set its region with --region")
                 }
-                (None, None) => format!("{bucket} is in another region: give it with --region"),
+                (None, None) => format!("{bucket} is in another region; set it with --region"),
             },
-            StoreError::Expired => "the credentials have expired: get new ones".into(),
-            StoreError::Skewed => "set the clock of this machine".into(),
+            StoreError::Expired => "the credentials have expired; get new ones".into(),
+            StoreError::Skewed => "correct this machine's clock".into(),
             StoreError::Throttled => {
-                "the store asks for fewer requests: try again later, or with a lower --concurrency".into()
+                "the store asks for fewer requests; try again later, or with a lower --concurrency".into()
             }
             StoreError::Transient => "try again later".into(),
             StoreError::NoKey | StoreError::Archived | StoreError::Other => return None,

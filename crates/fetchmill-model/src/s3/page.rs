@@ -145,16 +145,18 @@ impl<'e> PageParser<'e> {
     fn open(&mut self, element: &str) -> Result<(), BadPage> {
         self.depth += 1;
         if self.depth > XML_DEPTH_MAX {
-            return Err(bad("the page is nested too deep"));
+            return Err(bad("the page is nested too deeply"));
         }
         if self.field.is_some() {
-            return Err(bad("the page has elements where a value belongs"));
+            return Err(bad("the page has elements instead of a value"));
         }
         match (self.depth, element) {
             (1, "ListBucketResult") if !self.is_ended => {}
             (1, _) => {
                 let shown = name::for_display(element.as_bytes());
-                return Err(bad(&format!("the page is not a page of keys, but an element {shown}")));
+                return Err(bad(&format!(
+                    "the page is not a list of keys, but has the root element {shown}"
+                )));
             }
             (2, "Contents") => {
                 self.entry = Some(PageElement::Key);
@@ -175,7 +177,7 @@ impl<'e> PageParser<'e> {
         if self.field.is_some() {
             self.text.push_str(text);
         } else if self.depth == 0 && !text.trim_ascii().is_empty() {
-            return Err(bad("the page has text around it"));
+            return Err(bad("the page has text outside its root element"));
         }
         Ok(())
     }
@@ -206,7 +208,10 @@ impl<'e> PageParser<'e> {
         match field {
             Field::IsTruncated => {
                 let is_truncated = value.parse().map_err(|_| {
-                    bad(&format!("IsTruncated of a page is {}", name::for_display(value.as_bytes())))
+                    bad(&format!(
+                        "IsTruncated must be true or false, not {}",
+                        name::for_display(value.as_bytes())
+                    ))
                 })?;
                 let other = self.is_truncated.replace(is_truncated);
                 return if other.is_some() { Err(twice("IsTruncated")) } else { Ok(()) };
@@ -308,7 +313,9 @@ fn field_of_key(element: &str) -> Option<Field> {
 fn size(value: &str) -> Result<u64, BadPage> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let size = if is_number { value.parse().ok() } else { None };
-    size.ok_or_else(|| bad(&format!("the size of a key is {}", name::for_display(value.as_bytes()))))
+    size.ok_or_else(|| {
+        bad(&format!("the size of a key is not a number ({})", name::for_display(value.as_bytes())))
+    })
 }
 
 /// Appends a key as its bytes.
@@ -319,7 +326,7 @@ fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(),
     }
     decode_url(text.as_bytes(), out).ok_or_else(|| {
         let shown = name::for_display(text.as_bytes());
-        bad(&format!("the page says that keys are url-encoded, but {shown} is not"))
+        bad(&format!("the page claims that keys are url-encoded, but {shown} is not"))
     })
 }
 
@@ -469,25 +476,28 @@ mod tests {
         };
         for (body, why) in [
             (String::new(), "cut off"),
-            ("no page".into(), "text around"),
-            ("<Error><Code>SlowDown</Code></Error>".into(), "not a page of keys, but an element Error"),
+            ("no page".into(), "text outside"),
+            (
+                "<Error><Code>SlowDown</Code></Error>".into(),
+                "not a list of keys, but has the root element Error",
+            ),
             ("<html><body></html>".into(), "element html"),
-            ("{\"keys\": []}".into(), "text around"),
+            ("{\"keys\": []}".into(), "text outside"),
             (page("").replace("</ListBucketResult>", ""), "cut off"),
             (page("<Contents><Key>a"), "not XML"),
             (page("") + "<ListBucketResult/>", "element ListBucketResult"),
-            (page("") + "more", "text around"),
+            (page("") + "more", "text outside"),
             (page(&keys(&["a", "a\u{1b}", "a\u{1b}"])), "the key a\\u{1b} twice"),
             (page(&keys(&[""])), "without a key"),
             (page("<Contents><Size>1</Size></Contents>"), "without a key"),
             (page("<Contents><Key>a</Key><Key>b</Key></Contents>"), "Key twice"),
             (page("<Contents><Key>a</Key><Size>1</Size><Size>1</Size></Contents>"), "Size twice"),
             (page("<IsTruncated>true</IsTruncated><IsTruncated>false</IsTruncated>"), "IsTruncated twice"),
-            (page("<Contents><Key>a<b/></Key></Contents>"), "where a value belongs"),
+            (page("<Contents><Key>a<b/></Key></Contents>"), "instead of a value"),
             (page("<Contents><Key>a</Key><Size>-1</Size></Contents>"), "size of a key is -1"),
             (page("<Contents><Key>a</Key><Size></Size></Contents>"), "size of a key is "),
             (page("<Contents><Key>a</Key><Size>99999999999999999999</Size></Contents>"), "size of a key"),
-            (page("<IsTruncated>maybe</IsTruncated>"), "IsTruncated of a page is maybe"),
+            (page("<IsTruncated>maybe</IsTruncated>"), "IsTruncated must be true or false, not maybe"),
             (page("<EncodingType>url</EncodingType><Contents><Key>a%2</Key></Contents>"), "a%2 is not"),
             (page("<EncodingType>url</EncodingType><Contents><Key>%zz</Key></Contents>"), "%zz is not"),
             (page("<Contents><Key>&bomb;</Key></Contents>"), "entity"),

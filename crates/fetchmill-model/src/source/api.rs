@@ -81,7 +81,7 @@ impl ApiNames {
         let mut json = serde_json::Deserializer::from_slice(body);
         seed.deserialize(&mut json)
             .and_then(|()| json.end())
-            .map_err(|error| BadPage(format!("the page is not the JSON that was expected: {error}")))?;
+            .map_err(|error| BadPage(format!("the page is not valid JSON of the expected form: {error}")))?;
         if !found.has_names {
             return Err(BadPage(format!("the page has no field {}", self.names_field)));
         }

@@ -32,7 +32,7 @@ pub fn read_folder(
     match read {
         Ok(()) => pages.finish(),
         Err(error) if error.is_io() => Err(FolderReadError::Io(error.into())),
-        Err(error) => Err(FolderReadError::Page(BadPage(format!("not a listing in JSON: {error}")))),
+        Err(error) => Err(FolderReadError::Page(BadPage(format!("not a JSON listing: {error}")))),
     }
 }
 

@@ -155,7 +155,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
 
     fn must_be_the_same(&self) -> Result<(), BadPage> {
         if self.read == self.folder.read && self.digest != self.folder.digest {
-            return Err(BadPage("it changed while it was read".into()));
+            return Err(BadPage("it changed while being read".into()));
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
     /// Hands over the last page at the end of the listing.
     pub(super) fn finish(&mut self) -> Result<(), FolderReadError> {
         if self.read < self.folder.read {
-            return Err(FolderReadError::Page(BadPage("it changed while it was read".into())));
+            return Err(FolderReadError::Page(BadPage("it changed while being read".into())));
         }
         self.hand_over(true).map_err(FolderReadError::Job)
     }

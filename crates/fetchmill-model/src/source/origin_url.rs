@@ -43,7 +43,9 @@ impl OriginUrl {
     pub fn parse_page(text: &str) -> Result<Self> {
         let url = parse_http(text)?;
         if url.fragment().is_some() {
-            return Err(Error::Usage("SOURCE must not have a fragment: it is not sent to a server".into()));
+            return Err(Error::Usage(
+                "SOURCE must not have a fragment, because fragments are not sent to servers".into(),
+            ));
         }
         Ok(OriginUrl { url, is_page: true })
     }
@@ -92,7 +94,7 @@ impl OriginUrl {
 fn parse_http(text: &str) -> Result<Url> {
     // The URL standard drops tabs and newlines silently, so check for them first.
     if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err(Error::Usage("SOURCE holds a space or a control character; percent-encode it".into()));
+        return Err(Error::Usage("SOURCE contains a space or a control character; percent-encode it".into()));
     }
     let url = Url::parse(text).map_err(|error| {
         Error::Usage(format!("{text} is not a URL ({error}); write SOURCE as http://HOST:PORT/PATH"))
@@ -101,12 +103,12 @@ fn parse_http(text: &str) -> Result<Url> {
         "http" | "https" => {}
         scheme => {
             return Err(Error::Usage(format!(
-                "{scheme}: is not a supported scheme; use http:// or https://"
+                "the scheme {scheme} is not supported; use http:// or https://"
             )));
         }
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Error::Usage("a user or password in SOURCE is not supported".into()));
+        return Err(Error::Usage("SOURCE must not contain a user name or password".into()));
     }
     Ok(url)
 }
@@ -155,13 +157,13 @@ fn on_origin(
 ) -> Result<Url> {
     let refused = |why: &str| {
         Error::Security(format!(
-            "the listing's marker leads away from {}: {} ({why}); the marker is not followed",
+            "the listing's marker leads away from {}: {} ({why}); it was not followed",
             origin.text(),
             for_display(text.as_bytes())
         ))
     };
     if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err(refused("it holds a space or a control character"));
+        return Err(refused("it contains a space or a control character"));
     }
     let mut url = parse(text).map_err(|_| refused("not a URL"))?;
     keep_tls(origin, &mut url);

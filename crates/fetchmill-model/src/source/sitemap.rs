@@ -34,7 +34,7 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Upper bound for the text of a time, which is longer than any valid time with space around it.
 const TIME_BYTES_MAX: usize = 256;
 
-const CUT: &str = "the sitemap is cut off (it ends before its last element does)";
+const CUT: &str = "the sitemap is cut off (its last element is not closed)";
 
 /// Returns whether the name of a source is that of a sitemap.
 pub fn is_sitemap(origin: &OriginUrl) -> bool {
@@ -265,9 +265,7 @@ impl SitemapParser {
             Event::DocType(_) => return Err(bad("it has a document type")),
             Event::Eof if self.is_ended => {}
             Event::Eof => {
-                return Err(FolderReadError::Cut(
-                    "the sitemap is cut off (it ends before its last element does)",
-                ));
+                return Err(FolderReadError::Cut("the sitemap is cut off (its last element is not closed)"));
             }
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
@@ -277,17 +275,17 @@ impl SitemapParser {
     fn open(&mut self, element: &str) -> Result<(), FolderReadError> {
         self.depth += 1;
         match (self.depth, element) {
-            (XML_DEPTH_MAX.., _) => return Err(bad("it is nested too deep")),
+            (XML_DEPTH_MAX.., _) => return Err(bad("it is nested too deeply")),
             (1, "urlset") if !self.is_ended => self.kind = Some(SitemapKind::Urls),
             (1, "sitemapindex") if !self.is_ended && self.indexes_before >= SITEMAP_INDEX_DEPTH_MAX => {
                 return Err(bad(&format!(
-                    "an index of sitemaps below {SITEMAP_INDEX_DEPTH_MAX} other indexes is too deep"
+                    "the sitemap index is nested too deeply (more than {SITEMAP_INDEX_DEPTH_MAX} levels)"
                 )));
             }
             (1, "sitemapindex") if !self.is_ended => self.kind = Some(SitemapKind::Index),
             (1, _) => {
                 let shown = for_display(element.as_bytes());
-                return Err(bad(&format!("not a sitemap, but an element {shown}")));
+                return Err(bad(&format!("not a sitemap; the root element is {shown}")));
             }
             (2, "url") if self.kind == Some(SitemapKind::Urls) => self.place = SitemapPlace::Entry,
             (2, "sitemap") if self.kind == Some(SitemapKind::Index) => self.place = SitemapPlace::Entry,
@@ -367,7 +365,7 @@ impl SitemapParser {
         }
         if self.seen.len() > INDEX_ENTRIES_MAX {
             return Err(bad(&format!(
-                "it has more than {INDEX_ENTRIES_MAX} URLs: split it, and make an index"
+                "it has more than {INDEX_ENTRIES_MAX} URLs; split it and create a sitemap index"
             )));
         }
         Ok(Some((entry, kind)))
@@ -478,7 +476,7 @@ mod tests {
         // The source is known.
         assert_eq!(found_at(SITEMAP_INDEX_DEPTH_MAX - 1).unwrap(), [b"maps/2.xml"]);
         let Err(FolderReadError::Page(refused)) = found_at(SITEMAP_INDEX_DEPTH_MAX) else { panic!() };
-        assert!(refused.0.contains("below 5 other indexes"), "{refused}");
+        assert!(refused.0.contains("more than 5 levels"), "{refused}");
     }
 
     #[test]
@@ -528,7 +526,7 @@ mod tests {
             ("<urlset><url><loc>http://a.test:81/x</loc></url>", "is cut off"),
             ("<urlset><url><loc>http://a.test:81/x</lo", "is cut off"),
             ("<urlset><url><loc>http://a.test:81/x</url></urlset>", "not XML"),
-            ("<html></html>", "not a sitemap, but an element html"),
+            ("<html></html>", "not a sitemap; the root element is html"),
             ("<urlset></urlset><urlset></urlset>", "not a sitemap"),
             ("<!DOCTYPE x [<!ENTITY y 'z'>]><urlset></urlset>", "document type"),
             ("<urlset><url><loc>&y;</loc></url></urlset>", "unknown entity"),

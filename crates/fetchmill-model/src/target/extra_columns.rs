@@ -221,7 +221,7 @@ impl ExtraColumns {
     fn of_option(option: &str, kept: Arc<[String]>) -> Result<Self> {
         let refuse = |message: String| Err(Error::Usage(format!("{option}: {message}")));
         if kept.len() > KEPT_COLUMNS_MAX {
-            return refuse(format!("{} columns are too many: keep {KEPT_COLUMNS_MAX} at most", kept.len()));
+            return refuse(format!("too many columns ({}); keep at most {KEPT_COLUMNS_MAX}", kept.len()));
         }
         let mut seen = BTreeSet::new();
         for name in kept.iter() {

@@ -16,7 +16,7 @@ pub struct FileName(String);
 
 /// Error for a text that is not the name of one file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` leads out of the folder of the job's files; do not use this destination", .0.escape_debug())]
+#[error("`{}` leads out of the job's folder; do not use this destination", .0.escape_debug())]
 pub struct NotAFileName(String);
 
 impl FileName {

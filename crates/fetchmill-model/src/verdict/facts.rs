@@ -63,7 +63,7 @@ impl Rules {
     pub fn detail_of(&self, outcome: Outcome) -> Option<String> {
         match outcome {
             Outcome::Failed(FailureKind::BodyTooLarge) => {
-                Some(format!("above --max-size, {} bytes", self.body_max))
+                Some(format!("above --max-size ({} bytes)", self.body_max))
             }
             _ => None,
         }

@@ -56,7 +56,7 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
         let _ = write!(text, "; the server asks for {schemes}");
     }
     if let Some(location) = facts.location.filter(|_| (300..400).contains(&facts.status)) {
-        let _ = write!(text, "; leads to {}", for_display(location));
+        let _ = write!(text, "; Location: {}", for_display(location));
     }
     if let Some(seconds) = facts.retry_after {
         let _ = write!(text, "; Retry-After: {seconds} s");
@@ -72,10 +72,12 @@ pub fn changed_detail(listed: &ListedKey<'_>, length: u64, etag: Option<&[u8]>) 
              compressed and sends it decompressed; use --compressed to fetch the object compressed"
         ),
         (Some(size), _) if size != length => {
-            format!("{length} bytes instead of {size} in the listing: the object was replaced meanwhile")
+            format!(
+                "{length} bytes instead of {size} in the listing: the object was replaced in the meantime"
+            )
         }
         (_, Some(etag)) => format!(
-            "ETag {} instead of {} in the listing: the object was replaced meanwhile",
+            "ETag {} instead of {} in the listing: the object was replaced in the meantime",
             for_display(etag),
             for_display(listed.etag)
         ),
@@ -181,7 +183,7 @@ impl FailureKind {
             Kind::PrivateAddress => "its address is not public, see --allow-private",
             Kind::Proxy => "the proxy cannot be reached, or could not reach the server",
             Kind::ProxyRefused => "the proxy refused to connect to the server",
-            Kind::Credentials => "there are no credentials for the store, see --profile",
+            Kind::Credentials => "no credentials for the store, see --profile",
             Kind::TlsTimeout => "the TLS handshake did not end in time",
             Kind::Tls => "the TLS handshake failed",
             Kind::TlsExpired => "its certificate has expired, or is not valid yet",
@@ -190,11 +192,11 @@ impl FailureKind {
             Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
             Kind::TlsCertificate => "its certificate is not valid",
             Kind::Reset => "the connection broke before the reply began",
-            Kind::ConnectTimeout => "no connection came in time",
-            Kind::HeadTimeout => "no reply came in time",
+            Kind::ConnectTimeout => "the connection was not established in time",
+            Kind::HeadTimeout => "the reply did not arrive in time",
             Kind::IdleTimeout => "the body stalled for too long",
-            Kind::TotalTimeout => "the attempt took too long as a whole",
-            Kind::Truncated => "the body ended before its length",
+            Kind::TotalTimeout => "the whole attempt took too long",
+            Kind::Truncated => "the body is shorter than announced",
             Kind::Checksum => "the checksum of the body is wrong",
             Kind::ServerError => "the server reported an error",
             Kind::Throttled => "the server asked for fewer requests",
@@ -203,12 +205,12 @@ impl FailureKind {
             Kind::HeadTooLarge => "the head of the reply is too large",
             Kind::BodyTooLarge => "the body is larger than --max-size",
             Kind::UnverifiedLength => "the body has no length, see --allow-eof-bodies",
-            Kind::Changed => "the object was replaced meanwhile",
-            Kind::RangeIgnored => "the server ignored Range",
-            Kind::RangeUnsatisfied => "the object has no such bytes",
+            Kind::Changed => "the object was replaced in the meantime",
+            Kind::RangeIgnored => "the server ignored the Range header",
+            Kind::RangeUnsatisfied => "the requested bytes are beyond the object's end",
             Kind::BadRange => "the reply is not the requested part",
             Kind::BadEncoding => "the body does not have a requested encoding",
-            Kind::UnexpectedType => "the body has another type than --accept",
+            Kind::UnexpectedType => "the body's type does not match --accept",
             Kind::Redirect => "the redirect is not followed, see --redirects",
             Kind::RedirectLimit => "too many redirects, see --redirects",
             Kind::RedirectLoop => "the redirect leads back to an earlier URL of this target",
@@ -217,9 +219,9 @@ impl FailureKind {
             Kind::Url => "it is not an http or https URL",
             Kind::Name => "the name cannot be a file name, see --format",
             Kind::Function => "the function raised an exception",
-            Kind::Worker => "the process that worked on the target ended",
+            Kind::Worker => "the process that handled the target ended",
             Kind::NameTaken => "the name is taken by another object or a file, see --format",
-            Kind::Listing => "the folder gave no listing",
+            Kind::Listing => "the folder could not be listed",
             Kind::Transform => "the transform failed",
         }
     }
@@ -264,7 +266,7 @@ mod tests {
                 "403 Forbidden; credentials were refused",
             ),
             (StatusFacts { retry_after: Some(7), ..at(503) }, "503 Service Unavailable; Retry-After: 7 s"),
-            (StatusFacts { location: Some(b"/a\n"), ..at(302) }, "302 Found; leads to /a\\u{a}"),
+            (StatusFacts { location: Some(b"/a\n"), ..at(302) }, "302 Found; Location: /a\\u{a}"),
         ] {
             assert_eq!(status_detail(&facts), text);
         }

@@ -41,7 +41,10 @@ impl ExpectedPart {
         let trouble = match status {
             206 => difference(asked, bytes).map(|said| (FailureKind::BadRange, format!("but {said}"))),
             200..=299 => Some((FailureKind::RangeIgnored, format!("but the reply is {status}, not 206"))),
-            416 => Some((FailureKind::RangeUnsatisfied, "but the object has no such bytes".to_owned())),
+            416 => Some((
+                FailureKind::RangeUnsatisfied,
+                "but the requested bytes are beyond the object's end".to_owned(),
+            )),
             _ => {
                 self.reply = PartReply::Neither;
                 return;
@@ -91,13 +94,15 @@ pub(super) fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
     let mut ranges = fields_in(head, b"content-range:");
     let Some(range) = ranges.next() else { return Some("the reply has no Content-Range".to_owned()) };
     if ranges.next().is_some() {
-        return Some("the reply has several fields Content-Range".to_owned());
+        return Some("the reply has several Content-Range fields".to_owned());
     }
     if !asked.is_content_range(range) {
-        return Some(format!("Content-Range says {}", for_display(range)));
+        return Some(format!("the Content-Range is {}", for_display(range)));
     }
     let encoding = fields_in(head, b"content-encoding:").find(|name| !name.eq_ignore_ascii_case(b"identity"));
-    encoding.map(|name| format!("Content-Encoding is {}, so the bytes have another form", for_display(name)))
+    encoding.map(|name| {
+        format!("the Content-Encoding is {}, so the bytes are not those of the object", for_display(name))
+    })
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl TryFrom<Vec<u16>> for RetriedStatuses {
         for status in statuses {
             if !(FIRST..=LAST).contains(&status) {
                 return Err(Error::Usage(format!(
-                    "retry_status must be a status of an error, {FIRST} to {LAST}, not {status}"
+                    "retry_status must be an error status, {FIRST} to {LAST}, not {status}"
                 )));
             }
             let (word, bit) = Self::position(status);

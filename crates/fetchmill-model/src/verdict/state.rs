@@ -184,7 +184,8 @@ impl AttemptState {
         let status = reply.status;
         let of_status =
             rules.retried.of_reply(status, reply.asks_to_wait).err().filter(|kind| kind.is_retryable());
-        let detail = format!("the body broke off, and the request for the rest got another reply ({status})");
+        let detail =
+            format!("the body broke off, and the request for the rest got a different reply ({status})");
         self.after_failure(of_status.unwrap_or(FailureKind::Truncated), rules, now)
             .with_detail(Some(detail.into()))
     }

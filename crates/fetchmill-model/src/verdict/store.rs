@@ -68,7 +68,7 @@ pub(super) fn no_credentials(document: Option<&ErrorDocument>) -> Error {
     let why =
         document.map_or_else(String::new, |document| format!("{}: {}", document.code, document.message));
     Error::Temporary(format!(
-        "the store refuses the credentials ({why}); give other credentials (AWS_ACCESS_KEY_ID and \
+        "the store refused the credentials ({why}); give other credentials (AWS_ACCESS_KEY_ID and \
          AWS_SECRET_ACCESS_KEY, --profile) and run the same command again"
     ))
 }

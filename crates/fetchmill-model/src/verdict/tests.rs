@@ -128,11 +128,11 @@ fn what_came_is_compared_with_what_was_listed() {
     let in_place = |start, listed| ReplyFacts { listed, ..of_store(200, start) };
     let gzipped_at_store = ReplyFacts { is_encoded: true, ..in_place(b"abc", listed(4, b"")) };
     let etag_changed =
-        "failed changed: ETag \"f\" instead of e in the listing: the object was replaced meanwhile";
+        "failed changed: ETag \"f\" instead of e in the listing: the object was replaced in the meantime";
     let encoded_changed =
-        "failed changed: ETag \"e\" instead of f in the listing: the object was replaced meanwhile";
+        "failed changed: ETag \"e\" instead of f in the listing: the object was replaced in the meantime";
     let size_changed =
-        "failed changed: 3 bytes instead of 4 in the listing: the object was replaced meanwhile";
+        "failed changed: 3 bytes instead of 4 in the listing: the object was replaced in the meantime";
     for (facts, expected) in [
         (came(Some(b"\"e\""), listed(3, b"e")), "store"),
         (came(Some(b"W/\"e\""), listed(3, b"e")), "store"),
@@ -343,7 +343,8 @@ fn what_brings_nothing_of_a_rest_waits_for_longer_each_time_and_then_counts() {
 fn nothing_but_trouble_is_concluded_from_what_is_no_rest() {
     let said = |status| {
         format!(
-            "failed truncated: the body broke off, and the request for the rest got another reply ({status})"
+            "failed truncated: the body broke off, and the request for the rest got a different reply \
+             ({status})"
         )
     };
     for (status, first_time, last_time) in [

@@ -79,9 +79,9 @@ fn certificates_that_are_not_believed_are_told_apart() {
             let words = match what {
                 "expired" => "it expired at ",
                 "not yet valid" => {
-                    "it is valid from 4000-01-01T00:00:00Z on, and this machine's clock says 2"
+                    "it is valid from 4000-01-01T00:00:00Z on, but this machine's clock says 2"
                 }
-                "an authority as a server" => "it breaks a rule of its chain: CaUsedAsEndEntity",
+                "an authority as a server" => "its chain is not valid: CaUsedAsEndEntity",
                 _ => "",
             };
             assert!(reason.starts_with(words), "{what}: {reason}");
@@ -226,7 +226,10 @@ fn options_that_cannot_be_used_are_told_in_one_line() {
     for (text, what) in [
         ("", "it has no certificate"),
         ("no PEM", "it has no certificate"),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "a certificate is damaged"),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "it contains a damaged certificate",
+        ),
         ("-----BEGIN CERTIFICATE-----\nAAAA\n", "it is damaged"),
     ] {
         std::fs::write(file.path(), text).unwrap();

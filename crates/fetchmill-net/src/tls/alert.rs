@@ -12,7 +12,7 @@ use fetchmill_model::outcome::FailureKind;
 
 /// Text for the alert of a server that requires a client certificate.
 const WANTS_CERTIFICATE: &str =
-    "TLS alert certificate_required: the server wants a client certificate; see --client-cert";
+    "TLS alert certificate_required: the server requires a client certificate; see --client-cert";
 
 thread_local! {
     /// Whether a server has asked for a certificate since [`take_request`] was called on this thread.
@@ -55,7 +55,7 @@ pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> 
     let is_missing = matches!(alert, Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied);
     match requested {
         Some(false) if is_missing => {
-            format!("{text}: the server wants a client certificate; see --client-cert")
+            format!("{text}: the server requires a client certificate; see --client-cert")
         }
         Some(true) => refusal_text(*alert).unwrap_or(text).into(),
         _ => text.into(),
@@ -72,7 +72,7 @@ macro_rules! refusals {
             match alert {
                 AlertDescription::CertificateRequired => Some(WANTS_CERTIFICATE),
                 $(AlertDescription::$variant => {
-                    Some(concat!("TLS alert ", $name, ": the server refuses the client certificate; see --client-cert"))
+                    Some(concat!("TLS alert ", $name, ": the server refused the client certificate; see --client-cert"))
                 })*
                 _ => None,
             }
@@ -122,7 +122,7 @@ macro_rules! alerts {
             match alert {
                 AlertDescription::CertificateRequired => WANTS_CERTIFICATE,
                 $(AlertDescription::$variant => concat!("TLS alert ", $name),)*
-                _ => "a TLS alert of an unknown number",
+                _ => "a TLS alert with an unknown number",
             }
         }
     };

@@ -45,7 +45,8 @@ impl ClientIdentity {
         let certificate = PemFile { option: "--client-cert", path: &files.certificate };
         let text = certificate.read()?;
         let chain: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-        let chain = chain.map_err(|_| certificate.refused("a certificate in it is damaged", CERTIFICATES))?;
+        let chain =
+            chain.map_err(|_| certificate.refused("it contains a damaged certificate", CERTIFICATES))?;
         if chain.is_empty() {
             return Err(certificate.refused("it has no certificate", CERTIFICATES));
         }
@@ -58,14 +59,14 @@ impl ClientIdentity {
         };
         let key = of_key.private_key(&key)?;
         let signer = aws_lc_rs::default_provider().key_provider.load_private_key(key);
-        let signer = signer.map_err(|_| of_key.refused("TLS does not support this kind of key", KEYS))?;
+        let signer = signer.map_err(|_| of_key.refused("TLS does not support this type of key", KEYS))?;
         let identity = CertifiedKey::new(chain, signer);
         match identity.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => {
                 return Err(of_key.refused(
                     "the key does not belong to the certificate",
-                    "give the key of the certificate",
+                    "give the key that belongs to the certificate",
                 ));
             }
         }
@@ -73,8 +74,8 @@ impl ClientIdentity {
     }
 }
 
-const CERTIFICATES: &str = "give a file with the certificate in PEM";
-const KEYS: &str = "give an RSA, ECDSA or Ed25519 key in PEM";
+const CERTIFICATES: &str = "give a PEM file with the certificate";
+const KEYS: &str = "give an RSA, ECDSA or Ed25519 key in PEM format";
 
 /// A file that an option names.
 #[derive(Clone, Copy)]
@@ -94,7 +95,7 @@ impl PemFile<'_> {
         };
         // The file is read more than once. A pipe would be empty the second time, and may never deliver anything.
         if !std::fs::metadata(self.path).map_err(unreadable)?.is_file() {
-            return Err(self.refused("it is not a regular file", "give the path of a file in PEM"));
+            return Err(self.refused("it is not a regular file", "give the path of a PEM file"));
         }
         let mut text = Vec::new();
         File::open(self.path)
@@ -111,12 +112,12 @@ impl PemFile<'_> {
         if ENCRYPTED.iter().any(|mark| memchr::memmem::find(text, mark).is_some()) {
             return Err(self.refused(
                 "its key is encrypted",
-                "give a key without a password, as `openssl pkey -in KEY -out PLAIN` writes it",
+                "give a key without a password; `openssl pkey -in KEY -out PLAIN` writes one",
             ));
         }
         PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
             rustls::pki_types::pem::Error::NoItemsFound if self.option == "--client-cert" => {
-                self.refused("it has no private key", "name the file of the key with --client-key")
+                self.refused("it has no private key", "name the key file with --client-key")
             }
             rustls::pki_types::pem::Error::NoItemsFound => self.refused("it has no private key", KEYS),
             _ => self.refused("its key is damaged", KEYS),

@@ -66,7 +66,7 @@ impl Tls {
         let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| Error::Internal(format!("TLS cannot be set up: {error}")))?
+            .map_err(|error| Error::Internal(format!("cannot set up TLS: {error}")))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(alert::ClientCertificate::of(client));

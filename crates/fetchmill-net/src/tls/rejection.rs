@@ -10,7 +10,7 @@ use fetchmill_model::text::dates::utc;
 
 /// A key that is too weak to verify signatures with.
 #[derive(Debug, thiserror::Error)]
-#[error("the key is too weak: RSA below 2,048 bits")]
+#[error("the key is too weak: RSA with less than 2,048 bits")]
 pub(super) struct WeakKey;
 
 thread_local! {
@@ -44,23 +44,23 @@ fn describe(reason: &CertificateError) -> Option<String> {
         }
         CertificateError::NotValidYetContext { time, not_before } => {
             format!(
-                "it is valid from {} on, and this machine's clock says {}",
+                "it is valid from {} on, but this machine's clock says {}",
                 moment(not_before),
                 moment(time)
             )
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "it is not for servers (extended key usage)".to_owned()
+            "it is not valid for servers (extended key usage)".to_owned()
         }
         CertificateError::UnhandledCriticalExtension => "it has an unknown critical extension".to_owned(),
         CertificateError::BadEncoding => "it is malformed".to_owned(),
         CertificateError::Other(other) if other.0.is::<WeakKey>() => other.0.to_string(),
-        CertificateError::Other(other) => format!("it breaks a rule of its chain: {other}"),
+        CertificateError::Other(other) => format!("its chain is not valid: {other}"),
         CertificateError::UnknownIssuer
         | CertificateError::NotValidForName
         | CertificateError::NotValidForNameContext { .. } => return None,
         other if format!("{other:?}").contains("SignatureAlgorithm") => {
-            "its signature is of an algorithm that is not supported, such as SHA-1".to_owned()
+            "its signature uses an unsupported algorithm, such as SHA-1".to_owned()
         }
         other => format!("{other:?}"),
     })

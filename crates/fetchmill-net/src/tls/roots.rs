@@ -69,7 +69,7 @@ fn of_system() -> RootCertStore {
 
 fn of_file(path: &Path, source: &str) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)> {
     let refused = |what: String| {
-        Error::Usage(format!("{source} {}: {what}; give a file of certificates in PEM", path.display()))
+        Error::Usage(format!("{source} {}: {what}; give a PEM file with certificates", path.display()))
     };
     let mut text = Vec::new();
     File::open(path)
@@ -83,7 +83,9 @@ fn of_file(path: &Path, source: &str) -> Result<(RootCertStore, Vec<CertificateD
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| refused(format!("it is damaged ({error})")))?;
         given.push(certificate.clone());
-        store.add(certificate).map_err(|error| refused(format!("a certificate is damaged ({error})")))?;
+        store
+            .add(certificate)
+            .map_err(|error| refused(format!("it contains a damaged certificate ({error})")))?;
     }
     if store.is_empty() {
         return Err(refused("it has no certificate".to_owned()));

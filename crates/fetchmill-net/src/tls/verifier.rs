@@ -39,7 +39,7 @@ impl Verifier {
         let store = Arc::clone(&roots.store);
         let rules = WebPkiServerVerifier::builder_with_provider(store, Arc::clone(provider))
             .build()
-            .map_err(|error| Error::Internal(format!("TLS cannot be set up: {error}")))?;
+            .map_err(|error| Error::Internal(format!("cannot set up TLS: {error}")))?;
         let insecure_hosts = insecure_hosts.iter().map(|host| insecure_host(host)).collect::<Result<_>>()?;
         Ok(Verifier { rules, given: Arc::clone(&roots.given), insecure_hosts })
     }
@@ -84,7 +84,7 @@ fn insecure_host(host: &str) -> Result<ServerName<'static>> {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     server_name(&literal.to_ascii_lowercase()).ok_or_else(|| {
         Error::Usage(format!(
-            "--insecure-host {}: not a host; give a name or an address, without port and path",
+            "--insecure-host {}: not a host; give a host name or an IP address, without port and path",
             name::for_display(host.as_bytes())
         ))
     })

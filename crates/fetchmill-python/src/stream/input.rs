@@ -164,7 +164,7 @@ impl Feed {
             _ => {
                 let class = item.get_type().name()?;
                 return Err(errors::usage(&format!(
-                    "the input must give URLs as text, or fetchmill.Request, not {class}"
+                    "the input must yield URLs (str) or fetchmill.Request, not {class}"
                 )));
             }
         };
@@ -206,7 +206,7 @@ impl Feed {
     pub(super) fn take(&mut self, slot: u32) -> PyResult<PendingRequest> {
         let asked = self.asked.get_mut(slot as usize).and_then(Option::take);
         self.free.push(slot);
-        asked.ok_or_else(|| errors::exception("InternalError", "a reply that nobody asked for"))
+        asked.ok_or_else(|| errors::exception("InternalError", "a reply to an unknown request"))
     }
 
     /// Returns the slot of an item whose reply has not come. This search runs only before a wait.

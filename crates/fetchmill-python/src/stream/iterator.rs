@@ -74,8 +74,8 @@ impl<T: Close> Closable<T> {
     /// Uses the value. It fails if another thread, or code in the stream's own input, is using it.
     pub(super) fn using<R>(&self, py: Python<'_>, run: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let Some(mut inner) = self.try_lock() else {
-            let message = "the stream is in use; take its replies in only one thread, and never in its own \
-                           input";
+            let message = "the stream is in use; read its replies in one thread only, and never from within \
+                           its own input";
             return Err(PyRuntimeError::new_err(message));
         };
         let result = run(&mut inner);
@@ -223,7 +223,7 @@ impl ReplyStream {
             TakenReplies::Some => self.position = 0,
             TakenReplies::Doubtful => return Err(errors::stray_reply(py, channel.take_doubtful())),
             TakenReplies::Ended => {
-                return Err(errors::usage("the client is closed; open the stream with an open client"));
+                return Err(errors::usage("the client is closed; use a client that is still open"));
             }
             TakenReplies::Dead => return Err(dead()),
             TakenReplies::None if self.feed.can_pull() => self.feed.pull(py, channel)?,
@@ -351,7 +351,7 @@ impl ReplyStream {
 }
 
 fn dead() -> PyErr {
-    let message = "the fetching thread does not exist; create a new client after a fork";
+    let message = "the fetching thread does not exist in this process; after a fork, create a new client";
     errors::exception("InternalError", message)
 }
 

@@ -274,7 +274,8 @@ fn known_failure((kind, reason): (String, String)) -> PyResult<(NoReply, Cow<'st
     match NoReply::from_name(&kind) {
         Some(kind) => Ok((kind, reason.into())),
         None => Err(errors::usage(&format!(
-            "pickled reply: unknown failure kind ({kind:?}); load the reply with the release that pickled it"
+            "cannot unpickle the reply: unknown failure kind ({kind:?}); use the fetchmill release that \
+             pickled it"
         ))),
     }
 }

@@ -68,7 +68,7 @@ impl Request {
         let mut body = body.map(|body| body.to_vec());
         if let Some(json) = json {
             if body.replace(json_text(json)?).is_some() {
-                return Err(errors::usage("body and json cannot be combined; give only one of them"));
+                return Err(errors::usage("body and json cannot be combined; leave out one of them"));
             }
             if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
                 fields.push(("Content-Type".to_owned(), "application/json".to_owned()));
@@ -137,7 +137,7 @@ fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     for pair in pairs_of(headers)?.try_iter()? {
         let (name, value): (String, String) = pair?
             .extract()
-            .map_err(|_| errors::usage("headers must be a mapping of text, or pairs of name and value"))?;
+            .map_err(|_| errors::usage("headers must be a mapping of strings, or pairs of name and value"))?;
         check_field(&name, &value).map_err(|error| errors::of(&error))?;
         fields.push((name, value));
     }
@@ -162,7 +162,7 @@ fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let text = py.import("json")?.call_method("dumps", (value,), Some(&options));
     // A lone surrogate cannot be encoded in UTF-8.
     let bytes = text.and_then(|text| text.call_method1("encode", ("utf-8",)));
-    let bytes = bytes.map_err(|error| errors::usage(&format!("json cannot be written as JSON: {error}")))?;
+    let bytes = bytes.map_err(|error| errors::usage(&format!("json cannot be encoded as JSON: {error}")))?;
     Ok(bytes.extract::<PyBackedBytes>()?.to_vec())
 }
 

@@ -31,7 +31,7 @@ impl Credential {
             None => None,
             Some(seconds) => match Duration::try_from_secs_f64(seconds) {
                 Ok(time) => Instant::now().checked_add(time),
-                Err(_) => return refuse(format!("expires_in must be seconds from 0, not {seconds}")),
+                Err(_) => return refuse(format!("expires_in must be at least 0 seconds, not {seconds}")),
             },
         };
         let CredentialOptions { access_key, secret_key, token, .. } = options;

@@ -117,7 +117,7 @@ impl S3 {
     }
 
     fn bucket(&self, name: &str) -> Result<Arc<Bucket>, Error> {
-        self.shared.store.bucket(name).ok_or_else(|| Error::Option(format!("there is no bucket {name:?}")))
+        self.shared.store.bucket(name).ok_or_else(|| Error::Option(format!("bucket {name:?} does not exist")))
     }
 
     /// Adds a pair of keys that may sign, or replaces the pair with the same access key.

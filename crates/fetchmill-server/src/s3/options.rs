@@ -185,7 +185,7 @@ impl BucketOptions {
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
         if !(3..=63).contains(&self.name.len()) || !self.name.bytes().all(is_fine) {
             return refuse(format!(
-                "a bucket's name is 3 to 63 of a-z, 0-9, `-` and `.`, not {:?}",
+                "a bucket name must have 3 to 63 characters of a-z, 0-9, `-` and `.`, not {:?}",
                 self.name
             ));
         }
@@ -215,7 +215,7 @@ impl BehaviourOptions {
         }
         if !(-SECONDS_MAX..=SECONDS_MAX).contains(&self.clock_offset) {
             return refuse(format!(
-                "clock_offset must be seconds below {SECONDS_MAX}, not {}",
+                "clock_offset must be below {SECONDS_MAX} seconds, not {}",
                 self.clock_offset
             ));
         }

@@ -278,7 +278,7 @@ impl Store {
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Failure> {
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > STORE_BYTES_MAX {
             self.release(bytes);
-            return Err(Failure::too_large("This store holds at most a gibibyte."));
+            return Err(Failure::too_large("This store holds at most 1 GiB."));
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Uploads {
     /// Opens an upload. Returns its id.
     pub(crate) fn start(&mut self, bucket: &str, key: &str, now: i64) -> Result<String, Failure> {
         if self.open.len() >= OPEN_MAX {
-            return Err(Failure::too_large("This store has at most 1000 open uploads."));
+            return Err(Failure::too_large("This store allows at most 1,000 open uploads."));
         }
         self.started += 1;
         let id = format!("{:016x}.{:x}_-", crate::hash::mix(self.started), self.started);

@@ -31,7 +31,7 @@ pub(super) fn fill(addresses: impl Iterator<Item = Ipv4Addr>, port: u16) -> io::
         held.extend(sockets);
     }
     Err(io::Error::other(
-        "a listener with a full queue still answers: dead hosts are not possible with this kernel",
+        "cannot simulate dead hosts on this kernel: a listener with a full queue still answers",
     ))
 }
 

@@ -63,7 +63,7 @@ fn a_port_that_is_taken_is_an_error() {
 fn content_must_be_given() {
     let error = Server::start(&Options::default()).expect_err("refused");
 
-    assert_eq!(error.to_string(), "content must be given: a folder or synthetic");
+    assert_eq!(error.to_string(), "the content is missing; give a folder or synthetic");
 }
 
 /// One object; its size is a lie for one name.

@@ -39,7 +39,7 @@ impl ProgressStore {
     pub fn open(place: JobLocation) -> Result<(Self, SavedProgress)> {
         if place.journal_path().exists() {
             return Err(Error::Usage(format!(
-                "{} is the destination of a job; choose another folder for the state of the stream",
+                "{} is the destination of a job; choose another folder for the stream's state",
                 place.dest.display()
             )));
         }

@@ -189,7 +189,7 @@ fn a_target_is_settled_once() {
 
     let error = journal.settle(&receipt(&[0, 1])).unwrap_err();
 
-    assert!(error.to_string().contains("settled twice"), "{error}");
+    assert!(error.to_string().contains("got two outcomes"), "{error}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl FrameColumns {
     /// Adds a row.
     pub(super) fn add(&mut self, row: &ManifestRow<'_>) -> Result<()> {
         if row.name.len() > PAGE_BYTES_MAX {
-            return Err(Error::Internal("a name is longer than a page of names".into()));
+            return Err(Error::Internal("a name is longer than a page of names may be".into()));
         }
         put_number(&mut self.sequences, zigzag(row.sequence.wrapping_sub(self.last_sequence)));
         put_number(&mut self.lengths, row.length);
@@ -196,14 +196,14 @@ impl FrameHeader {
         let has_encodings = *magic == MAGIC_WITH_ENCODINGS;
         let has_validators = has_encodings || *magic == MAGIC_WITH_VALIDATORS;
         if *magic != MAGIC && !has_validators {
-            return Err(ManifestDamage("there is no frame where one must be"));
+            return Err(ManifestDamage("a frame is missing"));
         }
         let [rows, stored, raw] = [rows, stored, raw].map(|word| u32::from_le_bytes(*word) as usize);
         let stored_max =
             4 * rows.min(FRAME_ROWS_MAX) + zstd::zstd_safe::compress_bound(raw.min(RAW_BYTES_MAX));
         let is_sane = (1..=FRAME_ROWS_MAX).contains(&rows) && raw <= RAW_BYTES_MAX;
         if !is_sane || stored < 4 * rows || stored > stored_max {
-            return Err(ManifestDamage("a frame's header has numbers that no frame has"));
+            return Err(ManifestDamage("a frame's header has impossible numbers"));
         }
         Ok(FrameHeader { has_validators, has_encodings, rows, stored, raw })
     }
@@ -304,7 +304,7 @@ impl Frame {
             rest.split_first_chunk::<4>().ok_or(ManifestDamage("a frame's header is cut off"))?;
         let found = crc32c::crc32c_append(crc32c::crc32c(checked), stored);
         if stored.len() != header.stored || found != u32::from_le_bytes(*checksum) {
-            return Err(ManifestDamage("a frame does not have its checksum"));
+            return Err(ManifestDamage("a frame's checksum is wrong"));
         }
         let (checksums, packed) = stored
             .split_at_checked(4 * header.rows)
@@ -328,7 +328,7 @@ impl Frame {
         self.raw.reserve(length);
         match unpacker.decompress_to_buffer(packed, &mut self.raw) {
             Ok(found) if found == length => Ok(()),
-            _ => Err(ManifestDamage("a frame cannot be unpacked")),
+            _ => Err(ManifestDamage("a frame cannot be decompressed")),
         }
     }
 
@@ -359,7 +359,7 @@ impl Frame {
         }
         let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };
         if name_end.saturating_add(etags_end) != rest.len() as u64 {
-            return Err(ManifestDamage("a frame's names are not as long as it says"));
+            return Err(ManifestDamage("a frame's names do not have the recorded length"));
         }
         self.names = self.raw.len() - rest.len();
         self.etags = self.raw.len() - etags_end as usize;

@@ -126,7 +126,7 @@ pub(super) fn is_table(bytes: &[u8], rows: u64) -> ManifestResult<bool> {
         return Ok(false);
     }
     if bytes.get(..TABLE_HEADER_BYTES) != Some(&table_header(rows)) {
-        return Err(ManifestDamage("the table is not that of the rows before it"));
+        return Err(ManifestDamage("the table does not match the rows before it"));
     }
     Ok(true)
 }
@@ -155,7 +155,7 @@ pub(super) fn read_page(
     put_page(&mut expected, entries, number as u32);
     if expected != page || entries.first() != Some(&first) || !entries.is_sorted() {
         entries.clear();
-        return Err(ManifestDamage("a page of the table does not have its checksum"));
+        return Err(ManifestDamage("the checksum of a page of the table is wrong"));
     }
     Ok(())
 }
@@ -197,13 +197,13 @@ impl ManifestFooter {
         }
         let [d0, d1, d2, d3, c0, c1, c2, c3] = *checksums;
         if crc32c::crc32c(&bytes[..FOOTER_CHECKED]) != u32::from_le_bytes([c0, c1, c2, c3]) {
-            return Err(ManifestDamage("its footer does not have its checksum"));
+            return Err(ManifestDamage("its footer's checksum is wrong"));
         }
         let [rows, length, frames, table] =
             [rows, length, frames, table].map(|word| u64::from_le_bytes(*word));
         let footer = ManifestFooter { rows, bytes: length, frames, table };
         if rows > ROWS_MAX || frames > rows || footer.file_length() != Some(file_length) {
-            return Err(ManifestDamage("its footer has numbers that do not fit the file"));
+            return Err(ManifestDamage("its footer's numbers do not match the file"));
         }
         Ok((footer, u32::from_le_bytes([d0, d1, d2, d3])))
     }
@@ -261,7 +261,7 @@ pub(super) fn read_directory(
         .all(|(frame, next)| frame.offset < next.offset && frame.first_row < next.first_row);
     let starts = *frames.first().unwrap_or(&end) == FrameEntry { offset: 0, first_row: 0 };
     if !ascends || !starts || !firsts.is_sorted() {
-        return Err(ManifestDamage("its directory has numbers that do not fit"));
+        return Err(ManifestDamage("its directory has inconsistent numbers"));
     }
     Ok((frames, firsts.to_vec()))
 }

@@ -71,7 +71,7 @@ impl Manifest {
         let mut directory = vec![0; footer.directory_bytes() as usize];
         read_at(&file, path, &mut directory, footer.directory())?;
         if crc32c::crc32c(&directory) != checksum {
-            return Err(ManifestDamage("its directory does not have its checksum").of(path));
+            return Err(ManifestDamage("its directory's checksum is wrong").of(path));
         }
         let (frames, firsts) = read_directory(&directory, &footer).map_err(damaged)?;
         Ok(Manifest { file, path: path.to_owned(), footer, frames, firsts })
@@ -95,22 +95,22 @@ impl Manifest {
     /// Reads the frame with an index below [`Manifest::frames`].
     pub fn frame(&self, index: usize) -> Result<Frame> {
         let at =
-            self.frames.get(index).ok_or_else(|| Error::Internal("no such frame of a manifest".into()))?;
+            self.frames.get(index).ok_or_else(|| Error::Internal("the manifest has no such frame".into()))?;
         let end = FrameEntry { offset: self.footer.table, first_row: self.footer.rows };
         let next = self.frames.get(index + 1).unwrap_or(&end);
         let length = next.offset - at.offset;
         if length > frame_bytes_max() {
-            return Err(self.damaged(ManifestDamage("a frame is larger than frames are")));
+            return Err(self.damaged(ManifestDamage("a frame is larger than the maximum")));
         }
         let mut stored = vec![0; length as usize];
         read_at(&self.file, &self.path, &mut stored, at.offset)?;
         let mut unpacker = zstd::bulk::Decompressor::new()
-            .map_err(|error| Error::Internal(format!("zstd cannot be set up: {error}")))?;
+            .map_err(|error| Error::Internal(format!("cannot set up zstd: {error}")))?;
         let mut frame = Frame::default();
         frame.read(at.first_row, &stored, &mut unpacker).map_err(|damage| self.damaged(damage))?;
         if frame.len() as u64 != next.first_row - at.first_row {
             return Err(
-                self.damaged(ManifestDamage("a frame does not have the rows that the directory says"))
+                self.damaged(ManifestDamage("a frame does not have the number of rows in the directory"))
             );
         }
         Ok(frame)
@@ -144,7 +144,7 @@ impl Manifest {
         while let Some(first) = rest.first() {
             let index = self
                 .frame_of_row(*first)
-                .ok_or_else(|| self.damaged(ManifestDamage("its table has a row that is not there")))?;
+                .ok_or_else(|| self.damaged(ManifestDamage("its table refers to a missing row")))?;
             let frame = frame_at(index)?;
             let end = frame.first_row() + frame.len() as u64;
             let (here, after) = rest.split_at(rest.partition_point(|row| *row < end));

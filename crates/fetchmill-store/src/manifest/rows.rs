@@ -35,7 +35,7 @@ impl ManifestRows {
         let length = file.metadata().map_err(fail)?.len();
         let end = end.unwrap_or(length);
         if end > length {
-            return Err(ManifestDamage("it is shorter than the journal says").of(path));
+            return Err(ManifestDamage("it is shorter than recorded in the journal").of(path));
         }
         Ok(ManifestRows {
             file,

@@ -97,9 +97,8 @@ impl ManifestWriter {
     /// Ends the manifest, and makes it durable as a [`Manifest`](super::Manifest).
     pub fn seal(mut self) -> Result<ShardEnd> {
         self.end_frame()?;
-        let index = self
-            .index
-            .ok_or_else(|| Error::Internal("a manifest that was made not to be sealed is sealed".into()))?;
+        let index =
+            self.index.ok_or_else(|| Error::Internal("a manifest was sealed that must not be".into()))?;
         seal(self.log, index)
     }
 }
@@ -108,8 +107,8 @@ impl ManifestWriter {
 pub fn seal_open(folder: &Path, open: &ShardEnd, is_durable: bool) -> Result<ShardEnd> {
     let path = folder.join(&open.path);
     let file = durable::open_cut(&path, open.end)
-        .map_err(|error| Error::storage("cut back", &path, error))?
-        .ok_or_else(|| ManifestDamage("it is shorter than the journal says").of(&path))?;
+        .map_err(|error| Error::storage("truncate", &path, error))?
+        .ok_or_else(|| ManifestDamage("it is shorter than recorded in the journal").of(&path))?;
     let index = read_index(&path, open)?;
     seal(AppendedFile::reopened(folder, file, open, is_durable), index)
 }
@@ -128,11 +127,11 @@ fn read_index(path: &Path, open: &ShardEnd) -> Result<ManifestIndex> {
         let Some(frame) = rows.next_frame()? else { break };
         index.add_frame(FrameEntry { offset, first_row: frame.first_row() });
         if !frame.iter().all(|row| index.add(&row)) {
-            return Err(ManifestDamage("it has more rows than a sealed one may have").of(path));
+            return Err(ManifestDamage("it has more rows than a sealed manifest may have").of(path));
         }
     }
     if rows.offset() != open.end || rows.crc32c() != open.crc32c {
-        return Err(ManifestDamage("it is not what the journal says").of(path));
+        return Err(ManifestDamage("it differs from the record in the journal").of(path));
     }
     Ok(index)
 }

@@ -510,14 +510,14 @@ impl Decoder for JsonlDecoder {
             return Err(Damage("there is more than one line"));
         }
         let line: JsonlRecord =
-            serde_json::from_slice(line).map_err(|_| Damage("the line is not JSON of ours"))?;
+            serde_json::from_slice(line).map_err(|_| Damage("the line is not JSON written by fetchmill"))?;
         if line.outcome.is_some_and(|outcome| outcome != Outcome::Fetched.name()) {
-            return Err(Damage("the line is of a target without an object"));
+            return Err(Damage("the line belongs to a target without an object"));
         }
         let body = match (line.body, line.body_base64) {
             (Some(body), None) => body.into_bytes(),
             (None, Some(body)) => STANDARD.decode(body).map_err(|_| Damage("the body is not base64"))?,
-            _ => return Err(Damage("the line has no body or two")),
+            _ => return Err(Damage("the line must have exactly one body")),
         };
         if crc32c::crc32c(&body) != line.crc32c {
             return Err(Damage("the body's checksum is wrong"));
@@ -543,7 +543,7 @@ impl Decoder for JsonlDecoder {
 
 /// Returns the bytes of a text and its hexadecimal form, which must agree.
 fn bytes_of(text: Option<String>, hex: Option<String>) -> Result<Option<Vec<u8>>, Damage> {
-    const DAMAGE: Damage = Damage("a text is not the one in hexadecimal");
+    const DAMAGE: Damage = Damage("a text differs from its hexadecimal form");
     match (text, hex) {
         (text, None) => Ok(text.map(String::into_bytes)),
         (Some(text), Some(hex)) => {

@@ -39,14 +39,14 @@ impl Sidecars {
                 None => (text.as_str(), None),
             };
             if seen.contains(&extension) {
-                return refuse("is given twice; an object has one sidecar for each extension");
+                return refuse("is given twice; an object can have only one sidecar per extension");
             }
             seen.push(extension);
             match column {
                 None if extension == Self::JSON => made.json = Some(JsonColumns::new(columns.typed())),
                 None => return refuse("has no column; write EXTENSION=COLUMN, such as txt=caption, or json"),
                 Some(_) if extension == Self::JSON => {
-                    return refuse("names a column, but json holds all columns; write json alone");
+                    return refuse("names a column, but json stores all columns; write json alone");
                 }
                 Some(_) if !is_extension(extension) => {
                     return refuse("must have an extension of lowercase letters and digits before the =");
@@ -61,7 +61,7 @@ impl Sidecars {
         }
         if texts.len() > SIDECARS_MAX {
             return Err(Error::Usage(format!(
-                "--sidecar: {} sidecars are too many; give {SIDECARS_MAX} at most",
+                "--sidecar: too many sidecars ({}); give at most {SIDECARS_MAX}",
                 texts.len()
             )));
         }
@@ -120,7 +120,7 @@ impl ReadSidecars {
         sidecar: &[u8],
         content: &[u8],
     ) -> std::result::Result<(), Damage> {
-        const FOREIGN: Damage = Damage("there is another member behind it");
+        const FOREIGN: Damage = Damage("there is another member after it");
         let dot = memchr::memrchr(b'.', sidecar).ok_or(FOREIGN)?;
         let extension = std::str::from_utf8(&sidecar[dot + 1..]).ok();
         let extension = extension.filter(|text| is_extension(text)).ok_or(FOREIGN)?;
@@ -128,7 +128,8 @@ impl ReadSidecars {
             return Err(FOREIGN);
         }
         if extension == Sidecars::JSON {
-            let (url, kept) = JsonColumns::read(content).ok_or(Damage("its columns are no JSON of ours"))?;
+            let (url, kept) =
+                JsonColumns::read(content).ok_or(Damage("its columns are not JSON written by fetchmill"))?;
             (self.url, self.kept) = (url.filter(|url| url != name), Some(kept));
         }
         Ok(())

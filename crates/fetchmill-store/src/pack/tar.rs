@@ -251,12 +251,12 @@ pub struct TarDecoder;
 impl Decoder for TarDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
         let (object, mut rest) = read_member(record)?;
-        let name = object_name(&object.member).ok_or(Damage("the name is not one of a member"))?;
+        let name = object_name(&object.member).ok_or(Damage("the name is not a valid member name"))?;
         let mut sidecars = ReadSidecars::default();
         while !rest.is_empty() {
             let (sidecar, behind) = read_member(rest)?;
             if sidecar.mtime != object.mtime {
-                return Err(Damage("a sidecar has not the time of its object"));
+                return Err(Damage("a sidecar's time differs from its object's"));
             }
             sidecars.read((&object.member, &name), &sidecar.member, sidecar.body)?;
             rest = behind;
@@ -306,7 +306,7 @@ fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     match pax {
         None => Ok(number),
         Some(larger) if number == OCTAL_MAX && larger > OCTAL_MAX => Ok(larger),
-        Some(_) => Err(Damage("the pax header contradicts the member's")),
+        Some(_) => Err(Damage("the pax header contradicts the member's header")),
     }
 }
 
@@ -326,7 +326,7 @@ impl<'a> TarMember<'a> {
             constant[field.clone()].copy_from_slice(&TEMPLATE[field]);
         }
         if constant != TEMPLATE || header[CHECKSUM.end] != 0 || header[CHECKSUM.end + 1] != b' ' {
-            return Err(Damage("the header is not one of fetchmill's"));
+            return Err(Damage("the header was not written by fetchmill"));
         }
         let mut summed = *header;
         summed[CHECKSUM_FIELD].fill(b' ');
@@ -407,14 +407,14 @@ fn octal(digits: &[u8]) -> Result<u64, Damage> {
         .try_fold(0_u64, |number, digit| {
             matches!(digit, b'0'..=b'7').then(|| number << 3 | u64::from(digit - b'0'))
         })
-        .ok_or(Damage("a number of the header is malformed"))
+        .ok_or(Damage("a number in the header is malformed"))
 }
 
 /// Returns the text up to the first NUL. Only NULs may follow.
 fn text(field: &[u8]) -> Result<&[u8], Damage> {
     let end = memchr::memchr(0, field).unwrap_or(field.len());
     if field[end..].iter().any(|byte| *byte != 0) {
-        return Err(Damage("a name of the header is malformed"));
+        return Err(Damage("a name in the header is malformed"));
     }
     Ok(&field[..end])
 }

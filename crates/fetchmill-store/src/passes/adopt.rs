@@ -97,7 +97,7 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     }
     if status.finished_at.is_none() {
         return Err(Error::Usage(format!(
-            "{shown} holds an unfinished job; run its `fetchmill get` again to finish the job first"
+            "{shown} holds an unfinished job; run its `fetchmill get` again to finish it first"
         )));
     }
     if !part(TRANSFORM).is_empty() {
@@ -110,12 +110,10 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     }
     let columns = ExtraColumns::of_identity(&status.identity);
     if columns.has_outcomes() || !columns.kept().is_empty() || !part(SIDECAR).is_empty() {
-        return refuse("whose objects have extra columns or sidecars, which a sync does not write");
+        return refuse("whose objects have extra columns or sidecars, which a sync cannot write");
     }
     if !part(INDEX_PART).is_empty() {
-        return refuse(
-            "whose shards have indexes (--cdxj), but a sync changes shards without updating indexes",
-        );
+        return refuse("whose shards have indexes (--cdxj), which a sync does not update");
     }
     Ok(())
 }
@@ -193,7 +191,7 @@ impl Adopted<'_> {
                 ];
                 if insert.execute(row).map_err(|error| self.fail(&error))? == 0 {
                     return Err(Error::Usage(format!(
-                        "{} holds two objects with the name {}, but a sync keeps one object for each name; \
+                        "{} holds two objects with the name {}, but a sync keeps only one object per name; \
                          choose another destination for the sync",
                         place.dest.display(),
                         name::for_display(&object.name)

@@ -34,10 +34,7 @@ impl Applied {
 
     /// Outcome for a file that changed since the last pass.
     pub(super) fn changed_here() -> Self {
-        Applied::failed(
-            "local-change",
-            "the local file was changed; use --overwrite-local to replace the file",
-        )
+        Applied::failed("local-change", "the local file was changed; use --overwrite-local to replace it")
     }
 }
 

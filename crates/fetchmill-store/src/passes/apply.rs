@@ -121,7 +121,7 @@ impl Application {
             return files.map_or_else(|| Ok(Applied::of("removed")), |files| files.remove(object));
         }
         if is(PlannedAction::NoUrl) {
-            return Ok(Applied::failed(FailureKind::Url.name(), "no URL leads to this object"));
+            return Ok(Applied::failed(FailureKind::Url.name(), "no URL is known for this object"));
         }
         if is(PlannedAction::LeaveLocal) {
             return Ok(Applied::changed_here());

@@ -83,7 +83,10 @@ fn must_be_known(db: &Connection, path: &Path) -> Result<i64> {
     if number <= VERSION {
         return Ok(number);
     }
-    Err(Error::Journal(format!("{} was written by a newer fetchmill; use that one", path.display())))
+    Err(Error::Journal(format!(
+        "{} was written by a newer fetchmill; use that release or a later one",
+        path.display()
+    )))
 }
 
 /// Creates a file that is written from scratch. It counts only once it has its name ([`finish`]).

@@ -94,7 +94,7 @@ impl ListingFile {
         let name = name.or_else(|| value(1).map(of_url)).unwrap_or_default().into_owned();
         let wrong = |what| {
             Error::Journal(format!(
-                "{} of {} has no valid {what}; remove the file to list again",
+                "{} of {} has no valid {what}; remove the file to list the source again",
                 self.table.place(),
                 self.shown
             ))

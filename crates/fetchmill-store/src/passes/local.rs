@@ -65,7 +65,7 @@ impl LocalFolder {
             Ok(state) => Ok(state),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP | Errno::XDEV) => Ok(Some(PathState::Other)),
-            Err(error) => Err(self.fail("look at", path, error)),
+            Err(error) => Err(self.fail("inspect", path, error)),
         }
     }
 

@@ -103,6 +103,6 @@ fn no_name() -> Applied {
 fn taken() -> Applied {
     Applied::failed(
         FailureKind::NameTaken.name(),
-        "the path is taken by something that no sync has put there",
+        "the path is taken by something that was not written by a sync",
     )
 }

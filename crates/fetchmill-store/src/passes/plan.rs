@@ -132,7 +132,7 @@ pub(super) fn make(
         writer = PlanWriter::begin(place, options)?;
         let counts = sorted.read(|next| writer.merge(base, next))?;
         sorted.remove()?;
-        counts.ok_or_else(|| Error::Internal("a sorted listing has no order".into()))?
+        counts.ok_or_else(|| Error::Internal("a sorted listing is out of order".into()))?
     };
     writer.finish(place, &counts)?;
     Ok(counts)

@@ -290,7 +290,7 @@ impl SyncStore {
     pub fn conclude(&mut self) -> Result<SyncLedger> {
         self.must_change()?;
         let Some(application) = self.application.take() else {
-            return Err(Error::Internal("a pass is concluded before it was applied".into()));
+            return Err(Error::Internal("the pass was concluded before it was applied".into()));
         };
         let (options, counts) = plan::describe(&self.plan_path())?;
         let ledger = conclude(&application.db, &self.base_path(), &options, &counts)?;

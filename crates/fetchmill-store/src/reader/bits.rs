@@ -18,7 +18,7 @@ impl Bits {
     pub(crate) fn new(count: u64) -> Result<Self> {
         if count > COUNT_MAX {
             return Err(Error::Journal(format!(
-                "the journal is damaged: it counts {count} targets, more than a job can have"
+                "the journal is damaged: it counts {count} targets, which is more than a job can have"
             )));
         }
         Ok(Bits { words: vec![0; count.div_ceil(WORD_BITS) as usize], count })

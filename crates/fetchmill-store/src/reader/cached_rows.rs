@@ -149,7 +149,7 @@ impl CachedRows {
                 return Ok(object);
             }
         }
-        Err(ObjectError::Damaged("no such row".to_owned()))
+        Err(ObjectError::Damaged("the row does not exist".to_owned()))
     }
 
     fn keep(&mut self, cached: CachedBatch) {

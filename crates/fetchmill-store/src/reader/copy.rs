@@ -58,7 +58,7 @@ impl ShardCopy<'_> {
                 // The record is also decoded as an object, so that nothing unverified goes into the new shard.
                 match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
                     Ok(Some(record)) => self.opened()?.push_record(&row, &record)?,
-                    Ok(None) => return Err(Error::Internal("a shard of records has rows".into())),
+                    Ok(None) => return Err(Error::Internal("a shard with records has rows".into())),
                     Err(ObjectError::Damaged(what)) => wanted.note_damaged(at, row.name, what)?,
                     Err(ObjectError::Failed(error)) => return Err(error),
                 }

@@ -82,15 +82,15 @@ impl RecordFile {
         end: u64,
     ) -> std::result::Result<usize, ObjectError> {
         let length = end.checked_sub(row.place).filter(|length| *length > 0 && end <= self.end);
-        let length =
-            length.ok_or_else(|| ObjectError::Damaged("its record is where none can be".to_owned()))?;
+        let length = length
+            .ok_or_else(|| ObjectError::Damaged("its record is at an impossible position".to_owned()))?;
         if end > self.length {
-            return Err(ObjectError::Damaged("the shard ends before its record does".to_owned()));
+            return Err(ObjectError::Damaged("the shard ends within its record".to_owned()));
         }
         let body = row.length.saturating_mul(RECORD_GROWTH_MAX);
         let name = (row.name.len() as u64).saturating_mul(NAME_GROWTH_MAX);
         if length > body.saturating_add(name).saturating_add(RECORD_HEAD_BYTES_MAX) {
-            return Err(ObjectError::Damaged("its record is larger than it can be".to_owned()));
+            return Err(ObjectError::Damaged("its record is larger than possible".to_owned()));
         }
         Ok(length as usize)
     }
@@ -117,7 +117,7 @@ impl RecordFile {
     pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> std::result::Result<(), ObjectError> {
         self.file.read_exact_at(bytes, place).map_err(|error| {
             ObjectError::Damaged(if error.kind() == ErrorKind::UnexpectedEof {
-                "the shard ends before its record does".to_owned()
+                "the shard ends within its record".to_owned()
             } else {
                 format!("its record cannot be read: {error}")
             })

@@ -124,7 +124,7 @@ impl KnownNames {
 }
 
 fn check<T>(result: rusqlite::Result<T>) -> Result<T> {
-    result.map_err(|error| Error::Internal(format!("the names that are known cannot be kept: {error}")))
+    result.map_err(|error| Error::Internal(format!("cannot keep the known names: {error}")))
 }
 
 fn digest(name: &[u8]) -> [u8; 16] {

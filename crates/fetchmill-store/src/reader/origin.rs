@@ -34,7 +34,8 @@ impl ObjectOrigin {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
         if snapshot.part("format") == Format::Null.name() {
             return refuse(
-                "the format null keeps no objects to compare; verify without --sample and --against",
+                "the format null stores no objects that could be compared; verify without --sample and \
+                 --against",
             );
         }
         if !snapshot.part(TRANSFORM).is_empty() {
@@ -45,19 +46,19 @@ impl ObjectOrigin {
         }
         if ExtraColumns::of_identity(&snapshot.identity).has_items() {
             return refuse(
-                "items of an API have no URLs to fetch again; verify without --sample and --against",
+                "API items have no URLs that could be fetched again; verify without --sample and --against",
             );
         }
         if snapshot.part("listing") == KEYS {
             return refuse(
-                "objects of a bucket cannot be fetched again for comparison yet; verify without --sample and \
-                 --against, or fetch the bucket into another destination",
+                "objects in a bucket cannot yet be fetched again for comparison; verify without --sample \
+                 and --against, or fetch the bucket into another destination",
             );
         }
         if !are_of_list(snapshot) && are_stripped(snapshot) {
             return refuse(
-                "the names of this job have lost a leading path, so the URLs of the objects are not known; \
-                 verify without --sample and --against",
+                "the names in this job have lost a leading path, so the objects' URLs are unknown; verify \
+                 without --sample and --against",
             );
         }
         if !are_of_list(snapshot) {
@@ -65,8 +66,8 @@ impl ObjectOrigin {
         }
         if against.is_some() {
             return refuse(
-                "--against needs a job with one origin, but this job is of a list; use --sample, which \
-                 fetches URLs of the list",
+                "--against needs a job with one origin, but this job fetched a list; use --sample, which \
+                 fetches the list's URLs",
             );
         }
         if request_of(snapshot).is_some() {
@@ -77,7 +78,7 @@ impl ObjectOrigin {
         }
         if snapshot.traits.https {
             return refuse(
-                "--sample uses http only, but the list of this job has https:// URLs; verify without \
+                "--sample supports only http, but the list of this job has https:// URLs; verify without \
                  --sample",
             );
         }
@@ -87,8 +88,7 @@ impl ObjectOrigin {
         match EntryOfName::of(snapshot).filter(|_| !is_export(snapshot)) {
             Some(entries) => Ok(ObjectOrigin::Own(entries)),
             None => refuse(
-                "--sample needs the URLs of the objects, but this job did not store URLs; verify without \
-                 --sample",
+                "--sample needs the objects' URLs, but this job did not store them; verify without --sample",
             ),
         }
     }

@@ -162,7 +162,8 @@ impl ScanCursor {
             ScanCursor::Records(window) => match end {
                 Some(end) => window.read(row, end),
                 None => Err(ObjectError::Damaged(
-                    "the manifest does not say where its record ends: its next part is damaged".to_owned(),
+                    "the end of its record is unknown, because the next part of the manifest is damaged"
+                        .to_owned(),
                 )),
             },
         }
@@ -236,7 +237,7 @@ impl ParquetScan {
             self.salvage_until = row.saturating_add(SALVAGED_ROWS);
             return self.shard.row(row).map_err(of_row);
         }
-        let no_row = || ObjectError::Damaged("no such row".to_owned());
+        let no_row = || ObjectError::Damaged("the row does not exist".to_owned());
         let (batch, position) = self.batch.as_ref().zip(self.position(row)).ok_or_else(no_row)?;
         object_at(batch, position).map(|(_, object, _)| object).map_err(of_row)
     }
@@ -254,7 +255,8 @@ impl ParquetScan {
             Some(batches) => batches,
             None => self.shard.batches(row..self.shard.rows(), None).map_err(of_row)?,
         };
-        let batch = batches.next().ok_or_else(|| ObjectError::Damaged("no such row".to_owned()))?;
+        let batch =
+            batches.next().ok_or_else(|| ObjectError::Damaged("the row does not exist".to_owned()))?;
         self.batch = Some(batch.map_err(of_row)?);
         (self.first, self.batches) = (row, Some(batches));
         Ok(())

@@ -45,7 +45,7 @@ impl ShardReader {
         if manifest.rows() != shard.sealed.objects {
             let [path, _] = manifests;
             let (rows, objects) = (manifest.rows(), shard.sealed.objects);
-            return Err(damaged(&path, &format!("it has {rows} rows, the journal says {objects}")));
+            return Err(damaged(&path, &format!("it has {rows} rows, but the journal records {objects}")));
         }
         Ok(ShardReader {
             number: shard.number,
@@ -156,7 +156,7 @@ impl ShardReader {
             return Ok(frame);
         }
         let index = self.manifest.frame_of_row(row);
-        let index = index.ok_or_else(|| Error::Internal("no such row of a manifest".into()))?;
+        let index = index.ok_or_else(|| Error::Internal("the manifest has no such row".into()))?;
         let frame = Arc::new(self.manifest.frame(index)?);
         *self.frame.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&frame));
         Ok(frame)

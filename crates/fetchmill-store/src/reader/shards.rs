@@ -85,7 +85,7 @@ impl SealedShards {
     /// Returns the reader of the shard at this position in the list.
     pub(super) fn reader(&self, index: usize) -> Result<&Arc<ShardReader>> {
         let (Some(cell), Some(shard)) = (self.readers.get(index), self.sealed.get(index)) else {
-            return Err(Error::Internal("no such shard".into()));
+            return Err(Error::Internal("the shard does not exist".into()));
         };
         if let Some(reader) = cell.get() {
             return Ok(reader);
@@ -108,7 +108,7 @@ impl SealedShards {
                 .map(|part| scope.spawn(|| part.iter().try_for_each(|index| self.reader(*index).map(drop))))
                 .collect();
             threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Error::Internal("a thread ended in a panic".into())))
+                thread.join().unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
             })
         })
     }

@@ -168,7 +168,7 @@ fn a_manifest_of_another_shard_is_damage() {
     shard.sealed.objects = 6;
 
     let error = ShardReader::open(&shard_folder, Format::Tar, &shard).unwrap_err();
-    assert!(error.to_string().contains("it has 5 rows, the journal says 6"), "{error}");
+    assert!(error.to_string().contains("it has 5 rows, but the journal records 6"), "{error}");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_shard_that_was_cut_off_gives_what_is_left() {
         assert!(scanned[0].object.is_ok() && scanned[99].object.is_err());
         let lost = scanned[99].object.as_ref().unwrap_err();
         assert_eq!((lost.name.as_slice(), lost.length), (&b"object-99"[..], 99 * 7));
-        assert_eq!(lost.what, "the shard ends before its record does");
+        assert_eq!(lost.what, "the shard ends within its record");
     }
 }
 

@@ -62,11 +62,11 @@ impl AnswerReader {
             Some(site) if !(status.is_empty() && kind.is_empty()) => {
                 Ok(Some(RowAnswer { site, status, kind }))
             }
-            _ => Err(foreign(&self.shown, &format!("{} has no site or no answer", self.table.place()))),
+            _ => Err(foreign(&self.shown, &format!("{} lacks the site or the answer", self.table.place()))),
         }
     }
 }
 
 fn foreign(shown: &str, why: &dyn std::fmt::Display) -> Error {
-    Error::Usage(format!("{shown} is not a result of `fetchmill check`: {why}"))
+    Error::Usage(format!("{shown} is not a results file of `fetchmill check`: {why}"))
 }

@@ -48,7 +48,7 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     let folder = folder_of(path);
     if !folder.is_dir() {
         return Err(Error::Usage(format!(
-            "{} cannot be written: the folder {} does not exist; create the folder",
+            "cannot write {}: the folder {} does not exist; create it",
             path.display(),
             folder.display()
         )));
@@ -71,7 +71,7 @@ pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
 
 fn foreign(path: &Path) -> Error {
     Error::Usage(format!(
-        "{} exists and was not written by this job; move it away, or choose another name",
+        "{} exists, but was not written by this job; move it away, or choose another name",
         path.display()
     ))
 }
@@ -181,7 +181,7 @@ fn gather(
         let mut lines = ShardLines::open(&place.failures_path(), &shard)?;
         while let Some(line) = lines.next_line()? {
             let Some(taken) = take(rows, line, &mut summary, each) else {
-                return Err(damaged(&place.failures_path().join(&shard.path), &"a line is not a row"));
+                return Err(damaged(&place.failures_path().join(&shard.path), &"a line is not a valid row"));
             };
             taken?;
             if summary.rows.is_multiple_of(STRETCH_ROWS) && !goes_on() {

@@ -124,7 +124,7 @@ impl HashPartition {
             let Some(hash) = self.hash(row.site) else { continue };
             if held.len() == self.rows_max {
                 return Err(Error::Usage(format!(
-                    "{} cannot be compared: too many rows of one site",
+                    "cannot compare {}: too many rows for one site",
                     old.display()
                 )));
             }

@@ -109,8 +109,8 @@ fn write_files(
     let (fetched, given) = (journal.tally().fetched, journal.next_sequence());
     if setup.unfetched.tells_failures && fetched + rows != given {
         return Err(Error::Journal(format!(
-            "{fetched} objects and {rows} rows without an object do not add up to the {given} targets of {}; \
-             check with `fetchmill verify`",
+            "{fetched} objects and {rows} rows without an object do not add up to the {given} targets in \
+             {}; check with `fetchmill verify`",
             place.dest.display()
         )));
     }

@@ -28,7 +28,7 @@ impl CdxjWriter {
     pub fn new(shard_folder: &ShardFolder) -> Result<Self> {
         let folder = shard_folder.open_path();
         let parts = durable::nameless_file(&folder)
-            .map_err(|error| Error::storage("make a file in", &folder, error))?;
+            .map_err(|error| Error::storage("create a file in", &folder, error))?;
         let lines = SortedLines::new(parts, INDEX_SORT_BYTES);
         Ok(CdxjWriter { shard_folder: shard_folder.clone(), lines, folder })
     }

@@ -252,11 +252,11 @@ pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()
             Ok(true) => {}
             Ok(false) => {
                 return Err(Error::Journal(format!(
-                    "{} is shorter than the journal says: the list of failures is damaged",
+                    "{} is shorter than recorded in the journal; the list of failures is damaged",
                     path.display()
                 )));
             }
-            Err(error) => return Err(Error::storage("cut back", path, error)),
+            Err(error) => return Err(Error::storage("truncate", path, error)),
         }
     }
     let Ok(entries) = std::fs::read_dir(folder) else {

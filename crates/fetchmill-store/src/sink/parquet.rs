@@ -322,8 +322,7 @@ impl OpenParquet {
 
 fn damaged(path: &Path, error: &ShardError) -> Error {
     Error::Journal(format!(
-        "{} cannot be merged: {error}; check with `fetchmill verify` and repair with `fetchmill verify \
-         --repair`",
+        "cannot merge {}: {error}; check with `fetchmill verify` and repair with `fetchmill verify --repair`",
         path.display()
     ))
 }

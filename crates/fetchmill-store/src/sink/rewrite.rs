@@ -41,7 +41,7 @@ impl Rewrite {
     /// Appends an unchanged record of the other shard. The row describes its object.
     pub fn push_record(&mut self, row: &ManifestRow<'_>, record: &[u8]) -> Result<()> {
         let RewriteOutput::Records { file, manifest, bytes, .. } = &mut self.0 else {
-            return Err(Error::Internal("a record for a format that has rows".into()));
+            return Err(Error::Internal("a record in a format that has rows".into()));
         };
         manifest.add(&ManifestRow { place: file.end(), ..*row })?;
         file.buffer().extend_from_slice(record);
@@ -54,7 +54,7 @@ impl Rewrite {
         match &mut self.0 {
             RewriteOutput::Rows(open) => open.push(object),
             RewriteOutput::Records { .. } => {
-                Err(Error::Internal("a row for a format that has records".into()))
+                Err(Error::Internal("a row in a format that has records".into()))
             }
         }
     }

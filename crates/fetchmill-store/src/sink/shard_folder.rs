@@ -41,7 +41,7 @@ impl ShardFolder {
     pub fn prepare(&self) -> Result<()> {
         for folder in [self.open_path(), self.index_path()] {
             std::fs::create_dir_all(&folder)
-                .map_err(|error| Error::storage("make the folder", &folder, error))?;
+                .map_err(|error| Error::storage("create the folder", &folder, error))?;
         }
         if self.is_durable { Self::sync(&self.dest.join(STATE_FOLDER)) } else { Ok(()) }
     }
@@ -145,7 +145,8 @@ impl ShardFolder {
             // The run that sealed the shard has already renamed it.
             Err(Errno::NOENT) if to.exists() => Ok(()),
             Err(Errno::EXIST) => Err(Error::Journal(format!(
-                "{} exists and is not this job's; move it away, then run the same command again to resume",
+                "{} exists, but does not belong to this job; move it away, then run the same command again \
+                 to resume",
                 to.display()
             ))),
             Err(error) => Err(fail(error)),

@@ -70,7 +70,7 @@ impl StagedName {
 impl Stage {
     /// Makes the folder if it is missing, and opens it.
     pub fn open(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(path).map_err(|error| Error::storage("make the folder", path, error))?;
+        std::fs::create_dir_all(path).map_err(|error| Error::storage("create the folder", path, error))?;
         let folder =
             durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
         Ok(Stage { folder, path: path.to_owned() })

@@ -209,7 +209,7 @@ class AiohttpClient:
             case aiohttp.ClientHttpProxyError():
                 return proxy_error(error.status)
             case aiohttp.ClientResponseError() if not attempt.is_request_sent:
-                return AttemptError("proxy-refused", "the proxy's answer is not HTTP")
+                return AttemptError("proxy-refused", "the proxy's reply is not HTTP")
             case aiohttp.ClientResponseError():
                 return AttemptError(self._connections.head_kind(error))
             case aiohttp.InvalidURL():

@@ -66,8 +66,8 @@ class ClosedConnections:
             )
         except TypeError as error:
             raise UsageError(
-                f"aiohttp {aiohttp.__version__}: cannot be used ({error}); "
-                "install a tested version: pip install 'fetchmill[engines]'"
+                f"aiohttp {aiohttp.__version__} cannot be used ({error}); install a "
+                "tested version: pip install 'fetchmill[engines]'"
             ) from None
 
     def url_of(self, address: RequestUrl) -> URL:
@@ -81,7 +81,7 @@ class ClosedConnections:
         except ValueError as error:
             raise AttemptError("url", failure_kinds.error_text(error)) from None
         if url.raw_path_qs != address.target or str(url) != address.url:
-            raise AttemptError("url", f"aiohttp {aiohttp.__version__} would ask for {url}; use a tested version")
+            raise AttemptError("url", f"aiohttp {aiohttp.__version__} would request {url}; use a tested version")
         return url
 
     def fields(self) -> list[tuple[str, str]]:
@@ -101,7 +101,7 @@ class ClosedConnections:
         """
         if attempt.is_reused:
             raise InternalError(
-                f"aiohttp {aiohttp.__version__} has kept a connection that was to be closed; "
+                f"aiohttp {aiohttp.__version__} kept a connection open that should be closed; "
                 "install a tested version: pip install 'fetchmill[engines]'"
             )
 

@@ -76,7 +76,7 @@ def _lower_name(name: str) -> str | None:
 def _body_end(lengths: list[str], encodings: list[str], version: tuple[int, int], *, has_body: bool) -> BodyEnd:
     if encodings:
         if [encoding.lower() for encoding in encodings] != ["chunked"] or lengths or version < (1, 1):
-            raise AttemptError("framing", "the reply has a Transfer-Encoding that does not say where the body ends")
+            raise AttemptError("framing", "the reply has a Transfer-Encoding that does not mark the end of the body")
     elif lengths and not (_is_length(lengths[0]) and lengths.count(lengths[0]) == len(lengths)):
         raise AttemptError("framing", "the reply has an invalid Content-Length")
     if not has_body:

@@ -58,8 +58,8 @@ def untested_notices(libraries: Sequence[Library]) -> tuple[str, ...]:
         UsageError: a library is not installed.
     """
     return tuple(
-        f"{library.name} {version}: not a tested version ({_range_text(library)}); each request has a connection "
-        "of its own, which is slower. For a tested version: pip install 'fetchmill[engines]'"
+        f"{library.name} {version}: not a tested version ({_range_text(library)}), so each request uses "
+        "its own connection, which is slower; for a tested version, pip install 'fetchmill[engines]'"
         for library in libraries
         if not library.is_tested(version := str(library.load().__version__))
     )

@@ -42,10 +42,10 @@ def open_tunnel(connection: socket.socket, address: RequestUrl, proxy: Proxy, an
         raise AttemptError("reset", "the proxy closed the connection")
     status = _STATUS_LINE.fullmatch(status_line)
     if status is None:
-        raise AttemptError("proxy-refused", "the proxy's answer is not HTTP")
+        raise AttemptError("proxy-refused", "the proxy's reply is not HTTP")
     if int(status[1]) != _OK:
         raise proxy_error(int(status[1]))
     for _ in range(_LINES_MAX):
         if answer.readline(_LINE_BYTES_MAX) in (b"\r\n", b"\n"):
             return
-    raise AttemptError("proxy-refused", "the headers of the proxy's answer do not end")
+    raise AttemptError("proxy-refused", "the header section of the proxy's reply does not end")

@@ -31,13 +31,15 @@ pub(crate) fn run_command(
     is_over: &dyn Fn() -> bool,
 ) -> Result<Vec<u8>> {
     let failed =
-        |why: &str| Error::Temporary(format!("the {what} {why}; run it by hand to see what is wrong"));
+        |why: &str| Error::Temporary(format!("the {what} {why}; run the command by hand to find the cause"));
     let mut running =
         CommandProcess::start(command).map_err(|error| failed(&format!("cannot be started ({error})")))?;
     let (output, complaints) = (running.output(), running.complaints());
     let end = Instant::now() + patience;
     let status = loop {
-        if let Some(status) = running.ended().map_err(|error| failed(&format!("is lost ({error})")))? {
+        if let Some(status) =
+            running.ended().map_err(|error| failed(&format!("cannot be watched ({error})")))?
+        {
             break status;
         }
         if is_over() {
@@ -51,7 +53,7 @@ pub(crate) fn run_command(
     if !status.success() {
         let said = read_rest(&complaints);
         let line = String::from_utf8_lossy(&said).lines().next().map(|line| for_display(line.as_bytes()));
-        return Err(failed(&format!("ends with {status}: {}", line.unwrap_or_default())));
+        return Err(failed(&format!("failed ({status}): {}", line.unwrap_or_default())));
     }
     Ok(read_rest(&output))
 }
@@ -212,7 +214,7 @@ mod tests {
         let command = format!("echo hidden; sleep 60 & echo $! > '{}'; wait", pid.display());
         let error = run_command(&command, "command", Duration::from_secs(1), &|| false).unwrap_err();
 
-        let expected = "the command did not finish within 1 s; run it by hand to see what is wrong";
+        let expected = "the command did not finish within 1 s; run the command by hand to find the cause";
         assert_eq!(error.to_string(), expected);
         must_end(&pid);
     }

@@ -56,7 +56,7 @@ pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
     fn now(&self) -> u64;
 }
 
-const EXPIRED: &str = "the credentials have expired: renew them and run the same command again";
+const EXPIRED: &str = "the credentials have expired; renew them and run the same command again";
 
 /// State that both sides share.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl<H: CredentialHolder> Refresher<H> {
                 let work = move || keeper.keep(&is_over);
                 let thread =
                     std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
-                Some(thread.map_err(|error| Error::storage("start a thread of", "this process", error))?)
+                Some(thread.map_err(|error| Error::storage("start a thread in", "this process", error))?)
             }
         };
         Ok(Refresher { access, shared, thread })
@@ -151,7 +151,7 @@ impl<H> Drop for Refresher<H> {
 
 /// Returns the error for a job that ended while it requested credentials.
 pub(crate) fn stopped() -> Error {
-    Error::Temporary("stopped while credentials were asked for; run the same command again".into())
+    Error::Temporary("stopped while requesting credentials; run the same command again".into())
 }
 
 struct Ending(Arc<RefreshShared>);
@@ -221,9 +221,9 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
             // The credentials are unchanged, but may be valid for longer than before.
             Ok(Some(loaded)) => {
                 self.loaded = loaded;
-                format!("{EXPIRED} ({} has no newer ones)", self.loaded.from)
+                format!("{EXPIRED} ({} provides no newer ones)", self.loaded.from)
             }
-            Ok(None) => format!("{EXPIRED} ({} no longer has any)", self.loaded.from),
+            Ok(None) => format!("{EXPIRED} ({} no longer provides any)", self.loaded.from),
             Err(error) => error.to_string(),
         };
         self.fail(why);

@@ -136,7 +136,7 @@ impl Access {
     /// Loads on a separate thread, because the caller may have an event loop.
     fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let Some(pool) = self.pool.get().cloned() else {
-            return Err(Error::Internal("nothing was said of how credentials are asked for".into()));
+            return Err(Error::Internal("the connection pool for credentials is not set".into()));
         };
         let load = || {
             let chain = CredentialChain::new(&self.options, pool);

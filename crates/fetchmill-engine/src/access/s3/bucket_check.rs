@@ -60,7 +60,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
             }
             let origin = place.map_or_else(|_| String::new(), |place| place.key.text().to_owned());
             Error::Listing(format!(
-                "{origin} does not answer for the bucket {} ({}): {}, attempts: {attempts}; check \
+                "cannot check the bucket {} at {origin} ({}): {}, attempts: {attempts}; check \
                  --endpoint-url, and that the store is running",
                 bucket.text(),
                 broken.kind.name(),

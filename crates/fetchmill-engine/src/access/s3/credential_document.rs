@@ -22,8 +22,8 @@ pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)
     // Messages never show the text, because it contains the secret.
     let document: CredentialDocument = serde_json::from_str(text).map_err(|error| {
         Error::Temporary(format!(
-            "{from} gave invalid credentials (line {}, column {}); the output must be a JSON object with \
-             AccessKeyId and SecretAccessKey",
+            "{from} returned invalid credentials (line {}, column {}); the output must be a JSON object \
+             with AccessKeyId and SecretAccessKey",
             error.line(),
             error.column()
         ))
@@ -45,8 +45,8 @@ pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credential
         return Ok(credentials);
     }
     Err(Error::Usage(format!(
-        "the credentials of {from} are empty or contain a space or a control character; copy the credentials \
-         again"
+        "the credentials from {from} are empty or contain a space or a control character; copy the \
+         credentials again"
     )))
 }
 
@@ -54,7 +54,8 @@ pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credential
 pub(super) fn expiry(date: &str, from: &str) -> Result<u64> {
     parse_expiry(date).ok_or_else(|| {
         Error::Usage(format!(
-            "the credentials of {from} expire at {}, which is not a date such as 2026-11-22T05:00:00Z",
+            "the credentials from {from} have an invalid expiration date ({}); it must look like \
+             2026-11-22T05:00:00Z",
             fetchmill_model::name::for_display(date.as_bytes())
         ))
     })

@@ -105,7 +105,7 @@ impl CredentialSearch<'_> {
         let file = "AWS_WEB_IDENTITY_TOKEN_FILE";
         let Some(path) = environment.get(file) else { return Ok(None) };
         let Some(role) = Role::of_environment(environment, machine_now()) else {
-            return Err(Error::Usage(format!("{file} is set and AWS_ROLE_ARN is not: set both or none")));
+            return Err(Error::Usage(format!("{file} is set, but AWS_ROLE_ARN is not; set both or neither")));
         };
         let token = environment.read(&path, file)?;
         let found = self.sts(None)?.assume_with_token(self.web, &role, token.trim())?;
@@ -187,7 +187,7 @@ impl CredentialSearch<'_> {
         }
         let source = self.source_of_role(profiles, (name, profile), left)?.ok_or_else(|| {
             Error::Usage(format!(
-                "{from} has a role, but no credentials to assume the role; add source_profile or \
+                "{from} names a role, but no credentials to assume it; add source_profile or \
                  credential_source to the profile"
             ))
         })?;
@@ -240,7 +240,7 @@ fn of_environment(environment: &Environment) -> Result<Option<LoadedCredentials<
     let Some(access_key) = environment.get("AWS_ACCESS_KEY_ID") else { return Ok(None) };
     let Some(secret_key) = environment.get("AWS_SECRET_ACCESS_KEY") else {
         return Err(Error::Usage(
-            "AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not: set both or none".into(),
+            "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not; set both or neither".into(),
         ));
     };
     let token = environment.first(&["AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"]);

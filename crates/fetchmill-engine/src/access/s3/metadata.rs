@@ -34,8 +34,8 @@ pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>
     let reply = web.ask(&question)?;
     if reply.status != 200 {
         return Err(Error::Temporary(format!(
-            "{} gives no credentials (status {}); check that AWS_CONTAINER_CREDENTIALS_* and their token are \
-             still valid",
+            "{} returned no credentials (status {}); check that AWS_CONTAINER_CREDENTIALS_* and their token \
+             are still valid",
             place.key.text(),
             reply.status
         )));
@@ -120,8 +120,8 @@ fn is_role(role: &str) -> bool {
 
 fn no_credentials(status: u16, code: &str) -> Error {
     Error::Temporary(format!(
-        "the instance metadata gives no credentials (status {status}) {}: check the machine's role, or skip \
-         the instance metadata with AWS_EC2_METADATA_DISABLED=true",
+        "the instance metadata returned no credentials (status {status}) {}; check the machine's role, or \
+         disable the instance metadata with AWS_EC2_METADATA_DISABLED=true",
         for_display(code.as_bytes())
     ))
 }

@@ -122,8 +122,8 @@ impl Profiles {
             names.sort_unstable();
             let there = if names.is_empty() { "none".into() } else { names.join(", ") };
             Error::Usage(format!(
-                "there is no profile {} (profiles: {there}); choose another profile with --profile or \
-                 AWS_PROFILE, or add this profile to ~/.aws/config",
+                "profile {} does not exist (existing profiles: {there}); choose another profile with \
+                 --profile or AWS_PROFILE, or add this profile to ~/.aws/config",
                 for_display(name.as_bytes())
             ))
         })
@@ -207,6 +207,9 @@ mod tests {
         let error = profiles("[profile b]\n[default]", "[a]\n").need("c").unwrap_err();
 
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("no profile c (profiles: a, b, default)"), "{error}");
+        assert!(
+            error.to_string().contains("profile c does not exist (existing profiles: a, b, default)"),
+            "{error}"
+        );
     }
 }

@@ -182,9 +182,9 @@ fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsV
     let given = variant_of(options);
     if options.endpoint_url.is_some() && given != AwsVariant::default() {
         return Err(Error::Usage(
-            "use_fips_endpoint, use_dualstack_endpoint and use_accelerate_endpoint select endpoints of AWS \
-             and cannot be combined with --endpoint-url; leave them out, or give the URL of that endpoint \
-             with --endpoint-url"
+            "use_fips_endpoint, use_dualstack_endpoint and use_accelerate_endpoint select AWS endpoints and \
+             cannot be combined with --endpoint-url; leave them out, or give the URL of that endpoint with \
+             --endpoint-url"
                 .into(),
         ));
     }
@@ -232,7 +232,7 @@ fn read_customer_key(path: &Path) -> Result<CustomerKey> {
         return Err(refused("is not a key file".into()));
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
-    CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is not a key of 32 bytes".into()))
+    CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is not a 32-byte key".into()))
 }
 
 /// Returns the configured region: from the option, the environment, or the profile.
@@ -268,8 +268,8 @@ fn addressing_within(environment: &Environment, options: &S3Options) -> Result<A
         Some("path") => Ok(Addressing::Path),
         Some("virtual") => Ok(Addressing::Virtual),
         Some(other) => Err(Error::Usage(format!(
-            "the profile's s3 addressing_style must be auto, path or virtual, not {}; change it in ~/.aws/config, or \
-             give --addressing-style",
+            "the profile's s3 addressing_style must be auto, path or virtual, not {}; change it in \
+             ~/.aws/config, or give --addressing-style",
             for_display(other.as_bytes())
         ))),
     }

@@ -64,7 +64,7 @@ impl SsoRole {
         };
         let need = |from: &Profile, key: &str| {
             from.get(key).filter(|value| !value.is_empty()).cloned().ok_or_else(|| {
-                Error::Usage(format!("profile {shown} uses SSO but has no {key}; run aws configure sso"))
+                Error::Usage(format!("profile {shown} uses SSO, but has no {key}; run aws configure sso"))
             })
         };
         Ok(Some(SsoRole {
@@ -105,7 +105,7 @@ impl SsoRole {
         }
         let host = variant.service_host("portal.sso", &self.region).map_err(|_| {
             let shown = for_display(self.region.as_bytes());
-            Error::Usage(format!("sso_region of profile {} is not a region ({shown})", self.profile))
+            Error::Usage(format!("sso_region of profile {} is not a valid region ({shown})", self.profile))
         })?;
         CredentialEndpoint::parse(&format!("https://{host}"), "sso_region")
     }
@@ -131,15 +131,17 @@ impl SsoRole {
             401 => return Err(self.not_signed_in("the SSO token was refused")),
             status => {
                 return Err(Error::Usage(format!(
-                    "SSO gives no credentials for the role {role} of account {account} (status {status}): check \
-                     sso_account_id and sso_role_name of profile {}",
+                    "SSO returned no credentials for the role {role} of account {account} (status \
+                     {status}); check sso_account_id and sso_role_name of profile {}",
                     self.profile
                 )));
             }
         }
         // Messages never show the reply, because it contains the secret.
         let found: RoleReply = serde_json::from_str(&reply.text()).map_err(|_| {
-            Error::Temporary(format!("SSO gives no credentials for the role {role}; check the SSO endpoint"))
+            Error::Temporary(format!(
+                "SSO returned no credentials for the role {role}; check the SSO endpoint"
+            ))
         })?;
         let RoleCredentials { access_key_id, secret_access_key, session_token, expiration } =
             found.role_credentials;

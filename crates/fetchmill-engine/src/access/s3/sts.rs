@@ -156,13 +156,14 @@ fn read(reply: &CredentialReply, role: &Role) -> Result<(Credentials, Option<u64
         let code = get("Code").unwrap_or_else(|| format!("status {}", reply.status));
         let message = get("Message").unwrap_or_default();
         return Err(Error::Usage(format!(
-            "STS refuses the role {arn}: {} {}; check the role, its trust policy and the token",
+            "STS refused the role {arn}: {} {}; check the role, its trust policy and the token",
             for_display(code.as_bytes()),
             for_display(message.as_bytes())
         )));
     }
     let from = format!("the role {arn}");
-    let missing = || Error::Temporary(format!("STS gives no credentials for {from}; check the STS endpoint"));
+    let missing =
+        || Error::Temporary(format!("STS returned no credentials for {from}; check the STS endpoint"));
     let credentials = Credentials {
         access_key: get("AccessKeyId").ok_or_else(missing)?,
         secret_key: get("SecretAccessKey").ok_or_else(missing)?,

@@ -298,14 +298,14 @@ impl LimitFacts {
         );
         add(
             share(CapacityUse::Held),
-            (LimitKind::Outage, "an outage: the server is asked whether it is well".to_owned()),
+            (LimitKind::Outage, "an outage: requests are on hold until the server recovers".to_owned()),
         );
         for hosts in OF_HOSTS {
             add(share(hosts), self.of_hosts(hosts));
         }
         add(
             share(CapacityUse::Names),
-            (LimitKind::Names, "the name server: names wait to be looked up".to_owned()),
+            (LimitKind::Names, "the name server: host names are waiting for DNS lookups".to_owned()),
         );
         causes
     }
@@ -346,7 +346,7 @@ impl LimitFacts {
         }
         let used = (1.0 - self.shares.of(CapacityUse::NoTargets)).max(0.01);
         let text = format!(
-            "the listing: it gives {} names/s, fetching could do about {}/s",
+            "the listing: it delivers {} names/s, but about {}/s could be fetched",
             count(self.listed),
             count(self.settled / used)
         );
@@ -359,13 +359,12 @@ impl LimitFacts {
         let mut parts = Vec::new();
         if self.in_flight > 0 {
             let until = attempts_until.map(second_of);
-            let until =
-                until.map_or_else(String::new, |until| format!(" (until {until} if nothing more comes)"));
+            let until = until.map_or_else(String::new, |until| format!(" (until {until} at the latest)"));
             parts.push(format!("{} in flight{until}", whole(self.in_flight)));
         }
         if let Some((at, kind)) = next {
             parts.push(format!(
-                "{} wait to be tried again, the next at {} ({})",
+                "{} waiting to be retried, the next at {} ({})",
                 whole(self.waiting),
                 second_of(at),
                 kind.name()
@@ -383,23 +382,23 @@ impl LimitFacts {
         match (why, rate) {
             (CapacityUse::HostRates, Some(rate)) => {
                 let rate = count(rate);
-                let text = format!("courtesy: each host gets at most {rate} requests/s (--rate-per-host)");
+                let text = format!("courtesy: at most {rate} requests/s per host (--rate-per-host)");
                 (LimitKind::Courtesy, text)
             }
             (CapacityUse::HostRests, _) => {
-                let text = "hosts rest: they refused requests for now, or did not answer";
+                let text = "paused hosts: they asked for fewer requests or did not answer";
                 (LimitKind::Throttling, text.to_owned())
             }
             (CapacityUse::HostPlaces, _) => {
                 let text = format!(
-                    "--concurrency: {} in flight, and slow hosts leave places to prompt ones",
+                    "--concurrency: {} in flight, with slow hosts limited in favor of fast ones",
                     whole(self.in_flight)
                 );
                 (LimitKind::Concurrency, text)
             }
             _ => {
                 let text = format!(
-                    "courtesy: each host gets at most {} requests at once (--limit-per-host)",
+                    "courtesy: at most {} concurrent requests per host (--limit-per-host)",
                     whole(connections.into())
                 );
                 (LimitKind::Courtesy, text)
@@ -412,7 +411,7 @@ impl LimitFacts {
         if self.is_python && wanted >= WANTED && own < 1.5 {
             return Some((
                 LimitKind::Cpu,
-                "Python: it runs on one processor at a time, all of which is used".to_owned(),
+                "Python: it can use only one processor, and that one is busy".to_owned(),
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
@@ -420,7 +419,8 @@ impl LimitFacts {
         let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
         (is_used_up && is_wanted).then(|| {
             let text = format!(
-                "this machine's processors: {busy:.1} of {allowed:.1} are busy, {own:.1} of them with this job"
+                "this machine's processors: {busy:.1} of {allowed:.1} are busy, {own:.1} of them with this \
+                 job"
             );
             (LimitKind::Cpu, text)
         })
@@ -435,7 +435,7 @@ impl LimitFacts {
         match self.search {
             Search::Trying => {
                 let text = format!(
-                    "--concurrency auto: it still looks for the number, {in_flight} in flight so far"
+                    "--concurrency auto: still searching for the best number, {in_flight} in flight so far"
                 );
                 return (LimitKind::Concurrency, text);
             }
@@ -445,8 +445,10 @@ impl LimitFacts {
             }
             Search::AtMost { most, whom: Some(whom) } => {
                 let most = whole(most as u64);
-                let text =
-                    format!("courtesy: {whom} gets at most {most} at once unasked (--concurrency-max)");
+                let text = format!(
+                    "courtesy: at most {most} concurrent requests to {whom} by default \
+                             (--concurrency-max)"
+                );
                 return (LimitKind::Courtesy, text);
             }
             Search::Given | Search::Found | Search::AtMost { whom: None, .. } => {}
@@ -457,7 +459,8 @@ impl LimitFacts {
         let is_queued = latency >= unloaded * QUEUED || self.longer_way(latency).is_some();
         if self.search != Search::Found && !is_queued {
             let text = format!(
-                "--concurrency: {} in flight, and replies take {}, as with few: more may be faster",
+                "--concurrency: {} in flight, and replies take {}, no longer than with few: a higher number \
+                 may be faster",
                 whole(self.concurrency),
                 duration(latency)
             );
@@ -473,7 +476,7 @@ impl LimitFacts {
         let ended = self.requests.max(self.settled);
         if ended <= 0.0 {
             let text = format!(
-                "the server: no reply in {}, {in_flight} requests are in flight",
+                "the server: no reply for {}, with {in_flight} requests in flight",
                 duration(self.seconds)
             );
             return (LimitKind::Server, text);
@@ -481,7 +484,10 @@ impl LimitFacts {
         let most = whole(self.concurrency);
         let took = duration(self.in_flight as f64 / ended);
         if self.search == Search::Found {
-            let text = format!("the server: more than {most} at once brings nothing, replies take {took}");
+            let text = format!(
+                "the server: more than {most} in flight would not be faster, replies take \
+                                {took}"
+            );
             return (LimitKind::Server, text);
         }
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
@@ -496,7 +502,7 @@ impl LimitFacts {
     fn of_queue(&self, latency: f64, unloaded: f64) -> (LimitKind, String) {
         if let Some(PathTimes { now, least }) = self.longer_way(latency - unloaded) {
             let text = format!(
-                "the network: {}/s of bodies come in, and connecting takes {} instead of {}",
+                "the network: {}/s of bodies arrive, and connecting takes {} instead of {}",
                 bytes(self.bytes),
                 duration(now),
                 duration(least)
@@ -504,7 +510,7 @@ impl LimitFacts {
             return (LimitKind::Network, text);
         }
         let text = format!(
-            "the server: replies take {} with {} in flight, {} with few",
+            "the server: replies take {} with {} in flight, but {} with few in flight",
             duration(latency),
             whole(self.in_flight),
             duration(unloaded)

@@ -36,7 +36,7 @@ impl Dispatcher {
         let (WorkerAnswer::Replied { sequence, .. } | WorkerAnswer::Broken { sequence, .. }) = answer;
         self.done.attempts += 1;
         let Some(target) = self.held.remove(&sequence) else {
-            return Err(Error::Usage(format!("target {sequence} was answered and is not being fetched")));
+            return Err(Error::Usage(format!("target {sequence} has an answer, but is not being fetched")));
         };
         if let Some(rate) = &self.rules.byte_rate {
             let came = if let WorkerAnswer::Replied { body, .. } = answer { body.len() } else { 0 };

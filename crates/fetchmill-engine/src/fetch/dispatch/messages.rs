@@ -96,7 +96,7 @@ fn is_gone(error: &std::io::Error) -> bool {
 }
 
 fn broken(error: &std::io::Error) -> Error {
-    Error::Internal(format!("the processes of a job cannot talk to each other: {error}"))
+    Error::Internal(format!("the processes of the job cannot communicate: {error}"))
 }
 
 /// Returns the error that a worker process reported.

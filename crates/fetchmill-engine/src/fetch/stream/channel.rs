@@ -319,7 +319,7 @@ impl Channel {
         let mut handed = lock(&self.shared.replies);
         if handed.event.is_none() {
             let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-            let made = made.map_err(|error| Error::storage("make an event of", "this process", error))?;
+            let made = made.map_err(|error| Error::storage("create an event in", "this process", error))?;
             handed.event = Some(made);
         }
         Ok(handed.event.as_ref().map_or(-1, OwnedFd::as_raw_fd))

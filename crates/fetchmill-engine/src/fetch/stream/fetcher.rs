@@ -60,7 +60,7 @@ impl Fetcher {
             panics.watch(|| run(own, settings, options, &store, &panics));
             store.close();
         });
-        let thread = started.map_err(|error| Error::storage("start a thread of", "this process", error))?;
+        let thread = started.map_err(|error| Error::storage("start a thread in", "this process", error))?;
         Ok(Fetcher { hub, thread: Mutex::new(Some(thread)) })
     }
 

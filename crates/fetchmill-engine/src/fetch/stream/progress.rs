@@ -91,7 +91,7 @@ impl StreamProgress {
         let own = Arc::clone(&keeper);
         let started =
             std::thread::Builder::new().name("fetchmill-state".into()).spawn(move || own.keep(&progress));
-        let thread = started.map_err(|error| Error::storage("start a thread of", "this process", error))?;
+        let thread = started.map_err(|error| Error::storage("start a thread in", "this process", error))?;
         Ok(StreamProgress {
             before,
             pulled: 0,
@@ -144,8 +144,8 @@ impl StreamProgress {
 
     fn differs(&self) -> Error {
         Error::Usage(format!(
-            "the iterable differs from the earlier run, at or before item {}; give the same items in the \
-             same order, or use another state folder",
+            "the iterable differs from that of the earlier run, at or before item {}; pass the same items \
+             in the same order, or use another state folder",
             self.before.pulled
         ))
     }
@@ -243,7 +243,9 @@ mod tests {
 
         assert_eq!(pull_all(&mut second, &["b"]), [InputState::Missing]);
         assert!(second.end_of_input().is_err());
-        assert!(second.pull("a", None).unwrap_err().to_string().contains("differs from the earlier run"));
+        assert!(
+            second.pull("a", None).unwrap_err().to_string().contains("differs from that of the earlier run")
+        );
         second.end().unwrap();
         let mut third = StreamProgress::start(folder.path()).unwrap();
         assert_eq!(pull_all(&mut third, &["a", "b"]), [InputState::Missing; 2]);

@@ -62,7 +62,7 @@ impl FetchThread {
                 self.wait(std::mem::take(request), limits::RENEWAL_WAIT);
                 return AttemptEnd::Over;
             }
-            FailureKind::Credentials => "there are no credentials for the store; set profile=",
+            FailureKind::Credentials => "no credentials for the store; set profile=",
             _ => "not an http, https or s3 URL",
         };
         self.fail(request, Failure::new(kind, reason))

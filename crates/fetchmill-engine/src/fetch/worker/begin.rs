@@ -10,8 +10,8 @@ use fetchmill_model::target::{Batch, Sequence, TargetList};
 use fetchmill_model::verdict::Rules;
 
 /// Detail of a target that is not requested again.
-const INTERRUPTED: &str = "the run that had this target was killed, and the request may have been made; \
-                           --retry-failed=worker makes the request again";
+const INTERRUPTED: &str = "the run was killed while working on this target, and the request may have been \
+                           sent; --retry-failed=worker sends it again";
 
 impl Worker {
     /// Takes a batch. Returns whether it can begin immediately.

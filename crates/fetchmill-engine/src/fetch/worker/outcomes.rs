@@ -8,7 +8,7 @@ use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 
 /// Detail of a target that a redirect led to a host that could not be requested immediately.
-const LEFT: &str = "the request was made, but the host of its redirect could not be requested immediately";
+const LEFT: &str = "the request was sent, but the host of its redirect had no free place";
 
 impl Worker {
     /// Finishes a target. `made` is 1 if an attempt was made that is not yet in the count of the target.

@@ -67,7 +67,7 @@ impl RobotsRequest {
 
     /// Notes that a host did not admit the request in time.
     pub(super) fn refuse(&mut self) {
-        self.fail(FailureKind::Throttled, "the host of the redirect did not admit the request in time");
+        self.fail(FailureKind::Throttled, "the request to the redirect's host waited too long for its turn");
     }
 
     pub(super) fn into_end(self) -> RobotsEnd {

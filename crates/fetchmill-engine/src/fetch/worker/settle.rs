@@ -14,7 +14,7 @@ use fetchmill_net::{Connection, ReceivedReply};
 use fetchmill_store::sink::StoredParts;
 
 /// Detail of a part that belongs to another object than the parts before it.
-const REPLACED: &str = "the ETag differs from that of an earlier part: the object was replaced";
+const REPLACED: &str = "the ETag differs from that of an earlier part, so the object was replaced";
 
 impl Worker {
     /// Finishes a target with a complete reply that certainly answers its request. Passes each finished target to

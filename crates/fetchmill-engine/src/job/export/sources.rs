@@ -45,7 +45,7 @@ impl Sources {
             })
             .collect::<Result<_>>()?;
         if opened.is_empty() {
-            return Err(Error::Usage("there is nothing to export: the job has no final range".into()));
+            return Err(Error::Usage("nothing to export: the job has no final range yet".into()));
         }
         let sources = Sources(opened);
         sources.must_be_of_one_job()?;
@@ -131,7 +131,7 @@ impl Sources {
         match self.0.iter().find(|source| parts(source) != first) {
             None => Ok(()),
             Some(other) => Err(Error::Journal(format!(
-                "{} is not of the same job as {}; check with `fetchmill verify`",
+                "{} and {} belong to different jobs; check with `fetchmill verify`",
                 other.place.dest.display(),
                 self.0[0].place.dest.display()
             ))),
@@ -149,7 +149,7 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     }
     if format == Format::Warc && request_of(snapshot).is_some() {
         return Err(Error::Usage(format!(
-            "--format warc stores whole objects fetched with plain GET requests, but the job of {dest} made \
+            "--format warc stores whole objects fetched with plain GET requests, but the job in {dest} used \
              other requests; choose another format"
         )));
     }
@@ -161,7 +161,7 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     }
     if !snapshot.open_shards.is_empty() {
         return Err(Error::Usage(format!(
-            "the job of {dest} was killed: run the same `fetchmill get` again, then export"
+            "the job in {dest} was killed; run the same `fetchmill get` again, then export"
         )));
     }
     Ok(())

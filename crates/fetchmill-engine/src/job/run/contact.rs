@@ -184,7 +184,7 @@ fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Opt
         return Ok(Some(ListingServer { key, template, addresses: None }));
     }
     let addresses = look_up(plan, control, &key)?.map_err(|kind| {
-        let message = format!("cannot look up the host {} ({}); is the name right?", key.host(), kind.name());
+        let message = format!("cannot look up the host {} ({}); check the name", key.host(), kind.name());
         if is_listed { Error::Temporary(message) } else { Error::Listing(message) }
     })?;
     Ok(Some(ListingServer { key, template, addresses: Some(addresses) }))

@@ -13,7 +13,7 @@ use fetchmill_store::results;
 pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<JobReport> {
     let lost = plan.results().filter(|target| !target.path.exists()).map(|target| {
         format!(
-            "the results file {} no longer exists; remove {} to write the results again",
+            "the results file {} no longer exists; remove {} to start over",
             target.path.display(),
             plan.place.state.display()
         )

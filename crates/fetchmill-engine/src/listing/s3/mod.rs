@@ -72,10 +72,10 @@ pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
 
 fn notice_disorder(pages: &BucketPages, Disorder { key, after }: &Disorder, start: &TokenStart) {
     let [key, after] = [key, after].map(|key| fetchmill_model::name::for_display(key));
-    let again = if *start == TokenStart::Again { ", starting again with the first" } else { "" };
+    let again = if *start == TokenStart::Again { ", starting over with the first page" } else { "" };
     pages.control.notice(&format!(
-        "the keys of the bucket {} do not ascend ({key} comes after {after}): its pages are listed one by \
-         one{again}",
+        "the keys of the bucket {} are not in ascending order ({key} comes after {after}), so its pages are \
+         listed one after the other{again}",
         pages.bucket.text()
     ));
 }

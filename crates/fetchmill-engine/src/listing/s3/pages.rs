@@ -245,8 +245,8 @@ impl BucketPages {
     /// Makes the error for a page with keys that were not requested, from a store without tokens.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
-            "the listing of the bucket {} goes in circles ({} came, but only keys after {} were requested); \
-             does the store support start-after?",
+            "the listing of the bucket {} repeats itself (the store returned {}, but only keys after {} \
+             were requested); does the store support start-after?",
             self.bucket.text(),
             for_display(key),
             for_display(after)
@@ -256,7 +256,7 @@ impl BucketPages {
     /// Makes the error for a page that announces more keys but does not lead to any.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
-            "the listing of the bucket {} never ends: its page {} announces more keys but does not lead to \
+            "the listing of the bucket {} never ends: the page {} announces more keys, but does not return \
              them",
             self.bucket.text(),
             place_of(query)
@@ -300,8 +300,8 @@ impl BucketPages {
         }
         if control.clock.now() > given_up_at {
             return Err(Error::Temporary(format!(
-                "the listing's page {page} failed for too long (--give-up-after): {reason}; run the same command again \
-                 to resume"
+                "the listing page {page} kept failing until --give-up-after: {reason}; run the same command \
+                 again to resume"
             )));
         }
         Ok(true)

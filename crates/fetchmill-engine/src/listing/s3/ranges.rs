@@ -325,8 +325,8 @@ impl RangeLister {
         let is_end = page.end.last_key.is_none();
         if !is_end && !self.has_told_truncation.replace(true) {
             self.pages.control.notice(&format!(
-                "the bucket {} reported the end of its listing too early: there are keys after {}, which are \
-                 listed as well",
+                "the bucket {} reported the end of its listing too early; the keys after {} are listed as \
+                 well",
                 self.pages.bucket.text(),
                 for_display(last)
             ));

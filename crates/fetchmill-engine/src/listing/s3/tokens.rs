@@ -48,7 +48,7 @@ impl<'a> TokenWalk<'a> {
             TokenStart::Again => walk.begin_again(&|| {
                 let [key, after] = [&disorder.key, &disorder.after].map(|key| for_display(key));
                 format!(
-                    "the keys of the bucket {} do not ascend: {key} comes after {after}",
+                    "the keys of the bucket {} are not in ascending order: {key} comes after {after}",
                     pages.bucket.text()
                 )
             })?,
@@ -64,7 +64,7 @@ impl<'a> TokenWalk<'a> {
     fn begin_again(&mut self, why: &dyn Fn() -> String) -> Result<()> {
         let Some(relisting) = &mut self.relisting else {
             return Err(Error::Listing(format!(
-                "{}; the listing must start again, but this job does not keep the names of its targets; use \
+                "{}; the listing must start over, but this job does not keep the names of its targets; use \
                  another destination",
                 why()
             )));
@@ -113,9 +113,9 @@ impl<'a> TokenWalk<'a> {
         if !self.is_of_earlier_run {
             return Err(error);
         }
-        self.begin_again(&|| format!("{error}; the token of an earlier run may have expired"))?;
+        self.begin_again(&|| format!("{error}; the token from an earlier run may have expired"))?;
         let notice =
-            "the token of an earlier run has expired: the listing starts again, and fetched objects are kept";
+            "the token from an earlier run has expired, so the listing starts over; fetched objects are kept";
         self.pages.control.notice(notice);
         Ok(())
     }

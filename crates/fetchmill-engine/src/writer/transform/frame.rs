@@ -67,7 +67,7 @@ impl<'r> TransformRequest<'r> {
     /// Writes the lengths into the head.
     pub(super) fn finish(self) -> Result<()> {
         let length = u32::try_from(self.out.len() - 4)
-            .map_err(|_| Error::Internal("a batch is too large for a transform".into()))?;
+            .map_err(|_| Error::Internal("the batch is too large for a transform".into()))?;
         self.out[..4].copy_from_slice(&length.to_le_bytes());
         self.out[4..8].copy_from_slice(&self.replies.to_le_bytes());
         Ok(())
@@ -106,7 +106,7 @@ pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result
     match head.letter {
         b'R' => Ok(Ok(())),
         b'E' => Ok(Err(one_line(&text))),
-        _ => Err(wrong("it is not ready and gives no reason")),
+        _ => Err(wrong("it is not ready, and it gave no reason")),
     }
 }
 

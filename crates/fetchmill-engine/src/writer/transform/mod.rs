@@ -138,7 +138,7 @@ impl Transform {
             }
         }
         Err(Error::Usage(format!(
-            "the transform cannot be started: {last} before it was ready ({TRANSFORM_STARTS_MAX} attempts)"
+            "cannot start the transform: {last} before it was ready ({TRANSFORM_STARTS_MAX} attempts)"
         )))
     }
 

@@ -74,7 +74,7 @@ impl TransformProcess {
         let ready = self.read_reply(frame::read_ready)?;
         match ready {
             Ok(Err(reason)) => {
-                Err(Error::Usage(format!("the transform cannot be loaded in a process of its own: {reason}")))
+                Err(Error::Usage(format!("cannot load the transform in its own process: {reason}")))
             }
             Ok(Ok(())) => Ok(Ok(())),
             Err(silence) => Ok(Err(silence)),
@@ -107,7 +107,7 @@ impl TransformProcess {
                 Ok(Ok(heard))
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(Error::Internal(format!("invalid answer from the transform's process: {error}")))
+                Err(Error::Internal(format!("invalid answer from the transform process: {error}")))
             }
             Err(error) => Ok(Err(silence_of(&error))),
         }
@@ -125,7 +125,7 @@ impl TransformProcess {
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
             Some((None, Some(code))) => format!("the process ended (exit code {code})"),
-            _ => "the process stopped answering".to_owned(),
+            _ => "the process stopped responding".to_owned(),
         }
     }
 }

@@ -100,7 +100,7 @@ impl Bucket {
             let modified = reply.modified_at().unwrap_or(0);
             match reply.status {
                 200 if start > 0 => Err(Error::Temporary(format!(
-                    "{} cannot be read in parts: the store ignores the range and sends the whole object",
+                    "cannot read {} in parts: the store ignores the range and sends the whole object",
                     self.place.text_of(&key)
                 ))
                 .into()),
@@ -138,8 +138,8 @@ impl Bucket {
                 200 => Ok(Some(true)),
                 412 => Ok(Some(false)),
                 501 => Err(Error::Usage(format!(
-                    "{}: the store does not know the condition If-None-Match, without which two workers could both \
-                     believe that they were first",
+                    "{}: the store does not support If-None-Match, so two workers could both believe that \
+                     they are first; use another store",
                     self.text()
                 ))
                 .into()),
@@ -275,7 +275,9 @@ impl Bucket {
     /// Returns the store's time.
     fn clock_of(&self, reply: &BucketReply) -> BucketResult<u64> {
         let said = reply.sent_at();
-        said.ok_or_else(|| Error::Usage(format!("{}: the store's replies have no Date", self.text())).into())
+        said.ok_or_else(|| {
+            Error::Usage(format!("{}: the store's replies have no Date header", self.text())).into()
+        })
     }
 
     /// Returns the error for a refusal that will not go away by itself.

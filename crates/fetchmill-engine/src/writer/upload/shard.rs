@@ -248,7 +248,8 @@ impl UploadClient {
 
     fn foreign(&self, key: &str) -> UploadEnd {
         UploadEnd::Failed(Error::Journal(format!(
-            "{} exists and is not this job's; move it away, then run the same command again to resume",
+            "{} exists, but does not belong to this job; move it away, then run the same command again to \
+             resume",
             self.upload.text_of(key)
         )))
     }
@@ -259,8 +260,7 @@ impl UploadClient {
             ExistingObject::Same => Ok(()),
             ExistingObject::Other => Err(self.foreign(sending.key)),
             ExistingObject::Nothing => Err(UploadEnd::Failed(Error::Temporary(format!(
-                "{} should exist, according to the store, but is missing; run the same command again to \
-                 resume",
+                "{} exists according to the store, but cannot be found; run the same command again to resume",
                 self.upload.text_of(sending.key)
             )))),
         }

@@ -169,7 +169,7 @@ impl UploadClient {
         if kind.class() == FailureClass::Final || now.saturating_sub(self.good_at.get()) >= self.give_up_after
         {
             return Err(Error::Temporary(format!(
-                "{} cannot be reached ({}: {reason}); run the same command again to resume",
+                "cannot reach {} ({}: {reason}); run the same command again to resume",
                 self.upload.text(),
                 kind.name()
             )));
@@ -211,11 +211,11 @@ impl UploadClient {
         let mut found = None;
         let page = read_page(&answer.body, &mut |object| found = Some(for_display(object.listed.key)));
         let problem = match found {
-            _ if answer.status != 200 || page.is_err() => self.refusal("look at", &dest, &answer),
+            _ if answer.status != 200 || page.is_err() => self.refusal("list", &dest, &answer),
             None => return Ok(()),
             Some(key) => format!(
-                "{dest} is not empty ({key} exists) and belongs to no job of this folder; choose an empty \
-                 prefix, or give the folder of the job's journal with --state DIR"
+                "{dest} is not empty ({key} exists) and does not belong to a job in this folder; choose an \
+                 empty prefix, or give the job's journal folder with --state DIR"
             ),
         };
         Err(UploadEnd::Failed(Error::Usage(problem)))
@@ -227,15 +227,15 @@ impl UploadClient {
         let is_signed = self.client.access().is_signed();
         let advice = match fault.meaning(answer.status) {
             StoreError::Denied if is_signed => Some(
-                "do the credentials allow s3:PutObject, s3:GetObject, s3:ListBucket and, for --retry-failed, \
-                 s3:DeleteObject there?"
+                "check that the credentials allow s3:PutObject, s3:GetObject, s3:ListBucket and, for \
+                 --retry-failed, s3:DeleteObject there"
                     .to_owned(),
             ),
             _ => fault.advice(answer.status, is_signed, self.upload.bucket.text()),
         };
         let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
         let said = format!("{} {} {}", answer.status, fault.code, fault.message);
-        format!("cannot {action} {what}: the store answers {}{advice}", said.trim())
+        format!("cannot {action} {what}: the store responded {}{advice}", said.trim())
     }
 
     /// Returns the error for a refusal while the job runs.

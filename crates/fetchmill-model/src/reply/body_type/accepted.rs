@@ -54,9 +54,9 @@ impl AcceptedTypes {
         let came = match found {
             Some((_, found)) => format!("{} ({})", found.label, found.names[0]),
             None if body.is_empty() => "an empty body".to_owned(),
-            None => "bytes of no known type".to_owned(),
+            None => "bytes of an unknown type".to_owned(),
         };
-        Some(format!("{came}, wanted {}", self.names().join(", ")))
+        Some(format!("{came}, but --accept allows {}", self.names().join(", ")))
     }
 
     fn contains(&self, index: usize, found: &BodyType) -> bool {
@@ -111,5 +111,7 @@ fn unknown(name: &str) -> String {
     };
     let all = main_types().join(", ");
     let choice = if near.is_empty() { all } else { format!("{all}, {}", near.join(", ")) };
-    format!("--accept: the first bytes of a body do not show this type ({name:?}); take one of {choice}")
+    format!(
+        "--accept: the type {name:?} cannot be recognized by the first bytes of a body; choose from {choice}"
+    )
 }

@@ -10,7 +10,7 @@ fn accepted(names: &[&str]) -> AcceptedTypes {
 /// Returns the type in the refusal of a body.
 fn shown(body: &[u8]) -> String {
     let refusal = accepted(&["font/woff"]).refusal(body).unwrap();
-    let (came, _) = refusal.rsplit_once(", wanted font/woff").unwrap();
+    let (came, _) = refusal.rsplit_once(", but --accept allows font/woff").unwrap();
     came.rsplit_once(" (").map_or(came, |(_, name)| name.trim_end_matches(')')).to_owned()
 }
 
@@ -58,7 +58,7 @@ fn the_first_bytes_show_the_type() {
         (b"a,b\n1,2\n", "text/plain"),
         (b"gr\xfc\xdfe", "text/plain"),
         (b"\xff\xfea\0", "text/plain"),
-        (b"a\0b", "bytes of no known type"),
+        (b"a\0b", "bytes of an unknown type"),
         (b"", "an empty body"),
     ] {
         assert_eq!(shown(body), name, "{:?}", String::from_utf8_lossy(body));
@@ -110,7 +110,7 @@ fn a_type_is_accepted_by_each_of_its_names() {
 #[test]
 fn a_refusal_says_what_came_and_what_was_wanted() {
     let refusal = accepted(&["image/*", "image/png", "application/pdf"]).refusal(b"<html>").unwrap();
-    assert_eq!(refusal, "an HTML page (text/html), wanted image/*, application/pdf");
+    assert_eq!(refusal, "an HTML page (text/html), but --accept allows image/*, application/pdf");
 }
 
 #[test]

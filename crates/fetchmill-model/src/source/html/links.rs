@@ -58,7 +58,9 @@ pub fn read_links(
         }
     }
     if !links.has_end {
-        return Err(FolderReadError::Cut("the page may be cut off (neither a length nor </html>)"));
+        return Err(FolderReadError::Cut(
+            "the page may be cut off (it has neither a Content-Length nor </html>)",
+        ));
     }
     pages.finish()
 }
@@ -68,7 +70,7 @@ fn place_of(url: &str, origin: &OriginUrl, folder: &PendingFolder) -> Result<Ind
     place.map_or_else(
         || {
             let url = for_display(url.as_bytes());
-            bad(&format!("redirect to {url}, which is not below this folder; list the new URL instead"))
+            bad(&format!("redirect to {url}, which is outside this folder; list the new URL instead"))
         },
         Ok,
     )
@@ -78,7 +80,11 @@ fn place_of(url: &str, origin: &OriginUrl, folder: &PendingFolder) -> Result<Ind
 fn must_be_html(reader: &mut impl BufRead) -> Result<(), FolderReadError> {
     let start = reader.fill_buf().map_err(read_error)?;
     let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
-    if start.starts_with(b"<") { Ok(()) } else { bad("its page is not HTML: it does not begin with a tag") }
+    if start.starts_with(b"<") {
+        Ok(())
+    } else {
+        bad("the page is not HTML, because it does not begin with a tag")
+    }
 }
 
 /// Facts of a page so far.
@@ -96,10 +102,10 @@ impl LinkReader {
             return Ok(());
         }
         if !self.seen.is_empty() {
-            return bad("it has links before its <base>");
+            return bad("the page has links before its <base>");
         }
         let is_taken = href.len() <= INDEX_HREF_BYTES_MAX && self.place.set_base(href).is_some();
-        if is_taken { Ok(()) } else { bad("its <base> leads to another origin, or is not a URL") }
+        if is_taken { Ok(()) } else { bad("the page's <base> is not a URL, or points to another origin") }
     }
 }
 

@@ -54,14 +54,14 @@ pub fn read_folder(
                     last.1 = kind;
                 }
             }
-            IndexToken::Base(_) => return bad("its links are to be read from elsewhere (<base>)"),
+            IndexToken::Base(_) => return bad("its <base> makes the links relative to another page"),
             IndexToken::End => index.has_end = true,
         }
     }
     index.must_be_index()?;
     if !index.has_end {
         // Handled like a broken connection: the page may be complete the next time.
-        return Err(FolderReadError::Cut("the page was cut: it ends without </html>"));
+        return Err(FolderReadError::Cut("the page is cut off: it ends without </html>"));
     }
     if let Some((name, kind)) = last {
         pages.push(&name, kind)?;
@@ -142,7 +142,7 @@ impl SeenEntries {
         let is_new = self.0.insert(xxhash_rust::xxh3::xxh3_128_with_seed(name, seed));
         if self.0.len() > INDEX_ENTRIES_MAX {
             return bad(&format!(
-                "its page has more than {INDEX_ENTRIES_MAX} links; fetch from a list of URLs instead"
+                "the page has more than {INDEX_ENTRIES_MAX} links; fetch a list of URLs instead"
             ));
         }
         Ok(is_new)

@@ -26,8 +26,8 @@ impl FieldPath {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.len() > FIELD_PATH_PARTS_MAX || parts.iter().any(String::is_empty) {
             return Err(Error::Usage(format!(
-                "{option} {text} is not the path of a field; write at most {FIELD_PATH_PARTS_MAX} names \
-                 separated by dots, such as data.items"
+                "{option} {text} is not a field path; write up to {FIELD_PATH_PARTS_MAX} names separated by \
+                 dots, such as data.items"
             )));
         }
         Ok(FieldPath(parts))

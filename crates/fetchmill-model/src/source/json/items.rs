@@ -83,7 +83,9 @@ impl ItemReader<'_> {
             return self.push_item(text, item_max);
         }
         if text.starts_with('{') && self.fields.url.is_none() {
-            return Err("the items are objects; name the field that has the URL with --url-field".to_owned());
+            return Err(
+                "the items are objects; use --url-field to name the field that holds the URL".to_owned()
+            );
         }
         let mut entry = Vec::new();
         match self.item(text) {
@@ -123,7 +125,8 @@ impl ItemReader<'_> {
     fn push_entry(&mut self, entry: &[u8]) -> Result<(), String> {
         if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
             return Err(
-                "the URLs and names of its items are larger than 16 MiB: ask for smaller pages".to_owned()
+                "the URLs and names of its items are larger than 16 MiB in total; request smaller pages"
+                    .to_owned(),
             );
         }
         self.read.names.push(entry);
@@ -165,7 +168,7 @@ impl ItemReader<'_> {
             return Err("its URL is empty");
         }
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-            return Err("its URL has a control character in it");
+            return Err("its URL contains a control character");
         }
         let url = self.page.join(text.trim()).map_err(|_| "not a URL")?;
         if !matches!(url.scheme(), "http" | "https") {

@@ -44,7 +44,7 @@ impl<'t> Link<'t> {
     /// Reads the first link of a text. Returns it with the rest of the text.
     fn read(text: &'t str) -> Result<(Self, &'t str), &'static str> {
         let inside = text.strip_prefix('<').ok_or("a link does not begin with <")?;
-        let (target, mut rest) = inside.split_once('>').ok_or("a link has no > behind its URL")?;
+        let (target, mut rest) = inside.split_once('>').ok_or("a link has no > after its URL")?;
         let mut link = Link { target, ..Link::default() };
         loop {
             rest = skip_space(rest);
@@ -64,7 +64,7 @@ impl<'t> Link<'t> {
         if rest.is_empty() || rest.starts_with(',') {
             Ok((link, rest))
         } else {
-            Err("a link has no , behind it")
+            Err("a link is not followed by a comma")
         }
     }
 
@@ -98,7 +98,7 @@ fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
             other => value.push(other),
         }
     }
-    Err("a parameter of a link has no quote at its end")
+    Err("a parameter of a link has no closing quote")
 }
 
 /// Reads a token (RFC 9110). Returns it with the rest of the text, or `None` if the text does not begin with one.

@@ -74,13 +74,15 @@ impl JsonPageOptions {
         };
         let has_field = matches!(next_page, NextPage::Marker | NextPage::Url);
         if has_field && self.next_field.is_none() {
-            return refuse("--next-page marker and url need --next-field: the field of a page that has it");
+            return refuse(
+                "--next-page marker and url need --next-field, the field that holds the marker or URL",
+            );
         }
         if !has_field && self.next_field.is_some() {
-            return refuse("--next-field is for --next-page marker and url");
+            return refuse("--next-field works only with --next-page marker or url");
         }
         if has_field && FieldPath::new("--items-field", &self.items_field)?.is_empty() {
-            return refuse("--next-field needs --items-field: a page that is an array has no fields");
+            return refuse("--next-field needs --items-field, because a page that is an array has no fields");
         }
         for (option, path) in [
             ("--url-field", &self.url_field),

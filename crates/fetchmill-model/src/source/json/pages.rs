@@ -135,8 +135,8 @@ impl JsonPages {
         text.map_or(Ok(start), |text| {
             text.parse().map_err(|_| {
                 Error::Usage(format!(
-                    "{param} of SOURCE must be a whole number ({text}), because pages are counted from this \
-                     number"
+                    "the parameter {param} of SOURCE must be a whole number, not {text}, because pages are \
+                     counted from it"
                 ))
             })
         })
@@ -182,7 +182,7 @@ impl JsonPages {
         filters: &Filters,
     ) -> std::result::Result<(ReadItems, PageRest<'p>), BadPage> {
         let not_expected = |error: serde_json::Error| {
-            BadPage(format!("the page is not the JSON that was expected: {error}"))
+            BadPage(format!("the page is not valid JSON of the expected form: {error}"))
         };
         let text =
             std::str::from_utf8(reply.body).map_err(|_| BadPage("the page is not UTF-8".to_owned()))?;

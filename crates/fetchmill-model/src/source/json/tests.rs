@@ -113,7 +113,7 @@ fn an_item_that_cannot_be_used_is_a_target_that_fails() {
         (r#"{"urls": {"full": 5}}"#, "its URL is not a string"),
         (r#"{"urls": {"full": ""}}"#, "its URL is empty"),
         (r#"{"urls": {"full": "\ud800"}}"#, "it has a string that is not valid Unicode"),
-        (r#"{"urls": {"full": "a\nb"}}"#, "its URL has a control character in it"),
+        (r#"{"urls": {"full": "a\nb"}}"#, "its URL contains a control character"),
         (r#"{"urls": {"full": "s3://bucket/key"}}"#, "the scheme of its URL is not http or https"),
         (r#"{"urls": {"full": "file:///etc/passwd"}}"#, "the scheme of its URL is not http or https"),
         (r#"{"urls": {"full": "http://"}}"#, "its host is empty"),
@@ -315,7 +315,7 @@ fn options_that_contradict_each_other_are_refused() {
     for (options, message) in [
         (JsonPageOptions { next_page: None, ..none.clone() }, "marker or url"),
         (JsonPageOptions { next_field: None, ..options(NextPage::Marker) }, "--next-field"),
-        (JsonPageOptions { next_field: Some("x".into()), ..none.clone() }, "--next-field is for"),
+        (JsonPageOptions { next_field: Some("x".into()), ..none.clone() }, "--next-field works only"),
         (JsonPageOptions { items_field: ".".into(), ..options(NextPage::Url) }, "needs --items-field"),
         (JsonPageOptions { items_field: "a..b".into(), ..none.clone() }, "--items-field a..b"),
         (JsonPageOptions { items_field: String::new(), ..none.clone() }, "--items-field"),

@@ -282,7 +282,7 @@ impl ColumnPlan {
         }
         if text.contains("://") && dots.iter().any(|start| template::leads_elsewhere(&text, *start)) {
             return Err(format!(
-                "a value of . or .. would change the path: {}",
+                "a value of . or .. would change the URL's path: {}",
                 for_display(text.as_bytes())
             ));
         }
@@ -379,7 +379,7 @@ impl ColumnPlan {
         };
         write_extra(self.kept.iter().map(value), scratch);
         if scratch.len() > KEPT_BYTES_MAX {
-            return Err("its kept columns are longer than 64 KiB");
+            return Err("its kept columns are larger than 64 KiB");
         }
         Ok((!self.kept.is_empty()).then_some(scratch.as_slice()))
     }
@@ -403,10 +403,10 @@ impl ColumnPlan {
         let is_plain =
             |made: TargetRequest<'_>| made.is_plain_part() && (made.range.is_some() || self.is_bare_get);
         if url.starts_with("s3:") && !TargetRequest::read(&made).is_some_and(is_plain) {
-            return Err("an object of a bucket can be fetched with a plain GET only".to_owned());
+            return Err("an object in a bucket can be fetched only with a plain GET".to_owned());
         }
         if made.len() > REQUEST_BYTES_MAX {
-            return Err("its request is longer than 64 KiB".to_owned());
+            return Err("its request is larger than 64 KiB".to_owned());
         }
         Ok(Some(made))
     }

@@ -62,8 +62,8 @@ impl OddRecords {
         let usual = record.usual.filter(|_| self.count > 0)?;
         let records = if self.count == 1 { "1 record has" } else { &format!("{} records have", self.count) };
         Some(format!(
-            "{records} a different number of fields than the first record ({usual}), first in line {line} \
-             ({fields}); check --delimiter and --quote"
+            "{records} a different number of fields than the first record ({usual}), starting with line \
+             {line} ({fields}); check --delimiter and --quote"
         ))
     }
 }
@@ -77,7 +77,8 @@ impl Csv {
     ) -> Result<Self> {
         if header == Some(false) && plan.has_names() {
             return Err(Error::Usage(format!(
-                "the list {} has no header, so columns have no names; give column numbers, from 1",
+                "the list {} has no header, so its columns have no names; give column numbers, starting \
+                 from 1",
                 lines.label()
             )));
         }
@@ -188,8 +189,8 @@ impl Csv {
         let names = self.fields.texts(SHOWN_NAMES).join(", ");
         let label = self.fields.lines.label();
         Error::Usage(format!(
-            "the list {label} has no column {name} (the first record is {names}); give the column of the \
-             URLs with --column NAME, or --column NUMBER from 1"
+            "the list {label} has no column {name} (its first record is {names}); choose the column of URLs \
+             with --column NAME or --column NUMBER (starting from 1)"
         ))
     }
 

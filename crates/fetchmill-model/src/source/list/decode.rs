@@ -85,7 +85,7 @@ impl DecodedInput {
         if self.promised.is_some() && found != self.promised {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the content does not have the compression that the file name says",
+                "the content is not compressed as the file name says",
             ));
         }
         let input = BufReader::with_capacity(READ_BYTES, io::Cursor::new(head).chain(input));
@@ -127,9 +127,7 @@ impl Read for DecodedInput {
             DecodeState::Zstd(decoder) => decoder.read(buffer).map_err(explain_window),
             DecodeState::Xz(decoder) => decoder.read(buffer).map_err(explain_dictionary),
             DecodeState::Bzip2(decoder) => decoder.read(buffer),
-            DecodeState::Start(..) | DecodeState::Broken => {
-                Err(io::Error::other("it could not be read before"))
-            }
+            DecodeState::Start(..) | DecodeState::Broken => Err(io::Error::other("reading it failed before")),
         }
     }
 }
@@ -156,7 +154,7 @@ fn explain_dictionary(error: io::Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
-            "the xz dictionary takes more than {} MiB of memory; compress the list again with at most xz -9",
+            "the xz dictionary needs more than {} MiB of memory; compress the list again with xz -9 or lower",
             LIST_XZ_KIB_MAX / 1024
         ),
     )
@@ -171,7 +169,7 @@ fn explain_window(error: io::Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
-            "the zstd window takes more than {} MiB of memory; compress the list again with at most \
+            "the zstd window needs more than {} MiB of memory; compress the list again with at most \
              --long={LIST_ZSTD_WINDOW_LOG_MAX}",
             most / MIB
         ),

@@ -49,7 +49,7 @@ impl Dialect {
                 ];
                 return match asked.iter().find(|(_, is_given)| *is_given) {
                     Some((option, _)) => Err(Error::Usage(format!(
-                        "the list {label} is {}, but {option} is for csv and tsv; leave out {option}",
+                        "the list {label} is {}, but {option} applies only to csv and tsv; leave it out",
                         format.name()
                     ))),
                     None => Ok(None),

@@ -65,7 +65,8 @@ fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Err
     // Both crates draw the position of the mistake. The last line is the description.
     let what = error.lines().last().unwrap_or_default().trim();
     Error::Usage(format!(
-        "{option} {pattern} cannot be used: {what}; give a glob such as '*.jpg' or a regular expression as re:..."
+        "{option} {pattern} is not valid: {what}; give a glob such as '*.jpg' or a regular expression such \
+         as re:..."
     ))
 }
 

@@ -117,7 +117,7 @@ impl JsonRecords {
         }
         self.missing(&seen).map_or(Ok(ReadStep::Done), |name| {
             Err(Error::Usage(format!(
-                "the list {} has no column {name} (the first values have {}); give the column of the URLs \
+                "the list {} has no column {name} (its first values have {}); choose the column of URLs \
                  with --column NAME",
                 self.lines.label(),
                 seen.shown()

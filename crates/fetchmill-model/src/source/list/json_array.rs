@@ -75,7 +75,7 @@ impl<R: Read> Read for JsonInput<R> {
                     return if array.is_over || buffer.is_empty() {
                         Ok(0)
                     } else {
-                        Err(io::Error::new(ErrorKind::UnexpectedEof, "its array has no end"))
+                        Err(io::Error::new(ErrorKind::UnexpectedEof, "its array is not closed"))
                     };
                 }
                 let (written, fault) = array.split(&mut buffer[..count]);
@@ -147,7 +147,7 @@ impl ArrayText {
             return Ok(self.has_value.then_some(b' '));
         }
         if self.is_over {
-            return Err("more text after the array; a list must be one array, or one value on each line");
+            return Err("there is text after the array; a list must be one array, or one value per line");
         }
         match byte {
             b',' if self.depth == 0 => {
@@ -163,7 +163,7 @@ impl ArrayText {
                     Err(NO_VALUE)
                 };
             }
-            b'}' if self.depth == 0 => return Err("its array has a } without a {"),
+            b'}' if self.depth == 0 => return Err("its array has a } without a matching {"),
             b']' | b'}' => self.depth -= 1,
             b'[' | b'{' => self.depth += 1,
             b'"' => self.string = StringState::Inside,

@@ -77,7 +77,7 @@ fn pieces_of(text: &str) -> Result<Vec<JsonPiece>> {
 
 /// Adds a string with its quotes. `plain` is added before it.
 fn push_inside(text: &str, plain: &mut String, pieces: &mut Vec<JsonPiece>) -> Result<()> {
-    let inside = template::parse_pieces(text).ok_or_else(|| template::unpaired("a text of --data-json"))?;
+    let inside = template::parse_pieces(text).ok_or_else(|| template::unpaired("a string in --data-json"))?;
     for piece in inside {
         match piece {
             Piece::Text(text) => plain.push_str(&text),

@@ -259,12 +259,12 @@ impl Lines {
         let unread = &self.buffer[self.unread.clone()];
         if unread.starts_with(b"\xff\xfe") || unread.starts_with(b"\xfe\xff") {
             return Err(Error::Usage(format!(
-                "the list {} is UTF-16; convert it: iconv -f UTF-16 -t UTF-8",
+                "the list {} is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
                 self.label
             )));
         }
         if let Some(kind) = not_a_list::kind_of(unread, self.format) {
-            return Err(Error::Usage(format!("the list {} is not a list: it is {kind}", self.label)));
+            return Err(Error::Usage(format!("the list {} is not a list of URLs, but {kind}", self.label)));
         }
         if unread.starts_with(BYTE_ORDER_MARK) {
             self.consume(BYTE_ORDER_MARK.len(), 0);
@@ -329,8 +329,8 @@ impl Lines {
 /// Returns the error of a list that cannot be read.
 pub(super) fn unreadable(label: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Listing(format!(
-        "the list {label} cannot be read to its end: {error}; repair or download the list again, then run \
-         the same command again to resume"
+        "cannot read all of the list {label}: {error}; repair or download the list again, then run the same \
+         command again to resume"
     ))
 }
 

@@ -54,7 +54,7 @@ impl NameTemplate {
         let template = NameTemplate { text: text.to_owned(), pieces, has_extension };
         match name::to_path(template.example().as_bytes(), &mut Vec::new()) {
             Ok(()) if !name::is_folder(template.example().as_bytes()) => Ok(template),
-            Ok(()) => refuse("makes names of folders; it must not end with a slash"),
+            Ok(()) => refuse("makes folder names; remove the slash at its end"),
             Err(why) => refuse(&format!("does not make a valid name: {why}")),
         }
     }

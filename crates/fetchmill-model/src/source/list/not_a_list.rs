@@ -13,17 +13,17 @@ const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
 /// First bytes of each kind of binary file, its name, and advice.
 const BINARY_KINDS: [(&[u8], &str); 16] = [
-    (b"PAR1", "Parquet; say --list-format parquet"),
-    (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save its sheet as CSV"),
+    (b"PAR1", "Parquet; set --list-format parquet"),
+    (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save the sheet as CSV"),
     (b"ARROW1", "an Arrow file; convert it to Parquet"),
     (b"ORC", "an ORC file; convert it to Parquet"),
     (b"Obj\x01", "an Avro file; convert it to Parquet or JSON lines"),
     (b"SQLite format 3\0", "an SQLite database; export a table as CSV"),
     (b"\x89HDF", "an HDF5 file; convert it to Parquet"),
-    (b"\x93NUMPY", "a NumPy array; write it as text, a URL a line"),
+    (b"\x93NUMPY", "a NumPy array; write it as text, one URL per line"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
     (b"Rar!", "a rar archive; unpack it"),
-    (b"\x04\x22\x4d\x18", "compressed with lz4; decompress it"),
+    (b"\x04\x22\x4d\x18", "an lz4 archive; decompress it"),
     (b"%PDF", "a PDF"),
     (b"\x89PNG", "an image"),
     (b"\xff\xd8\xff", "an image"),
@@ -37,7 +37,7 @@ const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<!doctype", "an HTML page"),
     (b"<html", "an HTML page"),
     (b"<HTML", "an HTML page"),
-    (b"<?xml", "XML; a sitemap is read from its server: fetchmill get https://HOST/sitemap.xml"),
+    (b"<?xml", "XML; to fetch a sitemap, give its URL: fetchmill get https://HOST/sitemap.xml"),
 ];
 
 /// Returns the kind of a file whose text begins with `head` if it is not a list. `head` may be shorter than the
@@ -51,15 +51,17 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
         return Some(kind);
     }
     if head.get(TAR_MAGIC.0..).is_some_and(|head| head.starts_with(TAR_MAGIC.1)) {
-        return Some("a tar archive; unpack it and name one of its files");
+        return Some("a tar archive; unpack it and give one of its files");
     }
     let head_of_text = &head[..head.len().min(HEAD_BYTES)];
     if memchr::memchr_iter(0, head_of_text).count() * BYTES_PER_NUL > head_of_text.len() {
-        return Some("binary: it has many NUL bytes");
+        return Some("binary data (it has many NUL bytes)");
     }
     let first = head_of_text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let is_object = format == ListFormat::Jsonl && head.len() > first.len() && first.trim_ascii() == b"{";
-    is_object.then_some("one JSON object, not an array or a value a line; convert it: jq -c '.FIELD[]' FILE")
+    is_object.then_some(
+        "one JSON object, not an array or one value per line; convert it with jq -c '.FIELD[]' FILE",
+    )
 }
 
 /// Returns whether there are control bytes, or bytes that are not UTF-8. A character may be truncated at the end.

@@ -238,7 +238,7 @@ fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> 
             let text = error.to_string();
             Err(unreadable(label, &text.lines().next().unwrap_or_default()))
         }
-        None => Err(unreadable(label, &"its contents make no sense")),
+        None => Err(unreadable(label, &"its contents are inconsistent")),
     }
 }
 
@@ -276,8 +276,8 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
         };
         let place = place.ok_or_else(|| {
             Error::Usage(format!(
-                "the list {label} has no column {} (it has {}); give the column of the URLs with --column \
-                 NAME, or --column NUMBER from 1",
+                "the list {label} has no column {} (it has {}); choose the column of URLs with --column \
+                 NAME or --column NUMBER (starting from 1)",
                 wanted.text(),
                 names()
             ))
@@ -287,7 +287,7 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
             return Ok(Some(place));
         }
         Err(Error::Usage(format!(
-            "the list {label}: column {} is neither text nor a number ({kind}); choose another column",
+            "the list {label}: column {} has neither text nor numbers ({kind}); choose another column",
             wanted.text()
         )))
     };
@@ -299,7 +299,10 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
     let place = schema.fields().iter().position(|field| field.name() == name);
     place.filter(|place| value::is_readable(schema.field(*place).data_type())).ok_or_else(|| {
         let shown = crate::name::for_display(name.as_bytes());
-        unreadable(label, &format!("it has no column {shown} of text or numbers, as its manifest.json says"))
+        unreadable(
+            label,
+            &format!("it lacks the column {shown} with text or numbers that its manifest.json names"),
+        )
     })
 }
 

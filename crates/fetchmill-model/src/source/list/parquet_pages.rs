@@ -82,8 +82,8 @@ struct HeldColumn {
 /// A page would take more memory than allowed.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error(
-    "its values or pages take {} MiB of memory at once (the limit is {}); write the file again with pages of \
-     1 MiB (pyarrow: data_page_size), or with shorter values",
+    "its values or pages need {} MiB of memory at a time (the limit is {}); write the file again with 1 MiB \
+     pages (pyarrow: data_page_size), or with shorter values",
     .0.div_ceil(MIB as u64), LIST_PARQUET_BYTES_MAX / MIB as u64
 )]
 pub(super) struct PageTooLarge(u64);
@@ -183,7 +183,7 @@ impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
     fn get_read(&self, start: u64) -> Result<F::T> {
         let mut head = self.file.get_read(start)?.take(LIST_PARQUET_HEADER_BYTES_MAX);
         let header = PageHeader::read(&mut head)
-            .ok_or_else(|| ParquetError::General("the header of a page makes no sense".into()))?;
+            .ok_or_else(|| ParquetError::General("a page header is not valid".into()))?;
         let data = start.saturating_add(LIST_PARQUET_HEADER_BYTES_MAX - head.limit());
         self.memory.count((start, data), &header, self.rows).map_err(|error| {
             lock(&self.memory.0).refused = Some(error);

@@ -175,8 +175,8 @@ impl Records for PartRecords {
         };
         if step == ReadStep::End {
             return Err(Error::Usage(format!(
-                "the list {} has changed since the job began (at least one of the first {} files differs); \
-                 restore the original files, or choose another destination",
+                "the list {} has changed since the job started (at least one of the first {} files \
+                 differs); restore the original files, or choose another destination",
                 self.label,
                 position.file + 1
             )));

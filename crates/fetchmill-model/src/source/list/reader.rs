@@ -93,8 +93,8 @@ impl ListReader {
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?.checked(check)),
             ListFormat::Inventory => {
                 return Err(Error::Usage(format!(
-                    "the inventory {label} cannot be read as a stream, because its data files are next to \
-                     its manifest.json; give a path"
+                    "the inventory {label} cannot be read as a stream, because its data files are separate; \
+                     give the path of its manifest.json"
                 )));
             }
             ListFormat::Parquet => {
@@ -127,8 +127,8 @@ impl ListReader {
         let has_own = options.request.has_hash();
         if !options.may_be_manifest() || has_own {
             return Err(Error::Usage(format!(
-                "the inventory {label} defines its own columns, and its objects are fetched with a plain \
-                 GET; leave out options for columns and requests"
+                "the inventory {label} defines its own columns, and its objects are fetched with plain GET \
+                 requests; leave out options for columns and requests"
             )));
         }
         let plan = ColumnPlan::new(options)?.with_times();
@@ -335,7 +335,7 @@ impl ListReader {
             ReadStep::End => {
                 let (called, unit) = (&self.called, self.records.unit());
                 return Err(Error::Usage(format!(
-                    "{called} has changed since the job began (its first {} {unit} differ); restore the \
+                    "{called} has changed since the job started (its first {} {unit} differ); restore the \
                      original, or choose another destination",
                     position.offset
                 )));

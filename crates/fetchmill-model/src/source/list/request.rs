@@ -158,7 +158,7 @@ impl RequestOptions {
         match (&self.offset_column, &self.length_column) {
             (Some(offset), Some(length)) => Ok(Some((offset, length))),
             (None, None) => Ok(None),
-            _ => Err(Error::Usage("--offset-column and --length-column need each other; give both".into())),
+            _ => Err(Error::Usage("--offset-column and --length-column must be given together".into())),
         }
     }
 
@@ -238,7 +238,7 @@ impl RequestOptions {
     fn body_pieces(&self) -> Result<Option<Vec<RequestPiece<NamedColumn>>>> {
         match (&self.data, &self.data_json) {
             (Some(_), Some(_)) => {
-                Err(Error::Usage("--data and --data-json exclude one another: give one".into()))
+                Err(Error::Usage("--data and --data-json cannot be combined; leave out one of them".into()))
             }
             (Some(data), None) => form_pieces(data, self.content_type.as_deref()).map(Some),
             (None, Some(data)) => json_template::parse(data).map(|pieces| Some(of_json(pieces))),

@@ -23,8 +23,8 @@ pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
     let pieces = parse_pieces(template).ok_or_else(|| unpaired(&format!("--template {template}")))?;
     if needs_column && !has_columns(&pieces) {
         return Err(Error::Usage(format!(
-            "--template {template} has no {{}}, so every target would have the same URL; write {{}} in the \
-             place of the value"
+            "--template {template} has no {{}}, so every target would have the same URL; write {{}} where \
+             the value belongs"
         )));
     }
     Ok(pieces)

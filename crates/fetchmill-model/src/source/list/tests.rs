@@ -104,7 +104,7 @@ fn a_text_has_a_url_a_line() {
             "http://a/2",
             "line 5: it has no scheme; for bare domains add --template 'https://{}': example.com",
             "line 6: it is not UTF-8: http://a/\\xff",
-            "line 7: it has a control character at an end: \\u{0}",
+            "line 7: it begins or ends with a control character: \\u{0}",
             "http://a/3",
         ]
     );
@@ -126,7 +126,7 @@ fn a_template_makes_urls_of_values() {
         entries(CSV, "../b?,c&d,e&f\n..,c,d\nb,..,..\n", &place),
         [
             "http://a/..%2Fb%3F/x?y=c%26d&z=e&f",
-            "line 2: a value of . or .. would change the path: http://a/../x?y=c&z=d",
+            "line 2: a value of . or .. would change the URL's path: http://a/../x?y=c&z=d",
             "http://a/b/x?y=..&z=.."
         ]
     );
@@ -200,7 +200,7 @@ fn a_quoted_value_may_have_newlines() {
     assert_eq!(
         entries(CSV, "url\n\"a\nb\"\n\nc\n", &options()),
         [
-            "line 2: it has a tab or a newline in it: a\\u{a}b",
+            "line 2: it contains a tab or a newline: a\\u{a}b",
             "line 5: it has no scheme; for bare domains add --template 'https://{}': c",
         ]
     );

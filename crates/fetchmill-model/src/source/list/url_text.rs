@@ -42,10 +42,10 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     }
     // The standard removes these silently.
     if text.contains(['\t', '\n', '\r']) {
-        return Err("it has a tab or a newline in it");
+        return Err("it contains a tab or a newline");
     }
     if text.starts_with(|character| character < ' ') || text.ends_with(|character| character < ' ') {
-        return Err("it has a control character at an end");
+        return Err("it begins or ends with a control character");
     }
     let mut url = Url::parse(text).map_err(why)?;
     // The standard takes `example.com:8080` for a URL with the host as its scheme.
@@ -59,7 +59,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it has no host");
     }
     if url[Position::AfterScheme..Position::BeforeHost].contains('@') {
-        return Err("it has a user or a password, but credentials must not come from a list");
+        return Err("it contains a user name or password, which a list must not contain");
     }
     url.set_fragment(None);
     if url.as_str().len() > URL_BYTES_MAX {
@@ -75,7 +75,7 @@ fn normalise_key(text: &str) -> Result<String, &'static str> {
         return Err("it has no key (s3://BUCKET/KEY)");
     };
     if bucket.contains('@') {
-        return Err("it has a user or a password, but credentials must not come from a list");
+        return Err("it contains a user name or password, which a list must not contain");
     }
     let is_bucket = bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
     if !is_bucket || bucket.len() > HOST_BYTES_MAX || bucket.bytes().all(|byte| byte == b'.') {
@@ -87,7 +87,8 @@ fn normalise_key(text: &str) -> Result<String, &'static str> {
     if key.contains(|character: char| character.is_ascii_control()) {
         return Err("its key has a control character that is not percent-encoded");
     }
-    let key = percent::decode(key.as_bytes()).ok_or("its key has a % without two digits after it")?;
+    let key = percent::decode(key.as_bytes())
+        .ok_or("its key has a % that is not followed by two hexadecimal digits")?;
     let mut url = format!("s3://{bucket}/").into_bytes();
     name::encode(&key, &mut url);
     if url.len() > URL_BYTES_MAX {
@@ -105,7 +106,7 @@ fn why(error: url::ParseError) -> &'static str {
         RelativeUrlWithoutBase => NO_SCHEME,
         EmptyHost => "it has no host",
         IdnaError | InvalidDomainCharacter => "its host name is not valid",
-        InvalidIpv4Address | InvalidIpv6Address => "its host address is not valid",
+        InvalidIpv4Address | InvalidIpv6Address => "its IP address is not valid",
         InvalidPort => "its port is not valid",
         _ => "not a URL",
     }

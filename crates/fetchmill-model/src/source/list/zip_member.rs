@@ -51,7 +51,7 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
         [name] => name.clone().into_owned(),
         _ if names.iter().any(|name| name == OF_OFFICE) => {
             return Err(Error::Usage(format!(
-                "the list {label} is a workbook or another Office document; save its sheet as CSV"
+                "the list {label} is a workbook or another Office document; save the sheet as CSV"
             )));
         }
         _ => {
@@ -59,7 +59,7 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
                 names.iter().take(SHOWN_NAMES).map(|name| for_display(name.as_bytes())).collect();
             let more = if names.len() > SHOWN_NAMES { ", ..." } else { "" };
             return Err(refuse(format!(
-                "of {} files ({}{more}); unpack it and name one of them",
+                "of {} files ({}{more}); unpack it and give one of them",
                 names.len(),
                 shown.join(", ")
             )));
@@ -75,7 +75,7 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
     let expected = (member.crc32(), member.size());
     let (start, length) = (member.data_start(), member.compressed_size());
     drop(member);
-    let start = start.ok_or_else(|| damaged(&"its file has no start"))?;
+    let start = start.ok_or_else(|| damaged(&"its file has no local header"))?;
     let mut file = archive.into_inner();
     file.seek(SeekFrom::Start(start)).map_err(|error| damaged(&error))?;
     let stored = file.take(length);
@@ -113,7 +113,7 @@ impl<R: Read> Read for Checked<R> {
         self.crc.update(&buffer[..count]);
         self.bytes += count as u64;
         if count == 0 && !buffer.is_empty() && (self.crc.sum(), self.bytes) != self.expected {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its checksum or its length is wrong"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its checksum or length is wrong"));
         }
         Ok(count)
     }
@@ -158,7 +158,7 @@ mod tests {
             (archive(&several, CompressionMethod::Stored), "of 4 files (a, b, c, ...); unpack it"),
             (
                 archive(&[(OF_OFFICE, b""), ("xl/x.xml", b"")], CompressionMethod::Stored),
-                "save its sheet as CSV",
+                "save the sheet as CSV",
             ),
             (archive(&[], CompressionMethod::Stored), "without a file"),
             (b"PK\x03\x04 and no more".to_vec(), "cannot be read"),

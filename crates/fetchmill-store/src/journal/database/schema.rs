@@ -119,7 +119,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
         let path = path.display();
         return Err(Error::Usage(format!(
             "{path}: the journal is still empty (its job is just starting, or was killed at the start); run \
-             the command of the job again"
+             the job's command again"
         )));
     }
     Ok(db)

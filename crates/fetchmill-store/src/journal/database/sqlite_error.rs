@@ -13,7 +13,7 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
         return Error::Security(format!("{}: {source}; nothing was changed", path.display()));
     }
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
-        return Error::Journal(format!("the journal {} cannot be read: {error}", path.display()));
+        return Error::Journal(format!("cannot read the journal {}: {error}", path.display()));
     };
     // SQLite keeps the error number only for some failures. A disk without inodes and a process without descriptors are
     // both "cannot open".
@@ -24,7 +24,9 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
         ffi::SQLITE_READONLY | ffi::SQLITE_PERM => libc::EROFS,
         _ => {
             let path = path.display();
-            return Error::Journal(format!("the journal {path} is damaged, or is not a journal: {error}"));
+            return Error::Journal(format!(
+                "the journal {path} is damaged, or is not a fetchmill journal: {error}"
+            ));
         }
     };
     Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))

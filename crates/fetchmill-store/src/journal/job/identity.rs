@@ -92,8 +92,8 @@ pub const REQUEST_PART: &str = "request";
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {
         Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(
-            "{}: holds the results of `fetchmill {kind}` (a row for each target), not objects; read the \
-             results file",
+            "{} holds the results of `fetchmill {kind}` (one row per target), not objects; read the results \
+             file",
             dest.display()
         ))),
         _ => Ok(()),
@@ -109,7 +109,7 @@ pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) ->
     let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
     let Some(destination) = destination else { return Ok(()) };
     Err(Error::Usage(format!(
-        "the objects of this job are in {destination}; download the shards and read the copies (see \
+        "the objects of this job are in {destination}; download the shards and read the local copies (see \
          `fetchmill help s3`)"
     )))
 }

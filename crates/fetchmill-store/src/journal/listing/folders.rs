@@ -74,7 +74,7 @@ impl Journal {
     pub(in crate::journal) fn refuse_folders(&mut self, refused: &Names, depth: i64) -> Result<()> {
         for path in refused.iter() {
             self.check(insert(&self.db, path, depth))?;
-            self.fail_folder(path, None, 0, "deeper than 64 folders, or not a valid folder name")?;
+            self.fail_folder(path, None, 0, "nested deeper than 64 folders, or not a valid folder name")?;
         }
         Ok(())
     }

@@ -65,8 +65,8 @@ impl Journal {
                     && (from.as_ref() == Some(next) || self.has_marker(marker_digest(next))?)
                 {
                     return Err(Error::Listing(format!(
-                        "the listing never ends: the marker {} was repeated; the server must give each page \
-                         a new marker",
+                        "the listing never ends: the marker {} was repeated; the server must return a new \
+                         marker with each page",
                         for_display(next.as_bytes())
                     )));
                 }
@@ -107,7 +107,7 @@ impl Journal {
             Err(Error::Listing(format!("the listing never ends: the page {shown} {why}")))
         };
         if self.has_marker(marker_digest(url))? {
-            return endless("was listed before; the server must lead to each page only once");
+            return endless("was already listed; the server must link to each page only once");
         }
         let digest = items_digest.map(u128::to_le_bytes);
         if let Some(digest) = digest
@@ -123,7 +123,7 @@ impl Journal {
             && self.has_marker(marker_digest(next_url))?
         {
             return endless(&format!(
-                "leads to {}, which was listed before; the server must lead to each page only once",
+                "leads to {}, which was already listed; the server must link to each page only once",
                 for_display(next_url.as_bytes())
             ));
         }
@@ -159,7 +159,7 @@ impl Journal {
         let position = ListPosition::from_text(&text);
         position
             .map(Some)
-            .ok_or_else(|| Error::Journal(format!("the journal has no position of a list but {text}")))
+            .ok_or_else(|| Error::Journal(format!("the journal has an invalid list position: {text}")))
     }
 
     /// Restarts the listing. Targets that the job already knows are left out.

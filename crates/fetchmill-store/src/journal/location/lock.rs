@@ -104,8 +104,8 @@ impl Drop for JobLock {
 /// The error of a run that has lost its folder to another run.
 pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     Error::Busy(format!(
-        "{}: another run has taken over this job although the job was locked (this file system grants every \
-         lock); start one run at a time",
+        "{}: another run has taken over this job, although it was locked (this file system grants every \
+         lock); start only one run at a time",
         path.display()
     ))
 }
@@ -226,7 +226,8 @@ fn lock_path(state: &Path) -> PathBuf {
 fn busy(dest: &Path, although: &str) -> Error {
     let although = if although.is_empty() { String::new() } else { format!(" {although}") };
     Error::Busy(format!(
-        "another fetchmill is working on {}{although}; wait for it or stop it, then run this again",
+        "another fetchmill process is working on {}{although}; wait for it or stop it, then run this \
+         command again",
         dest.display()
     ))
 }

@@ -158,7 +158,7 @@ impl JobLocation {
             refuse_synced(dest, "the folder has no job, and its objects (if any) are plain files")?;
             let dest = dest.display();
             Err(Error::Usage(format!(
-                "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
+                "{dest} holds no fetchmill job; give a folder that `fetchmill get` has written"
             )))
         }
     }
@@ -176,8 +176,8 @@ impl JobLocation {
             });
         }
         Err(Error::Usage(format!(
-            "no job found in {} that writes to {}; run this in the folder where the job was started, or give \
-             the folder of the job's journal with --state DIR",
+            "no job found in {} that writes to {}; run this command in the folder where the job was \
+             started, or give the job's journal folder with --state DIR",
             state.display(),
             upload.text()
         )))
@@ -229,8 +229,8 @@ impl JobLocation {
             return Ok(());
         }
         Err(Error::Moved(format!(
-            "{} was moved or replaced while the job ran; to resume, move the folder back or run the same \
-             command with its new path (committed objects are in the moved folder)",
+            "{} was moved or replaced while the job was running; to resume, move the folder back, or run \
+             the same command with its new path (committed objects are in the moved folder)",
             path.display()
         )))
     }
@@ -289,7 +289,7 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
     match std::fs::read_dir(dest) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
-            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
+            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty folder as destination")))
         }
         Err(error) => Err(Error::storage("read", dest, error)),
         Ok(mut entries) => {
@@ -298,7 +298,8 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
             match foreign {
                 None => Ok(()),
                 Some(entry) => Err(Error::Usage(format!(
-                    "{shown} is not empty and holds no fetchmill job (there is {}); choose a new or empty destination",
+                    "{shown} is not empty and holds no fetchmill job (it contains {}); choose a new or \
+                     empty destination",
                     entry.file_name().display()
                 ))),
             }
@@ -310,10 +311,11 @@ fn make_folder(path: &Path, mode: u32) -> Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
         // Folders above are made as well, so the file system itself refuses, as /proc does.
         std::io::ErrorKind::NotFound => Error::Usage(format!(
-            "cannot make the folder {}: its file system stores no folders; choose a folder elsewhere",
+            "cannot create the folder {}: its file system does not support folders; choose a folder \
+             elsewhere",
             path.display()
         )),
-        _ => Error::storage("make the folder", path, error),
+        _ => Error::storage("create the folder", path, error),
     })
 }
 

@@ -121,7 +121,7 @@ fn new_token() -> Result<Vec<u8>> {
     let mut bytes = [0; 16];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(16) => Ok(format!("{:032x}", u128::from_ne_bytes(bytes)).into_bytes()),
-        _ => Err(Error::Internal("the kernel gives no random numbers".into())),
+        _ => Err(Error::Internal("the kernel does not provide random numbers".into())),
     }
 }
 
@@ -135,7 +135,7 @@ pub(in crate::journal) fn refuse_others(state: &Path) -> Result<()> {
     match entries.flatten().find(|entry| !is_known(&entry.file_name())) {
         None => Ok(()),
         Some(other) => Err(Error::Usage(format!(
-            "{} is not empty and does not hold the state of a job (found {}); choose a new folder for \
+            "{} is not empty and does not hold the state of a job (it contains {}); choose a new folder for \
              --state",
             state.display(),
             other.file_name().display()
@@ -154,8 +154,8 @@ fn is_known(name: &std::ffi::OsStr) -> bool {
 pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Err(Error::Security(format!(
-            "{} is a link, but a job's folder must not be a link; if you made the link, replace it with the \
-             folder itself, and use --state for another disk",
+            "{} is a link, but a job's folder must not be a link; if you created the link, replace it with \
+             the folder itself, and use --state to put the state on another disk",
             folder.display()
         )));
     }
@@ -197,7 +197,8 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
 
 fn is_a_link(path: &Path) -> Error {
     Error::Security(format!(
-        "{} is a link or a special file, which fetchmill never makes there; remove it, or use another destination",
+        "{} is a link or a special file, which fetchmill never creates there; remove it, or use another \
+         destination",
         path.display()
     ))
 }

@@ -72,7 +72,7 @@ impl Journal {
             |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&UploadState::Done);
         let left = self.shards()?.iter().filter(is_left).count();
         if left > 0 {
-            return Err(Error::Internal(format!("{left} shards are not uploaded")));
+            return Err(Error::Internal(format!("{left} shards are not uploaded yet")));
         }
         Ok(())
     }

@@ -211,8 +211,8 @@ impl Journal {
         let counted = self.tally.failed + self.tally.absent - kept_folders;
         if found != counted {
             return Err(fetchmill_model::error::Error::Journal(format!(
-                "the failures shards hold {found} targets, but {counted} failed or were absent; a file of {} is missing \
-                 or damaged",
+                "the failures shards hold {found} targets, but {counted} failed or were absent; a file in \
+                 {} is missing or damaged",
                 self.path.display()
             )));
         }

@@ -20,7 +20,7 @@ impl Journal {
     pub fn settle(&mut self, receipt: &Receipt) -> Result<Option<ShardNumber>> {
         self.begin()?;
         if self.clear(&receipt.settled)? != receipt.settled.count() {
-            return Err(Error::Internal("a target was settled twice".into()));
+            return Err(Error::Internal("a target got two outcomes".into()));
         }
         self.settle_requests(&receipt.settled)?;
         self.tally.fetched += receipt.tally.fetched;
@@ -133,7 +133,7 @@ impl Journal {
             .into_iter()
             .map(|(worker, blob)| {
                 let damaged =
-                    || Error::Journal("the journal is damaged: a staged window cannot be read".into());
+                    || Error::Journal("the journal is damaged: a staged commit window cannot be read".into());
                 Ok((worker, Runs::from_blob(&blob).ok_or_else(damaged)?))
             })
             .collect()

@@ -206,7 +206,7 @@ impl BatchBuilder {
         if std::mem::take(&mut self.overflow) {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                "objects of more than 2 GiB do not fit into a batch of rows",
+                "objects larger than 2 GiB do not fit into a batch of rows",
             ));
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns.map_err(io::Error::other)?)

@@ -51,11 +51,11 @@ pub fn footer_of(file: &File, end: u64) -> Result<(Vec<u8>, u64), ShardError> {
         records.push(CommitRecord::read(file, record.previous)?);
     }
     let last = records.first().map(|record| record.metadata.file_metadata().clone());
-    let last = last.ok_or_else(|| damaged("it has no commit"))?;
+    let last = last.ok_or_else(|| damaged("it has no commit record"))?;
     let groups = records.into_iter().rev().flat_map(|record| record.metadata.row_groups().to_vec()).collect();
     let metadata = metadata_of(&last.schema_descr_ptr(), last.created_by().unwrap_or_default(), groups);
-    let rows =
-        u64::try_from(metadata.file_metadata().num_rows()).map_err(|_| damaged("fewer rows than none"))?;
+    let rows = u64::try_from(metadata.file_metadata().num_rows())
+        .map_err(|_| damaged("the number of rows is negative"))?;
     Ok((footer_bytes(&metadata)?, rows))
 }
 
@@ -69,7 +69,9 @@ impl CommitRecord {
     /// Lengths come from the file, so they are checked before memory is allocated.
     fn read(file: &File, end: u64) -> Result<Self, ShardError> {
         let mut tail = [0; TAIL_BYTES];
-        let start = end.checked_sub(TAIL_BYTES as u64).ok_or_else(|| damaged("a commit before its start"))?;
+        let start = end
+            .checked_sub(TAIL_BYTES as u64)
+            .ok_or_else(|| damaged("a commit record lies before its start"))?;
         read_at(file, &mut tail, start)?;
         let (numbers, magic) = tail.split_at(TAIL_BYTES - MAGIC.len());
         let (previous, rest) = numbers.split_at(size_of::<u64>());
@@ -78,15 +80,15 @@ impl CommitRecord {
         let length = length.try_into().map(u32::from_le_bytes).unwrap_or_default();
         let checksum = checksum.try_into().map(u32::from_le_bytes).unwrap_or_default();
         let begin = start.checked_sub(u64::from(length)).filter(|begin| *begin > previous);
-        let begin = begin.filter(|_| magic == MAGIC).ok_or_else(|| damaged("a commit is missing"))?;
+        let begin = begin.filter(|_| magic == MAGIC).ok_or_else(|| damaged("a commit record is missing"))?;
         let mut record = vec![0; length as usize + size_of::<u64>() + size_of::<u32>()];
         read_at(file, &mut record, begin)?;
         if crc32c::crc32c(&record) != checksum {
-            return Err(damaged("a commit has another checksum"));
+            return Err(damaged("a commit record has a different checksum"));
         }
         record.truncate(length as usize);
         let metadata = panics::expected(|| ParquetMetaDataReader::decode_metadata(&record));
-        let metadata = metadata.ok_or_else(|| damaged("a commit makes no sense"))??;
+        let metadata = metadata.ok_or_else(|| damaged("a commit record is not valid"))??;
         Ok(CommitRecord { metadata, previous })
     }
 }

@@ -13,7 +13,7 @@ pub enum ShardError {
     #[error("damaged Parquet file: {0}")]
     Damage(String),
     /// A Parquet file that fetchmill did not write.
-    #[error("not a Parquet file of fetchmill: {0}")]
+    #[error("not a Parquet file written by fetchmill: {0}")]
     Foreign(String),
 }
 

@@ -26,7 +26,7 @@ pub(super) fn item_arrays(
 
 /// Converts a batch of items to objects with the standard columns.
 pub(super) fn widened(batch: &RecordBatch, columns: &ExtraColumns) -> Result<RecordBatch, ShardError> {
-    let foreign = || ShardError::Foreign("rows of items are not as they should be".into());
+    let foreign = || ShardError::Foreign("the rows of items do not have the expected columns".into());
     let of_items = columns.kept().len();
     let own = |place: usize| batch.columns().get(of_items + place).ok_or_else(foreign);
     let sequences: &Int64Array = own(0)?.as_any().downcast_ref().ok_or_else(foreign)?;

@@ -69,7 +69,7 @@ impl LargeBody {
         let before = (levels.len() + size_of::<u32>()) as u64;
         let page_len = body.length().checked_add(before).filter(|len| i32::try_from(*len).is_ok());
         let page_len = page_len.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::FileTooLarge, "Parquet has no place for an object of 2 GiB")
+            io::Error::new(io::ErrorKind::FileTooLarge, "Parquet cannot store an object of 2 GiB")
         })?;
         let mut encoder = zstd::stream::write::Encoder::new(&scratch, ZSTD_LEVEL)?;
         encoder.set_pledged_src_size(Some(page_len))?;
@@ -157,7 +157,7 @@ impl ChunkReader for LargeBody {
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
         if start != 0 {
-            return Err(ParquetError::General("a large body is read from its start".into()));
+            return Err(ParquetError::General("a large body must be read from its start".into()));
         }
         let compressed = BufReader::with_capacity(MIB, self.compressed.cursor(0));
         Ok(self.header.clone().reader().chain(compressed))

@@ -19,7 +19,7 @@ pub fn merge<W: Write + Send>(
         // Kept values are matched by column position. Shards of an older release have no column of encodings.
         let theirs = shard.columns().clone();
         if theirs.with_encodings(to.columns().has_encodings()) != *to.columns() {
-            return Err(ShardError::Foreign("its kept columns are not those of the job".into()));
+            return Err(ShardError::Foreign("its kept columns differ from those of the job".into()));
         }
         for batch in shard.batches(0..shard.rows(), None)? {
             let batch = batch?;

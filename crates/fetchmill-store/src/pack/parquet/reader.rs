@@ -188,8 +188,9 @@ impl OpenGroup {
         };
         let rows = batch.num_rows() as u64;
         let left = self.due.checked_sub(rows).filter(|_| rows > 0);
-        self.due =
-            left.ok_or_else(|| ShardError::Damage("a row group has other rows than it says".into()))?;
+        self.due = left.ok_or_else(|| {
+            ShardError::Damage("a row group does not have the recorded number of rows".into())
+        })?;
         Ok(Some(batch))
     }
 }
@@ -210,7 +211,7 @@ impl Iterator for RowBatches {
 /// Treats a panic of the library as damage: some damaged data makes it panic. After a panic, nothing is used except
 /// values that are dropped.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
-    panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents make no sense".into())))
+    panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents are inconsistent".into())))
 }
 
 fn group_ends(metadata: &ArrowReaderMetadata) -> Result<Arc<[u64]>, ShardError> {
@@ -224,11 +225,13 @@ fn group_ends(metadata: &ArrowReaderMetadata) -> Result<Arc<[u64]>, ShardError> 
     }
     let told = u64::try_from(metadata.metadata().file_metadata().num_rows()).ok();
     if told != Some(end) {
-        return Err(ShardError::Damage(format!("its row groups have {end} rows, its footer says otherwise")));
+        return Err(ShardError::Damage(format!(
+            "its row groups have {end} rows, but its footer records another number"
+        )));
     }
     Ok(ends.into())
 }
 
 fn no_row(row: u64, rows: u64) -> ShardError {
-    ShardError::Damage(format!("row {row} of a file that has {rows}"))
+    ShardError::Damage(format!("row {row} was requested from a file with {rows} rows"))
 }

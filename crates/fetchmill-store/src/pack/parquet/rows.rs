@@ -114,9 +114,9 @@ impl<'a> BatchRows<'a> {
 /// Returns a row of a batch: its sequence number, the object, and its stored CRC-32C.
 pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObject, u32), ShardError> {
     let (rows, mut kept) = (BatchRows::of(batch)?, Vec::new());
-    let object = rows
-        .get(row, &mut kept)
-        .ok_or_else(|| ShardError::Damage(format!("row {row} of a batch of {}", batch.num_rows())))?;
+    let object = rows.get(row, &mut kept).ok_or_else(|| {
+        ShardError::Damage(format!("row {row} was requested from a batch of {} rows", batch.num_rows()))
+    })?;
     Ok((object.sequence, stored(&object), object.crc32c))
 }
 
@@ -126,7 +126,7 @@ pub(super) fn check_body(object: &Object<'_>) -> Result<(), ShardError> {
         return Ok(());
     }
     let name = String::from_utf8_lossy(object.name);
-    Err(ShardError::Damage(format!("the body of {name:?} does not have its checksum")))
+    Err(ShardError::Damage(format!("the checksum of the body of {name:?} is wrong")))
 }
 
 pub(super) fn stored(object: &Object<'_>) -> StoredObject {
@@ -153,7 +153,9 @@ fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardErr
     }
     let column = batch.columns().get(Column::ALL.len());
     let texts = column.and_then(|values| values.as_any().downcast_ref());
-    texts.map(Some).ok_or_else(|| ShardError::Foreign("no column `content_encoding` as it should be".into()))
+    texts.map(Some).ok_or_else(|| {
+        ShardError::Foreign("the column `content_encoding` is missing or has a wrong type".into())
+    })
 }
 
 /// Returns the column after the encoding. It exists if every target has a row.
@@ -163,7 +165,9 @@ fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardErr
     }
     let column = batch.columns().get(outcome_place(batch.schema_ref()) + OUTCOME_COLUMNS.len() - 1);
     let numbers = column.and_then(|values| values.as_any().downcast_ref());
-    numbers.map(Some).ok_or_else(|| ShardError::Foreign("no column `attempts` as it should be".into()))
+    numbers
+        .map(Some)
+        .ok_or_else(|| ShardError::Foreign("the column `attempts` is missing or has a wrong type".into()))
 }
 
 /// Returns the column of URLs, after the outcomes.
@@ -172,14 +176,14 @@ fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
     let Some(field) = batch.schema_ref().fields().get(place) else { return Ok(None) };
     let column = batch.columns().get(place).filter(|_| field.name() == URL_COLUMN);
     let texts = column.and_then(|values| values.as_any().downcast_ref());
-    texts.map(Some).ok_or_else(|| ShardError::Foreign(format!("a column {field:?} is not expected")))
+    texts.map(Some).ok_or_else(|| ShardError::Foreign(format!("unexpected column {field:?}")))
 }
 
 /// Returns the columns after the URL.
 fn extra_columns(batch: &RecordBatch) -> Result<Vec<KeptArray<'_>>, ShardError> {
     let columns = batch.columns().iter().skip(url_place(batch.schema_ref()) + 1).map(KeptArray::of);
     let known = columns.collect::<Option<_>>();
-    known.ok_or_else(|| ShardError::Foreign("a kept column is neither text nor number nor bool".into()))
+    known.ok_or_else(|| ShardError::Foreign("a kept column has neither text, numbers nor booleans".into()))
 }
 
 fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T, ShardError> {
@@ -188,9 +192,9 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
     // The reader has checked against the schema that a required column has no nulls.
     let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
-    values
-        .filter(|values| nullable || values.null_count() == 0)
-        .ok_or_else(|| ShardError::Foreign(format!("no column `{}` as it should be", column.name())))
+    values.filter(|values| nullable || values.null_count() == 0).ok_or_else(|| {
+        ShardError::Foreign(format!("the column `{}` is missing or has a wrong type", column.name()))
+    })
 }
 
 fn text(column: &StringArray, row: usize) -> Option<&[u8]> {

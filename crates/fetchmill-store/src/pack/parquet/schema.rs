@@ -190,7 +190,7 @@ pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
             && ours.is_nullable() == theirs.is_nullable();
         if !same {
             return Err(ShardError::Foreign(format!(
-                "it has a column {theirs:?}, where {ours:?} is expected"
+                "it has a column {theirs:?} where {ours:?} is expected"
             )));
         }
     }

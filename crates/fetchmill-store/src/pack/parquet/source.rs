@@ -46,7 +46,7 @@ impl ChunkReader for ShardBytes {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
             return Err(ParquetError::EOF(format!(
-                "{length} bytes at {start} of a file that has {}",
+                "{length} bytes at {start} were requested from a file of {} bytes",
                 self.len
             )));
         }

@@ -187,7 +187,7 @@ fn what_another_writer_made_is_damage() {
     assert_eq!(pax(b"9 path=b\n").unwrap().name, b"b");
     assert_eq!(
         pax(b"12 path=b\n=\n").map(|object| object.name),
-        Err(Damage("the name is not one of a member"))
+        Err(Damage("the name is not a valid member name"))
     );
     assert_eq!(pax(b"").unwrap().name, b"a");
     for records in [

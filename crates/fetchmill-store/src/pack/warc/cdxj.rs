@@ -45,7 +45,7 @@ fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str
         None => record.content_type,
     };
     let status = head.as_ref().map(|(reply, _)| format!("{:03}", reply.status));
-    let digest = record.payload_digest.ok_or(Damage("the record has no digest of its payload"))?;
+    let digest = record.payload_digest.ok_or(Damage("the record has no payload digest"))?;
     let mut json = CdxjFields::default();
     json.push("url", &text_of(url));
     json.push("mime", kind.map(media_type).as_deref().unwrap_or_default());

@@ -50,7 +50,7 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
             let record = WarcRecord::of(&member)?;
             if record.kind != kind || record.name.is_some() {
                 return Err(Damage(
-                    "what is behind the object is not the request and the reply of a redirect",
+                    "the records after the object are not the request and reply of a redirect",
                 ));
             }
             rest = behind;
@@ -117,7 +117,7 @@ impl<'a> WarcRecord<'a> {
             return Err(DAMAGE);
         };
         let block = bytes.get(start..).and_then(|block| block.strip_suffix(RECORD_END));
-        let block = block.ok_or(Damage("the record has no end"))?;
+        let block = block.ok_or(Damage("the record does not end"))?;
         let field = |name| only(fields, name);
         if field("Content-Length")?.and_then(parse_decimal) != Some(block.len() as u64) {
             return Err(Damage("the record's length is wrong"));
@@ -138,7 +138,7 @@ impl<'a> WarcRecord<'a> {
     }
 
     fn name(&self) -> Result<Vec<u8>, Damage> {
-        self.name.and_then(name::decode).ok_or(Damage("the record has no name of an object"))
+        self.name.and_then(name::decode).ok_or(Damage("the record has no object name"))
     }
 
     fn url(&self) -> Result<Option<Vec<u8>>, Damage> {
@@ -189,7 +189,7 @@ fn only<'a>(fields: &[httparse::Header<'a>], name: &str) -> Result<Option<&'a [u
     let mut values = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = values.next().map(|field| field.value);
     if values.next().is_some() {
-        return Err(Damage("the record has a field twice"));
+        return Err(Damage("the record has a duplicate field"));
     }
     Ok(value)
 }

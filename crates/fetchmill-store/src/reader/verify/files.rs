@@ -172,10 +172,10 @@ fn check_file(
     }
     if length != row.length {
         let size = file.metadata().map_or(length, |metadata| metadata.len());
-        return Some((FindingKind::Damaged, format!("it has {size} bytes, not {}", row.length)));
+        return Some((FindingKind::Damaged, format!("it has {size} bytes instead of {}", row.length)));
     }
     let is_good = crc32c == row.crc32c;
-    (!is_good).then(|| (FindingKind::Damaged, "the checksum of its bytes is wrong".into()))
+    (!is_good).then(|| (FindingKind::Damaged, "its checksum is wrong".into()))
 }
 
 /// Reports files that no manifest names. Paths are compared by 64-bit hashes, a limited number at a time.

@@ -193,10 +193,10 @@ impl<'l> Ledger<'l> {
             }
             let last = first + count - 1;
             let detail = if count == 1 {
-                format!("target {first} has no outcome and is not pending; its name is not known")
+                format!("target {first} has no outcome and is not pending; its name is unknown")
             } else {
                 format!(
-                    "targets {first} to {last} have no outcome and are not pending; their names are not known"
+                    "targets {first} to {last} have no outcome and are not pending; their names are unknown"
                 )
             };
             let mut finding = Finding::object(FindingKind::Missing, b"", first, detail).beyond_repair();
@@ -222,8 +222,8 @@ impl<'l> Ledger<'l> {
         ];
         for (what, says, is) in rows {
             if says != is {
-                let detail = format!("the journal says {says} {what}, but {is} were counted");
-                let finding = Finding::file(FindingKind::Damaged, "the tally of the journal", detail);
+                let detail = format!("the journal records {says} {what}, but {is} were counted");
+                let finding = Finding::file(FindingKind::Damaged, "the journal's counters", detail);
                 self.watch.find(finding.beyond_repair());
             }
         }
@@ -255,7 +255,7 @@ pub fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Resu
         length += count as u64;
     }
     if length != end.end {
-        return Err(format!("it has {length} bytes, not {}", end.end));
+        return Err(format!("it has {length} bytes instead of {}", end.end));
     }
-    if crc32c == end.crc32c { Ok(()) } else { Err("the checksum of its bytes is wrong".into()) }
+    if crc32c == end.crc32c { Ok(()) } else { Err("its checksum is wrong".into()) }
 }

@@ -157,8 +157,9 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
         repair::tidy(place)?;
     }
     let snapshot = JournalSnapshot::read(place)?;
-    let format = Format::from_name(snapshot.part("format"))
-        .ok_or_else(|| Error::Journal(format!("the journal of {} names no format", place.dest.display())))?;
+    let format = Format::from_name(snapshot.part("format")).ok_or_else(|| {
+        Error::Journal(format!("the journal of {} does not name a format", place.dest.display()))
+    })?;
     // Check this first, before everything is read in vain.
     let asked =
         (options.sample > 0).then(|| ObjectOrigin::of(&snapshot, options.against.as_deref())).transpose()?;

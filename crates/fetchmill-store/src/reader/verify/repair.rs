@@ -170,7 +170,7 @@ impl Repair<'_> {
             self.journal.roll_back()?;
             let path = reader.path().display();
             return Err(Error::Internal(format!(
-                "the repair of {path} would have lost objects; the shard was not changed"
+                "repairing {path} would have lost objects; the shard was not changed"
             )));
         }
         self.journal.commit()?;

@@ -114,7 +114,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
     let length = file.metadata().map_err(|error| Error::storage("read", path, error))?.len();
     if length < end.end || (is_sealed && length > end.end) {
         watch.advance(end.end, 0);
-        return Ok(WholeFile::Damaged(format!("it has {length} bytes, not {}", end.end)));
+        return Ok(WholeFile::Damaged(format!("it has {length} bytes instead of {}", end.end)));
     }
     let mut buffer = vec![0; MIB];
     let (mut left, mut crc32c) = (end.end, 0);
@@ -136,7 +136,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
     if crc32c == end.crc32c || watch.is_stopped() {
         Ok(WholeFile::Good)
     } else {
-        Ok(WholeFile::Damaged("the checksum of its bytes is wrong".into()))
+        Ok(WholeFile::Damaged("its checksum is wrong".into()))
     }
 }
 
@@ -167,7 +167,11 @@ pub(super) fn check_sealed(
             Ok(scan) => {
                 let lost = checked.scan(scan)?;
                 if whole.is_some() && lost == 0 && has_unproved_facts(format) {
-                    checked.report_all_lost(&reader, FindingKind::Damaged, "damaged at an unknown place")?;
+                    checked.report_all_lost(
+                        &reader,
+                        FindingKind::Damaged,
+                        "damaged at an unknown position",
+                    )?;
                 }
                 Ok(())
             }
@@ -400,7 +404,7 @@ pub(super) fn find_unknown(
     let ends: Vec<&str> = index_end.into_iter().chain([extension]).collect();
     let has_index = |number| snapshot.cdxj_files.binary_search_by_key(&number, |file| file.shard).is_ok();
     let unknown = |name: &str| {
-        let finding = Finding::file(FindingKind::Unknown, name, "the journal does not know this file");
+        let finding = Finding::file(FindingKind::Unknown, name, "the file is not recorded in the journal");
         watch.find(finding.beyond_repair());
     };
     let entries = std::fs::read_dir(dest).map_err(|error| Error::storage("read", dest, error))?;

@@ -55,7 +55,10 @@ fn a_profile_of_the_environment_is_used_and_must_be_there() {
     let world = world.set("AWS_PROFILE", "a");
     assert_eq!(world.found(), "FILE of profile a");
     let said = world.set("AWS_PROFILE", "b").found();
-    assert!(said.starts_with("exit 2: there is no profile b (profiles: a); choose another"), "{said}");
+    assert!(
+        said.starts_with("exit 2: profile b does not exist (existing profiles: a); choose another"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn files_may_be_elsewhere() {
 #[test]
 fn half_a_pair_of_keys_is_told() {
     let said = World::new().set("AWS_ACCESS_KEY_ID", "ENV").found();
-    assert!(said.starts_with("exit 2: AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not"), "{said}");
+    assert!(said.starts_with("exit 2: AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not"), "{said}");
 
     let said = World::new().credentials("[default]\naws_access_key_id = A\n").found();
     assert!(said.starts_with("exit 2: profile default has aws_access_key_id but no"), "{said}");
@@ -83,7 +86,7 @@ fn keys_that_could_be_more_than_keys_in_a_request_are_refused() {
     let said = world.found();
 
     assert!(
-        said.starts_with("exit 2: the credentials of the environment") && !said.contains("hidden"),
+        said.starts_with("exit 2: the credentials from the environment") && !said.contains("hidden"),
         "{said}"
     );
 }
@@ -110,10 +113,13 @@ fn a_command_that_fails_says_why() {
         |command: &str| World::new().config(&format!("[default]\ncredential_process = {command}\n")).found();
 
     let said = command("echo 'not today' >&2; exit 3");
-    assert!(said.starts_with("exit 5: the credential_process of profile default ends with"), "{said}");
-    assert!(said.contains("exit status: 3: not today; run it by hand"), "{said}");
+    assert!(said.starts_with("exit 5: the credential_process of profile default failed"), "{said}");
+    assert!(said.contains("failed (exit status: 3): not today; run the command by hand"), "{said}");
     let said = command("echo hidden");
-    assert!(said.contains("the credential_process of profile default gave invalid credentials"), "{said}");
+    assert!(
+        said.contains("the credential_process of profile default returned invalid credentials"),
+        "{said}"
+    );
     assert!(!said.contains("hidden"), "{said}");
 }
 
@@ -178,7 +184,7 @@ fn a_container_that_refuses_is_an_error_and_one_that_stumbles_is_asked_again() {
     let server = Server::start(|_| (403, "no".into()));
     let world = World::new().set("AWS_CONTAINER_CREDENTIALS_FULL_URI", &server.url);
     let said = world.found();
-    assert!(said.starts_with("exit 5:") && said.contains("gives no credentials (status 403)"), "{said}");
+    assert!(said.starts_with("exit 5:") && said.contains("returned no credentials (status 403)"), "{said}");
     assert_eq!(server.asked().len(), 1);
 
     let stumbling = Server::start({
@@ -261,7 +267,7 @@ fn a_machine_whose_role_is_broken_is_an_error() {
     let said = on_machine(&server.url).found();
 
     assert!(
-        said.starts_with("exit 5: the instance metadata gives no credentials (status 200) Failed"),
+        said.starts_with("exit 5: the instance metadata returned no credentials (status 200) Failed"),
         "{said}"
     );
 }

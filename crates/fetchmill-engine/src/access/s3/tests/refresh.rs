@@ -118,7 +118,8 @@ fn what_a_user_has_not_renewed_is_told() {
     let loaded = chain.load(&|| false).unwrap();
     let refresher = Refresher::start(&access, chain, loaded, || false).unwrap();
     let seen = access.generation();
-    let expected = "the credentials have expired: renew them and run the same command again (profile default has no newer ones)";
+    let expected = "the credentials have expired; renew them and run the same command again (profile \
+                    default provides no newer ones)";
     await_that("the failure is not told", || refresher.renew(seen) == Renewal::Failed(expected.into()));
 
     let world = world.credentials("[default]\naws_access_key_id = B\naws_secret_access_key = s\n");
@@ -133,7 +134,7 @@ fn an_environment_has_nothing_newer() {
     let loaded = chain.load(&|| false).unwrap();
     let refresher = Refresher::start(&access, chain, loaded, || false).unwrap();
 
-    let expected = "the credentials have expired: renew them and run the same command again";
+    let expected = "the credentials have expired; renew them and run the same command again";
     assert_eq!(refresher.renew(access.generation()), Renewal::Failed(expected.into()));
 }
 

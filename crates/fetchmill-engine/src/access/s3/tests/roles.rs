@@ -90,10 +90,7 @@ fn a_role_needs_somebody_who_assumes_it() {
 
     let world = world.profile("b");
     let said = world.found();
-    assert!(
-        said.starts_with("exit 2: profile b has a role, but no credentials to assume the role"),
-        "{said}"
-    );
+    assert!(said.starts_with("exit 2: profile b names a role, but no credentials to assume it"), "{said}");
     let world = world.profile("a").set("AWS_ACCESS_KEY_ID", "ENV").set("AWS_SECRET_ACCESS_KEY", "secret");
     assert_eq!(world.found(), "ROLE of profile a");
     assert!(server.asked()[0].contains("Credential=ENV/"));
@@ -135,7 +132,10 @@ fn a_token_is_exchanged_and_never_stands_in_a_url() {
 fn what_is_missing_for_a_token_is_told() {
     let world = World::new().set("AWS_WEB_IDENTITY_TOKEN_FILE", "~/missing");
     let said = world.found();
-    assert!(said.starts_with("exit 2: AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not"), "{said}");
+    assert!(
+        said.starts_with("exit 2: AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not"),
+        "{said}"
+    );
 
     let said = world.set("AWS_ROLE_ARN", "arn:r").found();
     assert!(said.starts_with("exit 2: cannot read ~/missing (AWS_WEB_IDENTITY_TOKEN_FILE)"), "{said}");
@@ -149,7 +149,7 @@ fn what_sts_says_is_told() {
         .set("AWS_ENDPOINT_URL_STS", &server.url);
     let said = world.found();
 
-    assert!(said.starts_with("exit 2: STS refuses the role arn:r: AccessDenied not you & nobody"), "{said}");
+    assert!(said.starts_with("exit 2: STS refused the role arn:r: AccessDenied not you & nobody"), "{said}");
     let said = world.set("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1").found();
     assert!(
         said.starts_with("exit 5: cannot get credentials from http://127.0.0.1:1: refused failed"),

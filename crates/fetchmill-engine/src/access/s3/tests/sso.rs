@@ -88,12 +88,13 @@ fn who_must_sign_in_is_told_how_and_the_token_is_not_shown() {
         (never, "there is no SSO token"),
         (expired, "the SSO token has expired"),
         (refused, "the SSO token was refused"),
-        (broken, "is not a date"),
+        (broken, "an invalid expiration date"),
     ] {
         let said = world.found();
         assert!(said.starts_with("exit 2: ") && said.contains(why) && !said.contains("hidden"), "{said}");
         assert!(
-            why == "is not a date" || said.contains("run aws sso login --profile p, then the same"),
+            why == "an invalid expiration date"
+                || said.contains("run aws sso login --profile p, then the same"),
             "{said}"
         );
     }
@@ -106,9 +107,9 @@ fn what_a_profile_lacks_is_named() {
     let said = lacking("[profile p]\nsso_session = mine\n");
     assert!(said.starts_with("exit 2: profile p names the SSO session mine, which"), "{said}");
     let said = lacking(&PROFILE.replace("sso_account_id = 1\n", ""));
-    assert!(said.starts_with("exit 2: profile p uses SSO but has no sso_account_id"), "{said}");
+    assert!(said.starts_with("exit 2: profile p uses SSO, but has no sso_account_id"), "{said}");
     let world = signed_in(&PROFILE.replace("eu-west-1", "a.test/"), OF_SESSION, "2100-01-01T00:00:00Z");
-    assert!(world.found().contains("sso_region of profile p is not a region"), "{}", world.found());
+    assert!(world.found().contains("sso_region of profile p is not a valid region"), "{}", world.found());
 }
 
 #[test]
@@ -129,6 +130,6 @@ fn the_token_is_not_sent_to_the_endpoint_of_a_store() {
     let world = signed_in(&config, OF_SESSION, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL", &store.url);
 
     // The region counts only if no endpoint is set.
-    assert!(world.found().contains("sso_region of profile p is not a region"), "{}", world.found());
+    assert!(world.found().contains("sso_region of profile p is not a valid region"), "{}", world.found());
     assert!(store.asked().is_empty());
 }

@@ -47,7 +47,7 @@ fn each_cause_is_named_with_its_figure() {
         (
             LimitFacts { path: Some(PathTimes { now: 0.25, least: 0.001 }), ..queued() },
             LimitKind::Network,
-            "97.7 KiB/s of bodies come in, and connecting takes 250 ms instead of 1.0 ms",
+            "97.7 KiB/s of bodies arrive, and connecting takes 250 ms instead of 1.0 ms",
         ),
         (LimitFacts { processors: full, ..queued() }, LimitKind::Cpu, "1.9 of 2.0 are busy, 1.2 of them"),
         (LimitFacts { writers: storing, ..with(CapacityUse::Sink) }, LimitKind::Disk, "97 % of the time"),
@@ -67,12 +67,17 @@ fn each_cause_is_named_with_its_figure() {
                 ..facts()
             },
             LimitKind::Courtesy,
-            "a public address gets at most 64",
+            "at most 64 concurrent requests to a public address",
         ),
-        (with(CapacityUse::HostTurns), LimitKind::Courtesy, "at most 8 requests at once (--limit-per-host)"),
+        (
+            with(CapacityUse::HostTurns),
+            LimitKind::Courtesy,
+            "at most 8 concurrent requests per host \
+                                                             (--limit-per-host)",
+        ),
         (with(CapacityUse::HostRates), LimitKind::Courtesy, "at most 50 requests/s (--rate-per-host)"),
-        (with(CapacityUse::HostRests), LimitKind::Throttling, "hosts rest"),
-        (with(CapacityUse::HostPlaces), LimitKind::Concurrency, "slow hosts leave places"),
+        (with(CapacityUse::HostRests), LimitKind::Throttling, "paused hosts"),
+        (with(CapacityUse::HostPlaces), LimitKind::Concurrency, "slow hosts limited"),
         (
             LimitFacts { pacing: of_host.clone(), ..facts() },
             LimitKind::Rate,
@@ -83,18 +88,18 @@ fn each_cause_is_named_with_its_figure() {
             LimitKind::Rate,
             "--rate-per-host: 1,000 requests/s",
         ),
-        (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, as with few"),
+        (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, no longer than with few"),
         (
             LimitFacts { search: Search::OfHost { most: 3 }, ..facts() },
             LimitKind::Concurrency,
             "--limit-per-host: at most 3 in flight",
         ),
-        (LimitFacts { search: Search::Trying, ..facts() }, LimitKind::Concurrency, "still looks"),
+        (LimitFacts { search: Search::Trying, ..facts() }, LimitKind::Concurrency, "still searching"),
         (LimitFacts { search: Search::Found, ..queued() }, LimitKind::Server, "400 ms"),
         (
             LimitFacts { search: Search::Found, latency: None, in_flight: 3, ..facts() },
             LimitKind::Server,
-            "more than 64 at once brings nothing",
+            "more than 64 in flight would not be faster",
         ),
         (
             LimitFacts { latency: None, settled: 10.0, ..facts() },
@@ -104,9 +109,9 @@ fn each_cause_is_named_with_its_figure() {
         (
             LimitFacts { latency: None, settled: 0.0, requests: 0.0, ..facts() },
             LimitKind::Server,
-            "the server: no reply in 3.0 s, 64 requests are in flight",
+            "the server: no reply for 3.0 s, with 64 requests in flight",
         ),
-        (with(CapacityUse::Names), LimitKind::Names, "looked up"),
+        (with(CapacityUse::Names), LimitKind::Names, "DNS lookups"),
         (
             LimitFacts {
                 is_listing_done: true,
@@ -119,8 +124,8 @@ fn each_cause_is_named_with_its_figure() {
                 ..with(CapacityUse::NoTargets)
             },
             LimitKind::LastTargets,
-            "3 in flight (until 1970-01-01T00:00:02Z if nothing more comes), 1,234 wait to be tried again, the next at \
-             1970-01-01T00:01:01Z (throttled)",
+            "3 in flight (until 1970-01-01T00:00:02Z at the latest), 1,234 waiting to be retried, the next \
+             at 1970-01-01T00:01:01Z (throttled)",
         ),
         (
             LimitFacts { is_listing_done: true, in_flight: 0, ..with(CapacityUse::NoTargets) },
@@ -128,7 +133,7 @@ fn each_cause_is_named_with_its_figure() {
             "the last targets: their replies are being stored",
         ),
         (
-            LimitFacts { outage: Some("no good reply since 12:00:01 UTC".into()), ..facts() },
+            LimitFacts { outage: Some("no valid reply since 12:00:01 UTC".into()), ..facts() },
             LimitKind::Outage,
             "since 12:00:01",
         ),
@@ -152,7 +157,10 @@ fn no_single_cause_is_mixed_and_has_the_two_largest() {
 
     assert_eq!(found.kind, LimitKind::Mixed);
     assert!(
-        found.text.starts_with("50 % the disk: storing takes 60 % of the time; 35 % the listing: it gives"),
+        found.text.starts_with(
+            "50 % the disk: storing takes 60 % of the time; 35 % the listing: it \
+                                delivers"
+        ),
         "{found:?}"
     );
 }

@@ -90,15 +90,15 @@ impl Inventory {
         let bucket = &document.source_bucket;
         if bucket.contains('/') || normalise(&format!("s3://{bucket}/x")).is_err() {
             let bucket = for_display(bucket.as_bytes());
-            return Err(refused(format!("its sourceBucket {bucket} is not a bucket name")));
+            return Err(refused(format!("its sourceBucket {bucket} is not a valid bucket name")));
         }
         let columns = match document.file_format {
             DataFormat::Csv => document.file_schema.split(',').map(|name| name.trim().to_owned()).collect(),
             DataFormat::Parquet => columns_of_message(&document.file_schema),
             DataFormat::Orc => {
                 return Err(refused(
-                    "its data files are ORC, which fetchmill cannot read; let S3 write Parquet or CSV, or \
-                     convert the rows into a list of URLs"
+                    "its data files are ORC, which fetchmill cannot read; configure the inventory to write \
+                     Parquet or CSV, or convert the rows to a list of URLs"
                         .to_owned(),
                 ));
             }
@@ -107,12 +107,12 @@ impl Inventory {
         for file in &document.files {
             if !file.is_below() {
                 return Err(refused(format!(
-                    "its data file {} has a name that could lead elsewhere",
+                    "its data file {} has a name that could lead outside the folder",
                     file.text()
                 )));
             }
             if !keys.insert(&file.key) {
-                return Err(refused(format!("it names its data file {} twice", file.text())));
+                return Err(refused(format!("it names the data file {} twice", file.text())));
             }
         }
         drop(keys);
@@ -155,12 +155,12 @@ fn md5_of_hexadecimal<'de, D: Deserializer<'de>>(input: D) -> std::result::Resul
     let mut digits = text.chars().map(|digit| digit.to_digit(16));
     for byte in &mut md5 {
         let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
-            return Err(D::Error::custom("an MD5checksum has 32 hexadecimal digits"));
+            return Err(D::Error::custom("an MD5checksum must have 32 hexadecimal digits"));
         };
         *byte = (high * 16 + low) as u8;
     }
     if digits.next().is_some() {
-        return Err(D::Error::custom("an MD5checksum has 32 hexadecimal digits"));
+        return Err(D::Error::custom("an MD5checksum must have 32 hexadecimal digits"));
     }
     Ok(md5)
 }
@@ -207,7 +207,7 @@ mod tests {
     fn a_data_file_is_never_elsewhere_or_twice() {
         for key in ["../x", "a/../x", "..", ".", "a/./b", "a\0b", "a/", "", &"k".repeat(1025)] {
             let refused = refusal(&text("b", "CSV", CSV, &[key]));
-            assert!(refused.contains("could lead elsewhere"), "{key}: {refused}");
+            assert!(refused.contains("could lead outside"), "{key}: {refused}");
         }
         assert!(refusal(&text("b", "CSV", CSV, &["a", "b", "a"])).contains("a twice"));
     }
@@ -215,7 +215,10 @@ mod tests {
     #[test]
     fn what_is_no_inventory_is_told_in_one_line() {
         for bucket in ["", "..", "a/b", "a@b", "a b", "a?"] {
-            assert!(refusal(&text(bucket, "CSV", CSV, &[])).contains("is not a bucket name"), "{bucket}");
+            assert!(
+                refusal(&text(bucket, "CSV", CSV, &[])).contains("is not a valid bucket name"),
+                "{bucket}"
+            );
         }
         assert!(refusal(&text("b", "ORC", "struct<>", &[])).contains("Parquet or CSV"));
         for text in [

@@ -198,7 +198,7 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         };
         if step == ReadStep::End {
             return Err(Error::Usage(format!(
-                "the inventory {} has changed since the job began (manifest.json or a data file differs); \
+                "the inventory {} has changed since the job started (manifest.json or a data file differs); \
                  restore the original files, or choose another destination",
                 self.label
             )));

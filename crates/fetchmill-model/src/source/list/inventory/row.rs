@@ -160,7 +160,8 @@ impl RowPlan {
         let key = if self.has_encoded_keys {
             let spaced: Vec<u8> =
                 written.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
-            percent::decode(&spaced).ok_or("its key has a % without two digits after it")?
+            percent::decode(&spaced)
+                .ok_or("its key has a % that is not followed by two hexadecimal digits")?
         } else {
             written.to_vec()
         };
@@ -334,8 +335,8 @@ mod tests {
             (["b", "k", "", "", "", "99999999999999999999"], "not a number"),
             (["other", "k", "", "", "", "1"], "not the bucket of the inventory"),
             (["b", "", "", "", "", "1"], "no key"),
-            (["b", "100%", "", "", "", "1"], "without two digits"),
-            (["b", "%zz", "", "", "", "1"], "without two digits"),
+            (["b", "100%", "", "", "", "1"], "not followed by two"),
+            (["b", "%zz", "", "", "", "1"], "not followed by two"),
             (["b", "%ff", "", "", "", "1"], "not UTF-8"),
             (["b", &"k".repeat(1025), "", "", "", "1"], "1,024"),
         ] {
