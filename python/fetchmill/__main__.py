@@ -1,9 +1,9 @@
-"""The command `fetchmill`, which is also `python -m fetchmill`: what holds from its first moment to its last.
+"""The command `fetchmill`, also run as `python -m fetchmill`: start, signals and exit.
 
-A signal may come at any of them. While modules are loaded it ends the command at once, in one line: as an exception it
-would come up in the middle of an import, which says what it likes about it. Commands that run a job handle signals
-themselves once they do; in the others SIGINT raises KeyboardInterrupt, once. When all is said, signals are passed over:
-the exit code stands.
+A signal may arrive at any moment. While modules are loaded, it ends the command immediately with one line of output. An
+exception would be raised in the middle of an import, and the imported module might handle it in its own way. Commands
+that run a job install their own handlers. In other commands, the first SIGINT raises KeyboardInterrupt. After the end
+of the command, signals are ignored, so the exit code does not change.
 """
 
 import atexit
@@ -13,31 +13,31 @@ import os
 import signal
 import sys
 
-# As in `typing`, which takes as long to load as all else here.
+# Defined here because importing `typing` takes as long as all other imports of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
-# They say themselves what a signal means.
+# These commands handle signals themselves.
 _WITH_JOBS = ("check", "export", "get", "list", "serve")
 
 
 class _Interrupt(KeyboardInterrupt):
     """Raised by SIGINT.
 
-    Once a bare KeyboardInterrupt came up in `exec`, which modules with dataclasses use while they are loaded, Python
-    ends by the signal itself, whatever the exit code was to be.
+    If a bare KeyboardInterrupt passes through `exec`, Python ends itself by the signal and ignores the exit code.
+    Modules with dataclasses use `exec` while they are loaded.
     """
 
 
 def main() -> "NoReturn":
-    """Runs the command line and exits."""
+    """Run the command line and exit."""
     for number in _NUMBERS:
         signal.signal(number, _leave)
     code = 130
-    # Of what modules make while they are loaded nothing is garbage.
+    # Objects created during imports are not garbage.
     gc.disable()
     try:
         try:
@@ -53,7 +53,7 @@ def main() -> "NoReturn":
             sys.stderr.write(f"fetchmill: error: {explained}\n")
             code = 1
         finally:
-            # One that comes right now raises KeyboardInterrupt here, where it is caught.
+            # A signal that arrives now raises KeyboardInterrupt here, where it is caught.
             for number in _NUMBERS:
                 signal.signal(number, signal.SIG_IGN)
     except KeyboardInterrupt:
@@ -64,9 +64,9 @@ def main() -> "NoReturn":
 
 
 def _exit(code: int) -> "NoReturn":
-    """Ends the process, without taking the interpreter apart: of a short command that is a tenth of its time.
+    """End the process without finalizing the interpreter, which takes a tenth of a short command's time.
 
-    Where threads or processes of Python may still be there, the interpreter knows how to end them.
+    If Python threads or processes may still exist, the interpreter ends them as usual.
     """
     if "multiprocessing" in sys.modules or len(sys._current_frames()) > 1:  # noqa: SLF001 - threads, without `threading`
         sys.exit(code)
@@ -78,13 +78,13 @@ def _exit(code: int) -> "NoReturn":
 
 
 def _leave(number: int, _frame: "FrameType | None") -> None:
-    """Ends the process; nothing has begun."""
+    """End the process before anything has begun."""
     os.write(2, b"fetchmill: stopped before anything was begun\n")
     os._exit(128 + number)
 
 
 def _release(command: str) -> None:
-    """A command is about to run: from now on a signal means what it means to that."""
+    """Install the signal handling of a command that is about to run."""
     gc.enable()
     if command not in _WITH_JOBS:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -7,7 +7,7 @@ _NATIVE = "fetchmill._native"
 
 
 def explain(error: ImportError) -> ImportError:
-    """Returns an error that says what to do if an import failed because of the platform, otherwise `error`."""
+    """Return an error that says what to do if an import failed because of the platform, otherwise `error`."""
     if error.name != _NATIVE:
         return error
     if sys.platform != "linux":

@@ -1,8 +1,8 @@
 """`dataclass` without generated code, for values that a command needs at each start.
 
-The standard library compiles up to seven methods for each class, 0.7 ms of processor time a class. Here all classes
-share one set of methods, which cost a microsecond more for each value. Type checkers see the standard library's
-decorator. The rest of `dataclasses` works on such a class: `fields`, `asdict`, `replace`, equality, hashes, pickles.
+The standard library compiles up to seven methods per class, which takes 0.7 ms of processor time. Here, all classes
+share one set of methods, at the cost of a microsecond more per value. Type checkers see the standard library's
+decorator. The rest of `dataclasses` works with such a class: `fields`, `asdict`, `replace`, equality, hashes, pickles.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from functools import cache
 
 __all__ = ["dataclass"]
 
-# As in `typing`, which some commands do without.
+# A stand-in for `typing`, which some commands do not import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import inspect
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, kw_only: bool) -> "Callable[[type[T]], type[T]]":
-        """Makes a dataclass whose values are immutable and whose fields are keywords."""
+        """Make a dataclass whose values are immutable and whose fields are keywords."""
         if not (frozen and kw_only):
             raise TypeError("a quick dataclass is frozen and has keywords only")
 
@@ -30,7 +30,7 @@ else:
             own = {"init": False, "repr": False, "eq": False, "match_args": False}
             finished = dataclasses.dataclass(kw_only=True, **own)(made)
             for name in _SHARED:
-                # A `__repr__` of the class or of a base class is kept.
+                # Keep a `__repr__` defined by the class or a base class.
                 if name != "__repr__" or made.__repr__ is object.__repr__:
                     setattr(finished, name, vars(_Methods)[name])
             return finished
@@ -39,7 +39,7 @@ else:
 
 
 class _Signature:
-    """What `inspect.signature` shows of a class; made when it is asked for."""
+    """The signature shown by `inspect.signature`, created on demand."""
 
     def __get__(self, _value: object, made: type) -> "inspect.Signature":
         import inspect

@@ -144,7 +144,7 @@ class ServeOptions:
         return os.fspath(self.folder) if is_job else None
 
     def to_json(self) -> str:
-        """Returns the options for the native module."""
+        """Return the options for the native module."""
         values = _without_none(vars(self))
         if self.dest is not None:
             values["content"] = None
@@ -183,11 +183,11 @@ class Server:
         return self._native.ca_pem
 
     def stats(self) -> dict[str, Any]:
-        """Returns counts since the start: connections, requests by kind, replies by kind, faults by action, bytes."""
+        """Return counts since the start: connections, requests by kind, replies by kind, faults by action, bytes."""
         return self._native.stats()
 
     def stop(self) -> None:
-        """Closes all connections and ends the threads. A second call does nothing."""
+        """Close all connections and end the threads. A second call does nothing."""
         self._native.stop()
 
     def __enter__(self) -> Self:

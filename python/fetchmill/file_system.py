@@ -29,7 +29,7 @@ try:
     from fsspec import AbstractFileSystem
     from fsspec.utils import tokenize
 except ModuleNotFoundError as error:
-    # If fsspec is installed and lacks another module, that error has its own message.
+    # If fsspec is installed but lacks another module, that error has its own message.
     if error.name != "fsspec":
         raise
     raise ModuleNotFoundError(
@@ -71,7 +71,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     """
 
     protocol = "fetchmill"
-    # A cached instance would show an old state of the destination, and `out/` may be another folder by now.
+    # A cached instance would show an old state of the destination, and `out/` may now be another folder.
     cachable = False
 
     def __init__(
@@ -93,7 +93,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is there
         if target_protocol not in (None, "file", "local") or "://" in place:
             raise UsageError(f"{place}: not a local path; copy the shards of the destination to a local folder first")
-        # Store absolute paths: a process that receives this object may have another working folder.
+        # Store absolute paths, because a process that receives this object may have another working folder.
         self.dest = os.path.abspath(place)  # noqa: PTH100 - without looking at links
         self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - the same
         self._open_destination()
@@ -109,7 +109,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @staticmethod
     def path_of(name: str) -> str:
-        """Returns the path of an object.
+        """Return the path of an object.
 
         Args:
             name: name of the object, as in `fetchmill.open`.
@@ -125,7 +125,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @classmethod
     def name_of(cls, path: str) -> str:
-        """Returns the object name for a path. The object need not exist.
+        """Return the object name for a path. The object need not exist.
 
         Args:
             path: a path as returned by `ls` and `find`, or accepted by `open`.
@@ -148,7 +148,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- one object --------------------------------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: object) -> Entry:
-        """Returns name, size, type and stored metadata of an object. Formats other than `files` read the object."""
+        """Return name, size, type and stored metadata of an object. Formats other than `files` read the object."""
         del kwargs
         path = self._strip_protocol(path)
         length = self._length(path)
@@ -160,22 +160,22 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return entry if self._objects.format == "files" else entry | _facts(self._record(path))
 
     def exists(self, path: str, **kwargs: object) -> bool:
-        """Returns whether an object or a directory exists. Raises an error if the destination is damaged."""
+        """Return whether an object or a directory exists. Raise an error if the destination is damaged."""
         del kwargs
         path = self._strip_protocol(path)
         return self._length(path) is not None or self._is_directory(path)
 
     def isfile(self, path: str) -> bool:
-        """Returns whether an object exists, from the index only."""
+        """Return whether an object exists, from the index only."""
         return self._length(self._strip_protocol(path)) is not None
 
     def isdir(self, path: str) -> bool:
-        """Returns whether a directory exists, and no object has this name."""
+        """Return whether a directory exists, and no object has this name."""
         path = self._strip_protocol(path)
         return self._length(path) is None and self._is_directory(path)
 
     def size(self, path: str) -> int:
-        """Returns the size of an object in bytes, from the index only; 0 for a directory."""
+        """Return the size of an object in bytes, from the index only; 0 for a directory."""
         path = self._strip_protocol(path)
         length = self._length(path)
         if length is None and not self._is_directory(path):
@@ -183,13 +183,13 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return length or 0
 
     def modified(self, path: str) -> datetime:
-        """Returns the Last-Modified time, or the fetch time, or the modification time of the destination's folder."""
+        """Return the Last-Modified time, or the fetch time, or the modification time of the destination's folder."""
         info = self.info(path)
         found: datetime | None = info.get("last_modified") or info.get("fetched_at")
         return found or datetime.fromtimestamp(Path(self.dest).stat().st_mtime, UTC)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: object) -> bytes:
-        """Returns the bytes of an object, or a slice of them."""
+        """Return the bytes of an object, or a slice of them."""
         del kwargs
         return self._read(self._strip_protocol(path))[start:end]
 
@@ -202,7 +202,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         on_error: str = "return",
         **kwargs: object,
     ) -> list[bytes | Exception]:
-        """Returns slices of objects. Each object is read once, and only one is in memory at a time."""
+        """Return slices of objects. Each object is read once, and only one is in memory at a time."""
         del max_gap, kwargs
         if not isinstance(paths, list):
             raise TypeError("paths must be a list")
@@ -236,7 +236,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- many objects: names of all manifests are read ---------------------------------------------------------------
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - of any type
-        """Lists the direct entries of a directory, sorted. For an object, lists only the object."""
+        """List the direct entries of a directory, sorted. For an object, list only that object."""
         path = self._strip_protocol(path)
         tree = kwargs.get("tree")
         entries = (self._tree(path, 1) if tree is None else tree).get(path, [])
@@ -249,7 +249,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: object = "omit", **kwargs: object
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Walks directories. Names are read once, and all names below the path are in memory until the end."""
+        """Walk directories. Names are read once, and all names below the path are in memory until the end."""
         if "tree" not in kwargs:
             kwargs["tree"] = self._tree(self._strip_protocol(path), maxdepth)
         yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
@@ -257,7 +257,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - a list, or a dict with detail
-        """Returns all objects below a directory, sorted, and the object of this name, if it exists."""
+        """Return all objects below a directory, sorted, and the object of this name, if it exists."""
         del kwargs
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -274,7 +274,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def du(
         self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - a number, or a dict without total
-        """Returns the total size of the objects below a directory, in bytes."""
+        """Return the total size of the objects below a directory, in bytes."""
         if total:
             return sum(entry["size"] for entry in self._entries(self._strip_protocol(path), maxdepth))
         found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **kwargs)
@@ -288,7 +288,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         assume_literal: bool = False,
         **kwargs: object,
     ) -> list[str]:
-        """Expands patterns to paths. The exact name of an object is never a pattern, even if it contains wildcards."""
+        """Expand patterns to paths. The exact name of an object is never a pattern, even if it contains wildcards."""
         paths = self._strip_protocol([path] if isinstance(path, str | os.PathLike) else list(path))
         literal = {each for each in paths if assume_literal or not has_magic(each) or self._length(each) is not None}
         patterns = [each for each in paths if each not in literal]
@@ -311,7 +311,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         recursive: bool = False,
         **kwargs: object,
     ) -> None:
-        """Writes objects into local files."""
+        """Write objects into local files."""
         path = None if isinstance(rpath, list) else self._strip_protocol(rpath)
         if path is not None and not recursive and not isinstance(lpath, list) and has_magic(path) and self.isfile(path):
             # fsspec would treat the name as a pattern, and the local file as a folder.
@@ -323,12 +323,12 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- the rest ----------------------------------------------------------------------------------------------------
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Opens the destination again, so that data sealed meanwhile becomes visible."""
+        """Open the destination again, so that data sealed meanwhile becomes visible."""
         super().invalidate_cache(path)
         self._open_destination()
 
     def _refuse(self, path: object = None, *_arguments: object, **_options: object) -> NoReturn:
-        """Raises OSError, because nothing can be written."""
+        """Raise OSError, because nothing can be written."""
         shown = str(path) if isinstance(path, str | os.PathLike) else None
         raise OSError(
             errno.EROFS, f"the destination {self.dest} is read-only, because only fetchmill writes to it", shown
@@ -345,7 +345,10 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @property
     def _fs_token(self) -> str:
-        """What says that two are of one destination: fsspec would take the thread, and `dest` as it was written."""
+        """Return the token that makes instances with the same destination equal.
+
+        fsspec's own token would include the thread and the unresolved `dest`.
+        """
         token: str = tokenize(type(self).__qualname__, self.dest, self.state)
         return token
 
@@ -375,7 +378,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             return not path or self._directories.has(path)
 
     def _entries(self, path: str, maxdepth: int | None = None, *, with_directories: bool = False) -> Iterator[Entry]:
-        """Objects at and below a path; with directories, each of these once."""
+        """Yield the objects at and below a path. If the path itself is an object, the object forms its own group."""
         start = path + "/" if path else ""
         known = {path}
         with _told_as_os_error(path):
@@ -397,7 +400,10 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
                         directory = directory.rpartition("/")[0]
 
     def _tree(self, path: str, maxdepth: int | None) -> dict[str, list[Entry]]:
-        """The same with directories, by the directory that they are in. The object of this name is in itself."""
+        """Return the entries and directories below a path, grouped by the directory that contains them.
+
+        If the path itself is an object, the object forms its own group.
+        """
         tree: dict[str, list[Entry]] = {}
         for entry in self._entries(path, maxdepth, with_directories=True):
             name = entry["name"]
@@ -406,7 +412,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
 
 class ObjectFile(io.BytesIO):
-    """An object that is open for reading, with its bytes in memory. A process that unpickles it reads it again."""
+    """An object opened for reading, with its bytes in memory. A process that unpickles it reads the object again."""
 
     def __init__(self, fs: FetchmillFileSystem, path: str, body: bytes) -> None:
         super().__init__(body)
@@ -420,7 +426,7 @@ class ObjectFile(io.BytesIO):
         return "rb"
 
     def writable(self) -> bool:
-        """Returns False."""
+        """Return False."""
         return False
 
     def write(self, _data: object) -> NoReturn:
@@ -447,7 +453,7 @@ def _reopen(fs: FetchmillFileSystem, path: str, position: int) -> ObjectFile:
 
 @contextmanager
 def _told_as_os_error(path: str) -> Iterator[None]:
-    """Converts read errors to OSError, as users of fsspec expect."""
+    """Convert read errors to OSError, as users of fsspec expect."""
     try:
         yield
     except UsageError:

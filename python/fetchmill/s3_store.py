@@ -184,7 +184,7 @@ class S3Store:
         key_prefix: str = "",
         public: bool = False,
     ) -> None:
-        """Adds a bucket, or replaces the bucket of this name.
+        """Add a bucket, or replace the bucket of this name.
 
         Args:
             name: name of the bucket: 3 to 63 lower-case letters, digits, `-` and `.`.
@@ -206,7 +206,7 @@ class S3Store:
             self.put(key, body, bucket=name)
 
     def put(self, key: Key, body: bytes, *, bucket: str | None = None, modified: datetime | None = None) -> None:
-        """Stores an object without a request.
+        """Store an object without a request.
 
         Args:
             key: key of the object.
@@ -221,11 +221,11 @@ class S3Store:
         self._native.put(bucket or self.bucket, _text(key), body, milliseconds)
 
     def objects(self, bucket: str | None = None) -> dict[str, bytes]:
-        """Returns the objects of a bucket by key, in the order of keys, without computed objects."""
+        """Return the objects of a bucket by key, in the order of keys, without computed objects."""
         return self._native.objects(bucket or self.bucket)
 
     def change(self, **behaviour: Unpack[S3Behaviour]) -> None:
-        """Changes the behaviour for later requests. Values that are not named stay unchanged.
+        """Change the behaviour for later requests. Values that are not named stay unchanged.
 
         Args:
             behaviour: values of `S3Behaviour`.
@@ -246,7 +246,7 @@ class S3Store:
     def set_credentials(
         self, access_key: str, secret_key: str, token: str | None = None, *, expires_in: float | None = None
     ) -> None:
-        """Adds credentials, or replaces those with the same access key. Other credentials stay valid.
+        """Add credentials, or replace those with the same access key. Other credentials stay valid.
 
         Args:
             access_key: the access key.
@@ -262,9 +262,10 @@ class S3Store:
         self._access_key, self._secret_key, self._token = access_key, secret_key, token
 
     def environment(self) -> dict[str, str]:
-        """Returns environment variables with which another process uses this store and nothing else of AWS.
+        """Return environment variables with which another process uses this store and nothing else of AWS.
 
-        They have the credentials that were set last. They also disable the user's AWS files and the metadata service.
+        They contain the credentials that were set last. They also disable the user's AWS files and the metadata
+        service.
         """
         token = {"AWS_SESSION_TOKEN": self._token} if self._token else {}
         return {
@@ -283,7 +284,7 @@ class S3Store:
         }
 
     def stats(self) -> dict[str, int]:
-        """Returns the counters since the start, or since `reset_stats`.
+        """Return the counters since the start, or since `reset_stats`.
 
         Returns:
             `connections`, `requests`, `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
@@ -294,11 +295,11 @@ class S3Store:
         return self._native.stats()
 
     def reset_stats(self) -> None:
-        """Resets all counters to 0."""
+        """Reset all counters to 0."""
         self._native.reset_stats()
 
     def stop(self) -> None:
-        """Closes all connections and ends the threads. A second call does nothing."""
+        """Close all connections and end the threads. A second call does nothing."""
         self._native.stop()
 
     def __enter__(self) -> Self:
@@ -324,7 +325,7 @@ def _error_with_200(error: str | tuple[str, int]) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a store until standard input ends; says where it is in one JSON line, and what it did in another."""
+    """Run a store until standard input ends; says where it is in one JSON line, and what it did in another."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.s3_store", description=main.__doc__)
     for name, value in asdict(S3Options()).items():
         if isinstance(value, bool):

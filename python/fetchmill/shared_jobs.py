@@ -52,10 +52,10 @@ def get(
     on: Ray | None = None,
     **options: Unpack["GetKeywords"],
 ) -> SharedStatus:
-    """Fetches a source together with other processes, on any machines that share a folder or a bucket.
+    """Fetch a source together with other processes, on any machines that share a folder or a bucket.
 
-    Creates the job directory or joins the existing job. Works until every range has a commit record or the job is
-    stopped. Any number of processes may call `get` or `join` with the same directory, at any time.
+    Create the job directory or join the existing job. Work until every range has a commit record or the job is stopped.
+    Any number of processes may call `get` or `join` with the same directory, at any time.
 
     On KeyboardInterrupt, targets that are already handed out are fetched and made final, for up to 20 s. The rest of
     the range is released for other workers.
@@ -99,7 +99,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     profile: str | None = None,
     on: Ray | None = None,
 ) -> SharedStatus:
-    """Works on a shared job that another process has created.
+    """Work on a shared job that another process has created.
 
     Args:
         job: the job directory.
@@ -145,7 +145,7 @@ def stop(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Stops a shared job. Each worker fetches the targets that it has handed out, makes them final and ends.
+    """Stop a shared job. Each worker fetches the targets that it has handed out, makes them final and ends.
 
     Args:
         job: the job directory.
@@ -169,7 +169,7 @@ def resume(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Reverts `stop`. Workers that join then continue the job.
+    """Revert `stop`. Workers that join then continue the job.
 
     Args:
         job: the job directory.
@@ -193,7 +193,7 @@ def set_rate(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Changes the total request rate of all workers of a shared job, also while they run.
+    """Change the total request rate of all workers of a shared job, also while they run.
 
     Args:
         job: the job directory.
@@ -220,7 +220,7 @@ def extend(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Adds a list to a shared job, also while workers run or after it has finished.
+    """Add a list to a shared job, also while workers run or after it has finished.
 
     Running workers take it up within seconds. If no worker runs, call `join`.
 
@@ -244,7 +244,7 @@ def status(
     region: str | None = None,
     profile: str | None = None,
 ) -> SharedStatus:
-    """Returns the progress of a shared job and the state of its workers.
+    """Return the progress of a shared job and the state of its workers.
 
     Args:
         job: the job directory.
@@ -271,7 +271,7 @@ def history(
     region: str | None = None,
     profile: str | None = None,
 ) -> SharedHistory:
-    """Returns what all workers of a shared job did over time. Only final ranges count.
+    """Return what all workers of a shared job did over time. Only final ranges count.
 
     Args:
         job: the job directory.
@@ -300,7 +300,7 @@ def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> Share
 
 
 def _reach(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
-    """Returns the bucket options that the caller has set."""
+    """Return the bucket options that the caller has set."""
     named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
     return {name: value for name, value in named.items() if value is not None}
 

@@ -41,7 +41,7 @@ def serve(  # noqa: PLR0913 - each has its default
     allow_hosts: Sequence[str] = (),
     client_timeout: float = 60.0,
 ) -> Server:
-    """Serves a folder, or synthetic objects, until the end of a `with` block.
+    """Serve a folder, or synthetic objects, until the end of a `with` block.
 
     Args:
         folder: the folder to serve. Give either this or `synthetic`.
@@ -109,7 +109,7 @@ def world(  # noqa: PLR0913 - each has its default
     watched: Sequence[str] = (),
     seed: int = 0,
 ) -> World:
-    """Serves hosts of every behaviour and their name server on loopback, until the end of a `with` block.
+    """Serve hosts of every behaviour and their name server on loopback, until the end of a `with` block.
 
     Host names are `<behaviour>-<number>.test`, with any number. `fetchmill.world.BEHAVIOURS` lists all behaviours.
 
@@ -167,7 +167,7 @@ def s3(  # noqa: PLR0913 - each has its default
     threads: int = 1,
     **behaviour: Unpack[S3Behaviour],
 ) -> S3Store:
-    """Serves a bucket over S3 on loopback until the end of a `with` block. `add_bucket` adds more buckets.
+    """Serve a bucket over S3 on loopback until the end of a `with` block. `add_bucket` adds more buckets.
 
     Args:
         objects: the initial objects of the bucket. Keys are text, or its UTF-8 bytes.
@@ -211,7 +211,7 @@ def s3(  # noqa: PLR0913 - each has its default
 
 
 def synthetic_body(name: str, size: int) -> bytes:
-    """Returns the body that a synthetic server serves for a name.
+    """Return the body that a synthetic server serves for a name.
 
     The body begins with the name. It is text with about 24 random bytes in every 100.
 

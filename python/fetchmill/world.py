@@ -73,7 +73,7 @@ BEHAVIOURS: dict[str, Expected] = {
     "many": OK,
     "tc": OK,
     "dual": OK,
-    "rebind": OK,  # the first look-up is good
+    "rebind": OK,  # the first lookup is good
     "dead": _fails("connect-timeout"),
     "refusing": _fails("refused"),
     "resetting": _fails("reset"),
@@ -108,10 +108,10 @@ BEHAVIOURS: dict[str, Expected] = {
 }
 # Statuses of redirecting hosts, for clients that do not follow redirects.
 REDIRECTS = {"redirecting": 302, "looping": 302, "faraway": 302, "downgrade": 302, "private": 302}
-# Behaviours of TLS. Over http these hosts are good.
+# Behaviours of TLS. Over http, hosts with these behaviours are good.
 ONLY_HTTPS = frozenset({"expired", "wrongname", "selfsigned", "unknownca", "plain", "notls", "stalledtls", "downgrade"})
 
-# Mostly good, a fifth dead, some of all others.
+# Shares of the most frequent behaviours. All others share the rest equally.
 _USUAL = {"good": 0.60, "dead": 0.20, "slow": 0.05}
 DEFAULT_MIX: Mapping[str, float] = {
     name: _USUAL.get(name, (1 - sum(_USUAL.values())) / (len(BEHAVIOURS) - len(_USUAL))) for name in BEHAVIOURS
@@ -149,7 +149,7 @@ class WorldOptions:
     seed: int = 0
 
     def to_json(self) -> str:
-        """Returns the options for the native module."""
+        """Return the options for the native module."""
         return json.dumps(asdict(self))
 
 
@@ -193,12 +193,12 @@ class World:
         redirects: bool = True,
         patient: bool = True,
     ) -> Iterator[Site]:
-        """Returns a mix of sites, like the function `sites`."""
+        """Return a mix of sites, like the function `sites`."""
         ports = (self.http_port, self.https_port)
         return sites(ports, count, mix=mix, seed=seed, https=https, redirects=redirects, patient=patient)
 
     def stats(self) -> dict[str, Any]:
-        """Returns the counters since the start.
+        """Return the counters since the start.
 
         Returns:
             `elapsed_ms`: milliseconds since the start. `datagrams_lost`: number of lost datagrams. `behaviours`:
@@ -209,7 +209,7 @@ class World:
         return self._native.stats()
 
     def stop(self) -> None:
-        """Closes all connections and ends the threads. A second call does nothing."""
+        """Close all connections and end the threads. A second call does nothing."""
         self._native.stop()
 
     def __enter__(self) -> Self:
@@ -232,7 +232,7 @@ def sites(
     redirects: bool = True,
     patient: bool = True,
 ) -> Iterator[Site]:
-    """Yields a mix of sites of a world, each with its own host.
+    """Yield a mix of sites of a world, each with its own host.
 
     Args:
         ports: the ports for http and https.
@@ -287,7 +287,7 @@ def _expected(name: str, *, redirects: bool, patient: bool) -> Expected:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a world until standard input ends; says where it is in one JSON line, and what it saw in another."""
+    """Run a world until standard input ends; says where it is in one JSON line, and what it saw in another."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.world", description=main.__doc__)
     parser.add_argument("--ca-file", help="where to write the authority's certificate")
     for option in fields(WorldOptions):

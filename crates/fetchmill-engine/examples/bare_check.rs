@@ -1,8 +1,10 @@
-//! What a check costs at least: for each URL a look-up over UDP, a connection, one request, its reply, the close, and
-//! nothing else. No list of headers, no deadlines, no retries, no rows, no journal; one thread.
+//! Measures the minimum cost of a check. For each URL it looks up the host over UDP, connects, sends one request, reads
+//! the reply and closes the connection. It runs on one thread, without header lists, deadlines, retries, rows or a
+//! journal.
 //!
-//! `bare_check LIST DNS CONCURRENCY` reads `http://HOST:PORT/` a line and asks the name server at DNS (`127.0.0.1:53`) for
-//! IPv4 addresses. It prints the replies with status 200, and the seconds of CPU that this thread took.
+//! `bare_check LIST DNS CONCURRENCY` reads one `http://HOST:PORT/` per line and asks the name server at DNS
+//! (`127.0.0.1:53`) for IPv4 addresses. It prints the number of replies with status 200, and the CPU seconds of this
+//! thread.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::VecDeque;
@@ -15,12 +17,12 @@ use rustix::event::epoll;
 use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Socket, Type};
 
-/// Marks the events of the socket that look-ups share.
+/// Marks events of the socket shared by all lookups.
 const LOOK_UPS: u64 = u64::MAX;
-/// Seconds without anything after which what is left counts as lost.
+/// After this many seconds without an event, the remaining targets count as lost.
 const SILENCE_SECONDS: i64 = 5;
 
-/// A connection that is being made or read from.
+/// A connection that is being opened or read.
 struct Connection {
     socket: Socket,
     request: Vec<u8>,
@@ -28,13 +30,13 @@ struct Connection {
     reply: Vec<u8>,
 }
 
-/// All that is in flight: a place is a look-up's, then its connection's.
+/// Everything in flight. A place first belongs to a lookup, then to its connection.
 struct Check {
     events: std::os::fd::OwnedFd,
     names: UdpSocket,
     targets: Vec<(String, u16)>,
     next: usize,
-    /// The target of each place, while it is looked up.
+    /// The target of each place during its lookup.
     looked_up: Vec<usize>,
     connections: Vec<Option<Connection>>,
     free: VecDeque<u16>,
@@ -91,20 +93,20 @@ impl Check {
         }
     }
 
-    /// Asks for the addresses of as many names as there are places.
+    /// Starts lookups until no place is free.
     fn begin_more(&mut self) {
         while self.next < self.targets.len()
             && let Some(place) = self.free.pop_front()
         {
             let mut query = Vec::with_capacity(64);
             query.extend_from_slice(&place.to_be_bytes());
-            // Recursion is wanted; one question.
+            // Recursion desired, one question.
             query.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
             for label in self.targets[self.next].0.split('.') {
                 query.push(label.len() as u8);
                 query.extend_from_slice(label.as_bytes());
             }
-            // Its end; type A, class IN.
+            // The end of the name, type A, class IN.
             query.extend_from_slice(&[0, 0, 1, 0, 1]);
             self.names.send(&query).unwrap();
             self.looked_up[usize::from(place)] = self.next;
@@ -112,7 +114,7 @@ impl Check {
         }
     }
 
-    /// Connects to what has been looked up.
+    /// Connects to the resolved addresses.
     fn take_addresses(&mut self) {
         let mut answer = [0; 512];
         loop {
@@ -122,7 +124,7 @@ impl Check {
                 Err(error) => panic!("{error}"),
             };
             let place = u16::from_be_bytes([answer[0], answer[1]]);
-            // The last record is the address; what is no such answer counts as lost.
+            // The last record is the address. Any other answer counts as lost.
             let Some(address) = answer[..length].last_chunk::<4>() else { continue };
             self.connect(place, Ipv4Addr::from(*address));
         }
@@ -131,7 +133,7 @@ impl Check {
     fn connect(&mut self, place: u16, address: Ipv4Addr) {
         let (host, port) = &self.targets[self.looked_up[usize::from(place)]];
         let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking().cloexec(), None).unwrap();
-        // A connection that is not yet made says so, and is no error.
+        // A non-blocking connect reports that it is in progress, which is not an error.
         let _ = socket.connect(&SocketAddr::from((address, *port)).into());
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         epoll::add(&self.events, &socket, epoll::EventData::new_u64(u64::from(place)), flags).unwrap();
@@ -141,7 +143,7 @@ impl Check {
             Some(Connection { socket, request, is_sent: false, reply: Vec::with_capacity(4096) });
     }
 
-    /// Sends the request when the connection is made, and reads until the reply is whole.
+    /// Sends the request once connected, and reads until the reply is complete.
     fn go_on(&mut self, place: u16) {
         let Some(connection) = &mut self.connections[usize::from(place)] else { return };
         let Some(status) = connection.go_on() else { return };
@@ -153,7 +155,7 @@ impl Check {
 }
 
 impl Connection {
-    /// The status when the reply is whole, three zeros when it broke off.
+    /// Returns the status of a complete reply, or three zeros if the connection broke.
     fn go_on(&mut self) -> Option<[u8; 3]> {
         if !self.is_sent {
             match self.socket.send(&self.request) {
@@ -177,7 +179,7 @@ impl Connection {
     }
 }
 
-/// The status of a reply that is there with all bytes of its `Content-Length`.
+/// Returns the status if the reply has all bytes of its `Content-Length`.
 fn whole(reply: &[u8]) -> Option<[u8; 3]> {
     let text = std::str::from_utf8(reply).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;

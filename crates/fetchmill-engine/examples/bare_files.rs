@@ -1,8 +1,9 @@
-//! What files cost at least: creates, writes and renames into another folder, and nothing else. No journal, and no sync
-//! but, with `--sync`, one of the file system each second on another thread, and one at the end.
+//! Measures the minimum cost of files: it creates and writes them, and renames them into another folder. It keeps no
+//! journal. With `--sync`, another thread syncs the file system every second and at the end. Otherwise nothing is
+//! synced.
 //!
-//! `bare_files FOLDER COUNT SIZE [--sync]` makes `FOLDER/stage` and `FOLDER/out/file-000000000000` and so on, as many and as
-//! large as a job's; the benchmark of `files` compares CPU times.
+//! `bare_files FOLDER COUNT SIZE [--sync]` creates `FOLDER/stage`, and `FOLDER/out/file-000000000000` and so on. The
+//! `files` benchmark passes the count and size of a job's files, and compares CPU times.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::Write as _;
@@ -49,7 +50,7 @@ fn main() {
     println!("{:.6}", started.elapsed().as_secs_f64());
 }
 
-/// A new folder, open.
+/// Creates a folder and opens it.
 fn made(path: &Path) -> OwnedFd {
     std::fs::create_dir_all(path).unwrap();
     openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).unwrap()

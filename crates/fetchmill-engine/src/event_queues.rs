@@ -9,13 +9,13 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Makes the runtime of a thread that only waits for channels and clocks. It can run no tasks: name lookups need
+/// Creates the runtime for a thread that only waits for channels and clocks. It runs no tasks, and name lookups need
 /// [`network_runtime`].
 pub(super) fn waiting_runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_time().build().map_err(no_runtime)
 }
 
-/// Makes the runtime of a thread with connections. Name lookups and HTTP/2 run as separate tasks in it.
+/// Creates the runtime for a thread with connections. Name lookups and HTTP/2 run as separate tasks in it.
 pub(super) fn network_runtime() -> Result<LocalRuntime> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().build_local(LocalOptions::default()).map_err(no_runtime)

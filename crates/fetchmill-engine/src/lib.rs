@@ -1,9 +1,9 @@
-//! The native engine: threads, connections, and the stop signal. It connects all other parts. For other engines it has
-//! a dispatcher instead of fetching threads, or a supervisor for each of their processes.
+//! The native engine: threads, connections and the stop signal. It connects all other parts. For other engines, it has
+//! a dispatcher instead of fetching threads, or a supervisor per process.
 //!
-//! Threads of a job: one each for the job itself, the journal, the listing, checks of the origin, and samples. For each
-//! processor there is a worker that fetches, and a writer that has the worker's sink. The threads meet once a batch
-//! (the planner's lock) and once a block or window (channels).
+//! A job has one thread each for itself, the journal, the listing, checks of the origin, and samples. For each
+//! processor there is a worker that fetches, and a writer that owns the worker's sink. The threads meet once per batch,
+//! for the planner's lock, and once per block or window, through channels.
 
 mod access;
 mod attempt;

@@ -1,6 +1,7 @@
-//! What a look-up costs: microseconds of CPU of the thread that looks up, for names that one server on loopback knows.
+//! Measures the cost of a lookup in CPU microseconds of the resolving thread. One server on loopback knows all names.
 //!
-//! `cargo run --release -p fetchmill-net --example dns_cost`; on a quiet machine, the best of several rounds.
+//! Run `cargo run --release -p fetchmill-net --example dns_cost` on a quiet machine, and take the best of several
+//! rounds.
 #![allow(clippy::print_stdout)]
 
 use std::cell::Cell;
@@ -29,12 +30,12 @@ fn main() -> std::io::Result<()> {
         for _ in 0..ROUNDS {
             best = best.min(runtime.block_on(round(&setup)));
         }
-        println!("{families:?}: {best:.2} us a look-up");
+        println!("{families:?}: {best:.2} us a lookup");
     }
     Ok(())
 }
 
-/// Looks up all names with the places of one thread of two.
+/// Looks up all names with the slots of one of two threads.
 async fn round(setup: &Arc<DnsSetup>) -> f64 {
     let clock = Rc::new(Cell::new(0));
     let dns = Dns::new(Arc::clone(setup), SlotLimits::of(2), Rc::clone(&clock));
@@ -64,20 +65,20 @@ async fn round(setup: &Arc<DnsSetup>) -> f64 {
     micros
 }
 
-/// User and system time of this thread.
+/// Returns the user and system time of this thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// A thread that gives every name one address.
+/// Starts a thread that answers every query with the same address.
 fn answer_all() -> std::io::Result<SocketAddr> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let address = socket.local_addr()?;
     std::thread::spawn(move || {
         let mut message = [0; 1500];
         while let Ok((length, source)) = socket.recv_from(&mut message) {
-            // Without the EDNS record at the end, and with an address instead.
+            // Replace the EDNS record at the end by an address.
             let question_end = length - 11;
             let is_v4 = message[question_end - 3] == 1;
             message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);

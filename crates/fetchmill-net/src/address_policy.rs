@@ -1,18 +1,19 @@
-//! Limits where connections may lead. The author of a list or a redirect chooses the host names in it. With
-//! [`AddressPolicy::PublicOnly`] no such name leads into networks that only this machine can reach.
+//! Restricts the addresses of connections. The author of a list or redirect chooses its host names, and with
+//! [`AddressPolicy::PublicOnly`] none of these leads into networks that only this machine can reach.
 //!
-//! The policy checks the address that is connected to, never a name: a name can resolve differently in two look-ups.
+//! The policy checks the address that is connected to instead of the name, which may resolve differently in two
+//! lookups.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses that may be connected to. The stricter policy compares as the greater one.
+/// Allowed addresses. The stricter policy compares as greater.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressPolicy {
     /// Every address.
     #[default]
     Anywhere,
-    /// Public addresses. If a look-up returns any other address, all its addresses are refused, because a name with
-    /// both kinds is not an accident.
+    /// Public addresses. If a lookup returns any other address, all its addresses are rejected, because a name with
+    /// both kinds is no accident.
     PublicOnly,
 }
 
@@ -22,8 +23,8 @@ impl AddressPolicy {
         self == AddressPolicy::Anywhere || is_public(address)
     }
 
-    /// Returns whether the policy may allow a host, judged by its text. A name always passes. Its addresses are checked
-    /// after the look-up.
+    /// Returns whether the policy may allow a host, judging by its text. Names always pass, and their addresses are
+    /// checked after the lookup.
     pub fn allows_host(self, host: &str) -> bool {
         self == AddressPolicy::Anywhere || host.parse().map_or(true, is_public)
     }
@@ -49,8 +50,8 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Networks within `2000::/3` that are not public. Outside `2000::/3`, an address is public only if it translates to a
-/// public IPv4 address.
+/// Non-public networks within `2000::/3`. Outside `2000::/3`, an address is public only if it translates to a public
+/// IPv4 address.
 const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
     // Protocols: Teredo, benchmarks, ORCHID. Registries have been assigned only 2001:200:: and above.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
@@ -58,7 +59,7 @@ const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Returns whether an address is on the public internet. An address that is not known to be public is not.
+/// Returns whether an address is on the public internet. Addresses not known to be public are not.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -74,7 +75,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let bits = address.to_bits();
     match address.segments() {
-        // NAT64 translates these addresses and 6to4 tunnels them: packets end at the embedded IPv4 address.
+        // NAT64 translates these addresses, and 6to4 tunnels them. In both cases, packets end at the embedded IPv4
+        // address.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_public_v4(Ipv4Addr::from_bits(bits as u32)),
         [0x2002, ..] => is_public_v4(Ipv4Addr::from_bits((bits >> 80) as u32)),
         [0x2000..=0x3fff, ..] => {

@@ -1,5 +1,5 @@
-//! Batches: requests sent together on one connection, and their replies in the same order (RFC 9112, 9.3.2). A batch
-//! succeeds only if every reply arrives.
+//! Pipelined batches: requests sent together on a connection, and their replies in the same order (RFC 9112, 9.3.2). A
+//! batch succeeds only if every reply arrives.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,15 +12,14 @@ use fetchmill_model::http1::{BodySink, Framing, Head, ReplyProgress};
 use fetchmill_model::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
 use fetchmill_model::outcome::FailureKind;
 
-/// The replies of a batch in the order received. Uses up to `BATCH_BYTES_MAX` of memory, and `BATCH_KEPT_BYTES` between
-/// two batches.
+/// The replies of a batch in order. Memory use: up to `BATCH_BYTES_MAX`, and `BATCH_KEPT_BYTES` between batches.
 #[derive(Debug, Default)]
 pub struct PipelinedReplies {
     /// Heads and bodies of all replies, without chunking.
     bytes: Vec<u8>,
     /// Complete replies.
     replies: Vec<(Head, ReplySpan)>,
-    /// Reply that is being received.
+    /// The reply being received.
     current: ReplySpan,
     is_too_large: bool,
 }
@@ -33,7 +32,7 @@ struct ReplySpan {
     end: usize,
 }
 
-/// One reply of a batch.
+/// A reply in a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelinedReply<'b> {
     /// Parsed head.
@@ -44,12 +43,12 @@ pub struct PipelinedReply<'b> {
     pub body: &'b [u8],
 }
 
-/// The reason why a batch is not complete. The connection must not be used again.
+/// Reason why a batch is incomplete. The connection must not be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokenBatch {
-    /// A reply before the last one said that the server closes the connection after it.
+    /// A reply before the last one announced that the server closes the connection.
     Ends,
-    /// One reply, or all of them together, exceeded the size limit of a batch.
+    /// A reply, or all replies together, exceeded the size limit of a batch.
     TooLarge,
     /// Anything else.
     Broken(BrokenExchange),
@@ -72,7 +71,7 @@ impl PipelinedReplies {
         self.replies.is_empty()
     }
 
-    /// Iterates over the complete replies in the order of their requests.
+    /// Iterates over the complete replies in request order.
     pub fn iter(&self) -> impl Iterator<Item = PipelinedReply<'_>> {
         self.replies.iter().map(|(head, span)| PipelinedReply {
             head: *head,
@@ -81,7 +80,7 @@ impl PipelinedReplies {
         })
     }
 
-    /// Returns the size of the largest reply in bytes, head and body together.
+    /// Returns the size in bytes of the largest reply, including its head.
     pub fn largest(&self) -> usize {
         self.replies.iter().map(|(_, span)| span.end - span.start).max().unwrap_or(0)
     }
@@ -115,7 +114,7 @@ impl BodySink for PipelinedReplies {
         self.current.start = self.bytes.len();
         self.add(bytes);
         self.current.body = self.bytes.len();
-        // A body above the limit need not be received.
+        // A body over the limit need not be received.
         self.is_too_large |=
             matches!(head.framing, Framing::Length(length) if length > BATCH_REPLY_BYTES_MAX as u64);
     }
@@ -126,7 +125,7 @@ impl BodySink for PipelinedReplies {
 }
 
 impl Http1Connection {
-    /// Waits for the replies to `count` requests that were sent together. Returns what came after the last reply.
+    /// Waits for the replies to `count` requests sent together. Returns what followed the last reply.
     pub(super) async fn receive_batch(
         &mut self,
         count: usize,
@@ -171,7 +170,7 @@ impl Http1Connection {
         }
     }
 
-    /// Reads the next bytes. If the last reply is complete, returns what came after it.
+    /// Reads more bytes. If the last reply is complete, returns what followed it.
     fn take_of_batch(
         &mut self,
         bytes: &[u8],
@@ -199,7 +198,7 @@ impl Http1Connection {
         Ok(None)
     }
 
-    /// Reads replies until the bytes run out. Returns the number of bytes consumed.
+    /// Parses replies until no bytes are left. Returns the number of consumed bytes.
     fn read_replies(
         &mut self,
         input: &[u8],
@@ -227,7 +226,7 @@ impl Http1Connection {
             let head = head
                 .ok_or(BrokenExchange::new(FailureKind::Framing, "the server sent a reply without a head"))?;
             if head.is_suspect {
-                // Such a reply is accepted only as the first one of a connection.
+                // Such a reply is accepted only as the first on a connection.
                 return Err(BrokenExchange::new(FailureKind::Framing, "the end of a reply is suspect").into());
             }
             self.replies += 1;
@@ -242,8 +241,7 @@ impl Http1Connection {
         }
     }
 
-    /// Sets the deadlines when more bytes are expected. The time of each reply starts when the previous reply is
-    /// complete.
+    /// Sets the deadlines for more bytes. The time for each reply starts when the previous one is complete.
     fn go_on(&self, is_another: bool, watch: &Deadlines) {
         if is_another {
             watch.start();

@@ -1,13 +1,13 @@
-//! Opens connections. The addresses of a host race (RFC 8305), so that a silent address costs little time.
+//! Opens connections. A host's addresses race (RFC 8305), so that a silent address costs little time.
 //!
-//! IPv4 and IPv6 alternate, starting with the family of the first address. The next attempt begins when the previous
-//! one has failed or has taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
+//! IPv4 and IPv6 alternate, starting with the family of the first address. The next attempt starts when the previous
+//! one has failed or taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
 //!
 //! If no attempt succeeds, the most informative failure is returned:
-//! 1. This machine ran out of a resource: an address that was not tried may work.
+//! 1. This machine is out of a resource: an address that was not tried may work.
 //! 2. `refused`, then `reset`: a machine has answered.
 //! 3. `connect-timeout`: the machine may exist but is silent.
-//! 4. `unreachable`: for a host with both families, this often means only that this machine has no IPv6.
+//! 4. `unreachable`: for a host with both families, this often only means that this machine has no IPv6.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,7 +28,7 @@ use fetchmill_model::outcome::FailureKind;
 const TIMEOUT: ConnectFailure = ConnectFailure::Failed(FailureKind::ConnectTimeout);
 const UNREACHABLE: ConnectFailure = ConnectFailure::Failed(FailureKind::Unreachable);
 
-/// Connects to the address that answers first, and returns that address. `patience` limits the whole call.
+/// Connects to the address that answers first and returns it. `patience` limits the whole call.
 pub async fn connect(
     addresses: &[SocketAddr],
     patience: Duration,
@@ -47,12 +47,12 @@ pub async fn connect(
             }
         }
     };
-    // Without `nodelay` a request split in two would wait for an acknowledgement. A failure is harmless.
+    // Without `nodelay`, a request in two packets would wait for an acknowledgement. A failure is harmless.
     let _ = stream.set_nodelay(true);
     Ok((stream, address))
 }
 
-/// Alternates between the families. When one runs out, the rest of the other follows.
+/// Alternates between the families until one runs out.
 fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
     let is_first = |address: &SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let mut one = addresses.iter().copied().filter(move |address| is_first(address));
@@ -65,10 +65,10 @@ fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
     in_turn.take(limits::DNS_ADDRESSES_MAX)
 }
 
-/// A connection that is being made.
+/// A connection being opened.
 type ConnectAttempt = (SocketAddr, Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>);
 
-/// Tries two or more addresses. Keeps the most informative failure so far in `failure`.
+/// Tries two or more addresses. `failure` is the most informative failure so far.
 async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<(TcpStream, SocketAddr)> {
     let mut left = interleaved(addresses).peekable();
     let mut running: Vec<ConnectAttempt> = Vec::new();
@@ -85,7 +85,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
             None => Some(ended.await),
         };
         match ended {
-            // The next attempt begins while slow ones still run.
+            // Start the next attempt while slow ones are still running.
             None => {}
             Some((address, Ok(stream))) => return Some((stream, address)),
             Some((address, Err(error))) => {
@@ -98,7 +98,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
     }
 }
 
-/// Waits for the first attempt to end, and removes it.
+/// Waits for the first attempt to end and removes it.
 async fn first_ended(running: &mut Vec<ConnectAttempt>) -> (SocketAddr, io::Result<TcpStream>) {
     poll_fn(|context| {
         for index in 0..running.len() {

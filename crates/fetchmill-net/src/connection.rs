@@ -1,4 +1,4 @@
-//! The connection of a task: its own, or a share of one that carries many requests at a time.
+//! A task's connection: its own, or a share of one that carries several requests at a time.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -20,10 +20,11 @@ use fetchmill_model::reply::certainty::{ConnectionReplies, MonotonicMicros, SILE
 use fetchmill_model::target::TargetList;
 
 const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
-/// A connection that was unused for two ticks of the clock was silent for at least one.
+/// Wait after which a connection was certainly silent. If it was unused for two ticks of the clock, it was silent for
+/// at least one.
 const WAITED_MIN: MonotonicMicros = 2 * SILENCE_MIN;
 
-/// The connection of a task, at an origin. It may be closed.
+/// A task's connection at an origin, which may be closed.
 #[derive(Debug, Default)]
 pub struct Connection {
     pub(super) origin: Option<Rc<OriginConnections>>,
@@ -34,14 +35,14 @@ pub struct Connection {
     version: Option<Version>,
     phases: Phases,
     is_timed: bool,
-    /// Whether the connection was opened for the next request. Its phases then belong to the same attempt.
+    /// Whether the connection was opened for the next request, so that its phases belong to the same attempt.
     is_fresh: bool,
 }
 
-/// Buffers that the tasks of a thread share.
+/// Buffers shared by a thread's tasks.
 #[derive(Debug)]
 pub struct IoBuffers {
-    /// HTTP/1.1 request that is being written.
+    /// The HTTP/1.1 request being written.
     pub request: RefCell<Vec<u8>>,
     /// Buffer for reading.
     pub scratch: RefCell<Vec<u8>>,
@@ -62,7 +63,7 @@ impl Connection {
         *self = Connection { origin: Some(Rc::clone(origin)), is_timed, ..Connection::default() };
     }
 
-    /// Takes a connection that has been unused and silent for `waited` microseconds.
+    /// Takes a connection that was unused and silent for `waited` microseconds.
     pub(super) fn take(&mut self, mut link: ConnectionKind, waited: MonotonicMicros) {
         self.address = link.address();
         if let ConnectionKind::Http1(own) = &mut link
@@ -74,7 +75,7 @@ impl Connection {
         self.link = Some(link);
     }
 
-    /// Takes the connection that was opened for it. `None` if none could be opened.
+    /// Takes the connection opened for this task. `None` if it could not be opened.
     pub(super) fn opened(&mut self, link: Option<ConnectionKind>, phases: Phases) {
         self.phases = phases;
         self.is_fresh = link.is_some();
@@ -83,24 +84,24 @@ impl Connection {
         self.link = link;
     }
 
-    /// Returns the remote address of the last connection, even after it is closed. `None` through a proxy.
+    /// Returns the remote address of the last connection, even after it was closed. `None` through a proxy.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Returns the HTTP version of the last reply. `None` if no head came.
+    /// Returns the HTTP version of the last reply. `None` if no head arrived.
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
     /// Returns the phases of the last attempt, if [`PoolSettings::times_phases`](super::PoolSettings) is set. They
-    /// cover the exchange, and the connecting if a connection was opened for it.
+    /// cover the exchange, and connecting if the connection was opened for it.
     pub fn phases(&self) -> Phases {
         self.phases
     }
 
-    /// Returns whether the open connection leads only to addresses within `reach`. If not, the caller closes it. A new
-    /// one is opened only within `reach`.
+    /// Returns whether the open connection leads only to addresses allowed by `reach`. If not, close it, because a new
+    /// one is opened only to allowed addresses.
     pub fn leads_within(&self, reach: AddressPolicy) -> bool {
         match (&self.origin, &self.link) {
             (Some(origin), Some(link)) => origin.is_within(reach, link.address()),
@@ -108,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// Returns the replies of this connection since it was last known to be good, and its origin. `None` for a shared
+    /// Returns the origin, and the replies since the connection was last known to be good. `None` for a shared
     /// connection, whose replies are matched by stream number.
     pub fn origin_and_replies(&mut self) -> Option<(&OriginConnections, &mut ConnectionReplies)> {
         match (&self.origin, &mut self.link) {
@@ -117,8 +118,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server was asked to close the connection after the last reply. A reply that does not confirm
-    /// this may belong to an earlier request, so nothing may be requested after it.
+    /// Returns whether the server was asked to close the connection after the last reply. A reply without a
+    /// confirmation may belong to an earlier request, so nothing may be requested after it.
     pub fn is_ending(&self) -> bool {
         matches!(&self.link, Some(ConnectionKind::Http1(own)) if own.replies.is_ending())
     }
@@ -128,8 +129,7 @@ impl Connection {
         self.origin.as_ref()
     }
 
-    /// Returns the targets of the replies that last became certain. If something comes later, these replies are
-    /// doubtful.
+    /// Returns the targets of the replies that became certain last. If more bytes arrive, these replies are doubtful.
     pub fn last_certain(&self) -> Option<&RefCell<TargetList>> {
         match &self.link {
             Some(ConnectionKind::Http1(own)) => Some(&own.last_certain),
@@ -142,7 +142,7 @@ impl Connection {
         self.link.is_some()
     }
 
-    /// Returns whether other requests share the connection at the same time. Each reply then has its own stream.
+    /// Returns whether other requests use the connection at the same time, so that each reply has its own stream.
     pub fn is_shared(&self) -> bool {
         matches!(self.link, Some(ConnectionKind::Http2(_)))
     }
@@ -161,12 +161,13 @@ impl Connection {
         }
     }
 
-    /// Closes the connection, or gives back the share of a shared one.
+    /// Closes the connection, or returns the share of a shared one.
     pub fn close(&mut self) {
         self.link = None;
     }
 
-    /// Closes the connection after a failed request. A shared connection may be dead, so no other task can join it.
+    /// Closes the connection after a failed request. If it is shared, it may be dead, so other tasks can no longer join
+    /// it.
     pub fn abandon(&mut self) {
         if let (Some(origin), Some(ConnectionKind::Http2(shared))) = (&self.origin, &self.link) {
             origin.forget_http2(shared);
@@ -174,25 +175,25 @@ impl Connection {
         self.close();
     }
 
-    /// Checks the connection for input. Returns [`IdleState::Quiet`] if no connection is open.
+    /// Checks the connection for input. Returns [`IdleState::Quiet`] if it is not open.
     pub fn look(&self) -> IdleState {
         self.link.as_ref().map_or(IdleState::Quiet, ConnectionKind::look)
     }
 
-    /// Waits until something comes or a deadline of the watch passes.
+    /// Waits until bytes arrive or a deadline of the watch passes.
     pub async fn listen(&self, watch: &Deadlines) {
         if let Some(ConnectionKind::Http1(own)) = &self.link {
             own.connection.listen(watch).await;
         }
     }
 
-    /// Ready when something comes while the connection is unused.
+    /// Ready when bytes arrive while the connection is unused.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         self.link.as_ref().map_or(Poll::Pending, |link| link.poll_input(context))
     }
 
-    /// Abandons a request that has waited for `waited`, and its connection. If the reply still comes, the thread
-    /// records how late it was.
+    /// Abandons a request after `waited`, together with its connection. If the reply still arrives, the thread records
+    /// how late it was.
     pub fn abandon_request(&mut self, waited: MonotonicMicros) {
         if let (Some(origin), Some(link)) = (&self.origin, self.link.take()) {
             LateReply::listen(link, Rc::clone(origin), waited);
@@ -233,14 +234,14 @@ impl Connection {
         }
         self.phases.first_byte = first_byte;
         if !self.is_shared() && replied.is_ok_and(|replied| replied.is_cut) {
-            // The rest of the body is on its way.
+            // The rest of the body is still being sent.
             self.close();
         }
         replied
     }
 
-    /// Sends a batch and waits for its replies. `buffers.request` contains the requests one after another. Returns what
-    /// came after the last reply.
+    /// Sends a batch of consecutive requests in `buffers.request` and waits for the replies. Returns what followed the
+    /// last reply.
     pub async fn exchange_batch(
         &mut self,
         count: usize,
@@ -258,8 +259,7 @@ impl Connection {
         received
     }
 
-    /// Begins an exchange. On a connection opened for it, the exchange continues that attempt. On a kept connection it
-    /// is a new attempt.
+    /// Starts an exchange. It is a new attempt, unless the connection was opened for it.
     fn begin(&mut self) {
         self.version = None;
         if !self.is_timed {
@@ -271,8 +271,8 @@ impl Connection {
         self.phases.started.get_or_insert_with(Instant::now);
     }
 
-    /// Returns the open HTTP/1.1 connection, for a caller that moves its bytes itself. [`Connection::phases`] then ends
-    /// with connecting, and [`Connection::version`] is `None`.
+    /// Returns the open HTTP/1.1 connection, for callers that transfer the bytes themselves. In this case,
+    /// [`Connection::phases`] ends with connecting and [`Connection::version`] is `None`.
     pub fn connection(&mut self) -> Option<&mut Http1Connection> {
         match &mut self.link {
             Some(ConnectionKind::Http1(own)) => Some(&mut own.connection),
@@ -307,7 +307,7 @@ async fn exchange_http1(
     own.connection.receive(body, &buffers.scratch, watch).await
 }
 
-/// Adds a field after the request line that asks the server to close the connection after the reply.
+/// Adds a field after the request line that asks the server to close the connection after its reply.
 pub fn end_connection(request: &mut Vec<u8>) {
     if let Some(line_end) = memchr::memchr(b'\n', request) {
         let behind = line_end + 1;

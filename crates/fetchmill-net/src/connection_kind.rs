@@ -1,4 +1,4 @@
-//! An open connection: owned by one task, or shared by many requests.
+//! An open connection, owned by one task or shared by several requests.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,24 +16,24 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::ConnectionReplies;
 use fetchmill_model::target::TargetList;
 
-/// Name of the field that requests a part of an object, as this crate writes it.
+/// Name of the header field that requests a part of an object, as this crate writes it.
 pub const RANGE: &str = "Range";
-/// Name of the field that states which version of the object the part must come from.
+/// Name of the header field that identifies the version from which the part must come.
 pub const IF_RANGE: &str = "If-Range";
 
 /// The target of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestTarget<'a> {
-    /// The object with this name. The origin's template gives its URL.
+    /// An object's name, from which the origin's template derives the URL.
     Name(&'a [u8]),
-    /// Path and query, encoded.
+    /// Encoded path and query.
     Path(&'a str),
     /// Any other request.
     Call(&'a RequestParts<'a>),
 }
 
 impl RequestTarget<'_> {
-    /// Returns whether the request asks for a part of an object. Only then may the reply be a part.
+    /// Returns whether a part of an object is requested. Otherwise, the reply must not be a part.
     pub(super) fn has_range(&self) -> bool {
         matches!(self, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE))
     }
@@ -56,7 +56,7 @@ impl Drop for ConnectionCount {
     }
 }
 
-/// An HTTP/2 connection, owned by all who share it.
+/// An HTTP/2 connection, owned jointly by those who share it.
 #[derive(Debug)]
 pub(super) struct SharedHttp2 {
     pub(super) http2: Http2Connection,
@@ -65,14 +65,14 @@ pub(super) struct SharedHttp2 {
     pub(super) _counted: ConnectionCount,
 }
 
-/// A connection of one task.
+/// A connection owned by one task.
 #[derive(Debug)]
 pub(super) struct OwnHttp1 {
     pub(super) connection: Http1Connection,
     /// Remote address. `None` through a proxy.
     pub(super) address: Option<SocketAddr>,
     pub(super) replies: ConnectionReplies,
-    /// Targets of the replies that last became certain.
+    /// Targets of the replies that became certain last.
     pub(super) last_certain: RefCell<TargetList>,
     _counted: ConnectionCount,
 }
@@ -109,8 +109,8 @@ impl ConnectionKind {
         }
     }
 
-    /// Ready when something comes while the connection is unused. An HTTP/2 connection is read by its own task, and
-    /// checked before it is used.
+    /// Ready when bytes arrive while the connection is unused. An HTTP/2 connection is read by its own task and checked
+    /// before use.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ConnectionKind::Http1(own) => own.connection.poll_input(context),
@@ -126,7 +126,7 @@ impl ConnectionKind {
     }
 }
 
-/// Parts that all HTTP/2 requests to an origin share.
+/// Parts shared by all HTTP/2 requests to an origin.
 #[derive(Debug)]
 pub(super) struct Http2Parts {
     pub(super) authority: Authority,
@@ -140,7 +140,7 @@ impl Http2Parts {
         Ok(Http2Parts { authority, fields: Http2Connection::fields(fields)? })
     }
 
-    /// Returns the fields with those of one request, which replace fields of the same name.
+    /// Returns the common fields and those of a request, which replace fields of the same name.
     pub(super) fn fields_with(
         &self,
         own: &[(String, String)],
@@ -159,13 +159,13 @@ impl Http2Parts {
     }
 }
 
-/// Adds cookies to the fields, after the cookies of a field that the user gave, if there is one.
+/// Adds cookies to the fields, after those in a field given by the user.
 pub(super) fn add_cookies(fields: &mut HeaderMap, cookies: &str) -> std::result::Result<(), BrokenExchange> {
     let refused = |_| BrokenExchange::new(FailureKind::Framing, "a cookie cannot be sent over HTTP/2");
     let own = fields.get(http::header::COOKIE).map(|own| [own.as_bytes(), b"; "].concat());
     let value = [own.unwrap_or_default().as_slice(), cookies.as_bytes()].concat();
     let mut value = http::HeaderValue::from_bytes(&value).map_err(refused)?;
-    // A sensitive value is not kept in the connection's header table.
+    // Sensitive values are not kept in the connection's header table.
     value.set_sensitive(true);
     fields.insert(http::header::COOKIE, value);
     Ok(())

@@ -1,5 +1,5 @@
-//! Deadlines of one connection. Setting a deadline only stores a value. The tick of the worker checks all deadlines and
-//! wakes overdue connections. No object therefore needs a timer, and deadlines are exact to one tick.
+//! Deadlines of a connection. Setting one only stores a value. The worker's tick checks all deadlines and wakes overdue
+//! connections. So no object needs a timer, and deadlines have the precision of a tick.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,18 +15,18 @@ use fetchmill_model::reply::patience::Patience;
 /// Time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time for a connection, over all addresses of its host. A proxy tunnel and the TLS handshake each get this time
+    /// Time to connect, over all addresses of the host. A proxy tunnel and the TLS handshake each get the same time
     /// again.
     pub connect: Duration,
     /// Time from the request to the end of the head.
     pub head: Duration,
-    /// Time without a byte of the body.
+    /// Maximum time without receiving a byte of the body.
     pub idle: Duration,
-    /// Time for the whole attempt. The length of a body adds 1 s for each 64 KiB.
+    /// Time for the whole attempt, plus 1 s per 64 KiB of the body.
     pub total: Duration,
     /// Time for connecting, handshake, head and body together, regardless of the body's length. It starts with the
-    /// first packet of the connection, or with the request on a kept connection. The look-up does not count. `None` for
-    /// no limit.
+    /// first packet of the connection, or with the request on a kept connection. The lookup is not included. `None`
+    /// means no limit.
     pub attempt: Option<Duration>,
 }
 
@@ -45,15 +45,15 @@ impl Default for Timeouts {
 /// Body length above which a request is never abandoned for being slow. The rest of such a body may be requested later.
 const PATIENT_BODY: u64 = 64 * 1024;
 
-/// When to abandon the current request while other requests get their replies.
+/// Rule for abandoning the current request while other requests are answered.
 #[derive(Debug)]
 struct Abandoning {
     patience: Rc<RefCell<Patience>>,
-    /// Time of the last byte received, or of sending if nothing has come.
+    /// Time of the last received byte, or of sending if nothing arrived.
     since: Millis,
-    /// How often requests for the target were abandoned before.
+    /// Number of abandoned requests for the target so far.
     times: u32,
-    /// Replies that the origin had sent when this request was sent.
+    /// Number of replies received from the origin before this request was sent.
     before: u64,
 }
 
@@ -68,11 +68,11 @@ impl Drop for Abandoning {
 pub struct Deadlines {
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
-    /// Deadline of the current phase, head or body. `Millis::MAX` for none.
+    /// Deadline of the current phase, head or body. `Millis::MAX` means none.
     phase: Cell<Millis>,
     phase_kind: Cell<FailureKind>,
     total: Cell<Millis>,
-    /// End of the attempt in every case. While connecting, it already applies to the request that follows.
+    /// End of the attempt in any case. Set while connecting, for the request that follows.
     end: Cell<Millis>,
     abandoning: RefCell<Option<Abandoning>>,
     was_abandoned: Cell<bool>,
@@ -85,7 +85,7 @@ fn millis(duration: Duration) -> Millis {
 }
 
 impl Deadlines {
-    /// Creates deadlines with none set. The tick of the worker sets `clock`.
+    /// Creates deadlines, all unset. The worker's tick sets `clock`.
     pub fn new(clock: Rc<Cell<Millis>>, timeouts: Timeouts) -> Self {
         Deadlines {
             clock,
@@ -106,13 +106,13 @@ impl Deadlines {
         self.timeouts
     }
 
-    /// Returns the time on its clock.
+    /// Returns the time on this clock.
     pub fn now(&self) -> Millis {
         self.clock.get()
     }
 
-    /// Abandons the next request if it is far slower than the origin's other requests. Requests for its target were
-    /// abandoned `times` times before.
+    /// Lets the next request be abandoned if it is far slower than the origin's other requests. `times` is the number
+    /// of abandoned requests for its target so far.
     pub fn wait_as_for_others(&self, patience: &Rc<RefCell<Patience>>, times: u32) {
         let (patience, before) = (Rc::clone(patience), patience.borrow_mut().begin());
         *self.abandoning.borrow_mut() = Some(Abandoning { patience, since: self.now(), times, before });
@@ -149,7 +149,7 @@ impl Deadlines {
         self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
     }
 
-    /// Replaces all deadlines by a single one after `wait`.
+    /// Replaces all deadlines with a single one after `wait`.
     pub fn only(&self, wait: Duration) {
         self.rest();
         self.phase.set(self.clock.get() + millis(wait));
@@ -175,7 +175,7 @@ impl Deadlines {
         self.body_goes_on();
     }
 
-    /// Sets the deadline for the next bytes of the body.
+    /// Sets the deadline for more bytes of the body.
     pub fn body_goes_on(&self) {
         let now = self.clock.get();
         self.phase.set(now + millis(self.timeouts.idle));
@@ -189,8 +189,8 @@ impl Deadlines {
         }
     }
 
-    /// Waits before reading more of a body, and extends the deadlines by that time because the server did not cause the
-    /// wait. Returns early if the attempt is ended.
+    /// Waits before reading more of a body, and extends the deadlines by that time, because the server did not cause
+    /// the wait. Returns early if the attempt ends.
     pub async fn pause(&self, wait: Duration) {
         for deadline in [&self.total, &self.end] {
             deadline.set(deadline.get().saturating_add(millis(wait)));
@@ -203,7 +203,7 @@ impl Deadlines {
         }
     }
 
-    /// Wakes the connection if a deadline has passed. The tick calls this.
+    /// Wakes the connection if a deadline has passed. Called by the tick.
     pub fn check(&self) {
         let now = self.clock.get();
         if now >= self.phase.get() {
@@ -216,7 +216,7 @@ impl Deadlines {
         }
     }
 
-    /// Returns when the attempt ends if nothing more comes. `None` if no attempt is running.
+    /// Returns the time when the attempt ends if nothing more arrives. `None` if no attempt is running.
     pub fn attempt_until(&self) -> Option<Millis> {
         let total = self.total.get();
         (total < Millis::MAX && self.expired.get().is_none()).then(|| total.min(self.phase.get()))
@@ -252,7 +252,7 @@ impl Deadlines {
         std::future::poll_fn(|context| self.poll_expired(context).map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Returns the failure if a deadline has passed. Otherwise registers the waker for when one passes.
+    /// Returns the failure if a deadline has passed. Otherwise registers the waker to be called when one does.
     pub fn poll_expired(&self, context: &Context<'_>) -> Option<FailureKind> {
         if let Some(kind) = self.expired.get() {
             return Some(kind);

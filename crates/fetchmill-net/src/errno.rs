@@ -1,25 +1,25 @@
-//! Maps errors of the operating system to failures: one table for connecting, one for an open connection.
+//! Converts operating system errors to failures, with one table for connecting and one for open connections.
 //!
-//! A failure kind describes the target. A shortage on this machine (no descriptor, no port, no memory) is not a failure
-//! kind but [`ConnectFailure::Exhausted`], and the target is tried again. An error number that is not listed counts as
-//! a failure that may pass, whatever system it is from.
+//! A failure kind describes the target. A shortage on this machine (descriptors, ports, memory) is not a failure kind
+//! but [`ConnectFailure::Exhausted`], and the target is retried. Any error number not listed counts as a temporary
+//! failure, on every system.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
 use fetchmill_model::outcome::FailureKind;
 
-/// The reason why a connection could not be made.
+/// Reason why a connection could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// The remote side, or the route to it, failed.
+    /// The remote side or the route to it failed.
     Failed(FailureKind),
-    /// This machine has no descriptor or port left. Contains the error number. The target is not at fault.
+    /// This machine is out of descriptors or ports, which is not the target's fault. Contains the error number.
     Exhausted(i32),
 }
 
 impl ConnectFailure {
-    /// Returns how informative the failure is. The docs of `connect` explain the order.
+    /// Returns how informative the failure is. The documentation of `connect` explains the order.
     fn weight(self) -> u8 {
         match self {
             ConnectFailure::Exhausted(_) => 4,
@@ -41,14 +41,14 @@ impl ConnectFailure {
     }
 }
 
-/// Maps an error of connecting to an address.
+/// Converts an error of connecting to an address.
 ///
 /// If the system gives up before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES` and `EPERM`
-/// come from a firewall on this machine, `ENOPROTOOPT` and `EPROTO` from ICMP messages. These, like every other number,
-/// mean that the address was not reached.
+/// come from a firewall on this machine, and `ENOPROTOOPT` and `EPROTO` from ICMP messages. These and all other numbers
+/// mean that the address is unreachable.
 pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectFailure {
     let kind = match error.raw_os_error() {
-        // The same error occurs for IPv6 addresses where IPv6 is switched off.
+        // IPv6 addresses give the same error if IPv6 is turned off.
         Some(libc::EADDRNOTAVAIL) if !has_source(address) => FailureKind::Unreachable,
         Some(number) if is_exhausted(number) => return ConnectFailure::Exhausted(number),
         Some(libc::ECONNREFUSED) => FailureKind::Refused,
@@ -59,7 +59,7 @@ pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectF
     ConnectFailure::Failed(kind)
 }
 
-/// Returns whether descriptors, ports, table entries or memory are used up.
+/// Returns whether descriptors, ports, table entries or memory are exhausted.
 fn is_exhausted(number: i32) -> bool {
     matches!(
         number,
@@ -73,17 +73,18 @@ fn is_exhausted(number: i32) -> bool {
     )
 }
 
-/// Returns whether this machine has an address to connect from. Uses a UDP socket, which needs such an address but no
+/// Returns whether this machine has a source address. Tests this with a UDP socket, which needs such an address but no
 /// TCP port.
 fn has_source(address: &SocketAddr) -> bool {
     address.is_ipv4()
         || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
-/// Maps an error of an open connection before the head of a reply. After the head the failure is always `truncated`.
+/// Converts an error of an open connection before the head of a reply. After the head, the failure is always
+/// `truncated`.
 ///
-/// If the network reports that there is no route any more, the failure is `unreachable`. Every other error is `reset`.
-/// This includes `ETIMEDOUT`: the system gave up the connection before any of our deadlines passed.
+/// If the network reports that the route is gone, the failure is `unreachable`, and otherwise it is `reset`. This
+/// includes `ETIMEDOUT`, with which the system abandons a connection before any of our deadlines.
 pub(super) fn of_open(error: &io::Error) -> FailureKind {
     match error.raw_os_error() {
         Some(
@@ -105,7 +106,7 @@ pub(super) fn of_open(error: &io::Error) -> FailureKind {
 mod tests {
     use super::*;
 
-    /// Every number that Linux knows.
+    /// All error numbers of Linux.
     const ERRNOS: std::ops::RangeInclusive<i32> = 1..=133;
     const DOCS: &str = include_str!("../../../docs/reference/exit-codes.md");
 
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_an_address_has_not_run_out_of_ports() {
-        // The address is on an interface that does not exist.
+        // The interface in the address does not exist.
         let nowhere = connecting(libc::EADDRNOTAVAIL, "[fe80::1%4000000]:80");
 
         assert_eq!(nowhere, ConnectFailure::Failed(FailureKind::Unreachable));

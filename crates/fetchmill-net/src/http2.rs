@@ -1,8 +1,7 @@
-//! An HTTP/2 connection: many requests at a time, each with its own reply.
+//! An HTTP/2 connection with many concurrent requests.
 //!
-//! `h2` is used directly. Its connection is the only task. An exchange is not a task, and dropping an exchange resets
-//! its stream. Replies follow the rules of `http1`: the head is written in HTTP/1.1 form, which is also the form that
-//! is stored.
+//! `h2` is used directly, and its connection is the only task. An exchange is not a task, and dropping one resets its
+//! stream. Replies follow the rules of `http1`: the head is converted to HTTP/1.1 form, which is also stored.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -28,19 +27,19 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
 const NEEDS_HTTP1: &str = "the server requires HTTP/1.1 (HTTP_1_1_REQUIRED)";
-/// Bytes in a path that `http` refuses, but that HTTP/1.1 requests send unchanged.
+/// Bytes in a path that `http` rejects but HTTP/1.1 requests contain unchanged.
 const REFUSED_BYTES: &[u8] = b"<>`";
 
-/// A request. Its common parts are built once for each origin.
+/// A request. The parts shared by all requests are built once per origin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Http2Request<'a> {
-    /// `GET` and so on.
+    /// Method, such as `GET`.
     pub(super) method: &'a str,
     /// Whether the scheme is `https`.
     pub(super) is_tls: bool,
-    /// Host and port. The default port of the scheme is left out.
+    /// Host and port. The scheme's default port is omitted.
     pub(super) authority: &'a Authority,
-    /// Path and query, encoded.
+    /// Encoded path and query.
     pub(super) path: &'a str,
     /// See [`Http2Connection::fields`].
     pub(super) fields: &'a HeaderMap,
@@ -51,8 +50,7 @@ pub(super) struct Http2Request<'a> {
 }
 
 impl Http2Request<'_> {
-    /// Returns the request for `h2`. `None` if it is not valid: the method is not a method, or the path is above 64
-    /// KiB.
+    /// Returns the request for `h2`. `None` if it is invalid: the method is malformed or the path exceeds 64 KiB.
     fn request(&self) -> Option<Request<()>> {
         let mut path = Vec::with_capacity(self.path.len());
         escape_target(self.path.as_bytes(), REFUSED_BYTES, &mut path);
@@ -71,7 +69,7 @@ impl Http2Request<'_> {
     }
 }
 
-/// An HTTP/2 connection. Dropping it closes the connection.
+/// An HTTP/2 connection, which is closed when dropped.
 #[derive(Debug)]
 pub(super) struct Http2Connection {
     sender: SendRequest<Bytes>,
@@ -89,7 +87,8 @@ impl Drop for Http2Connection {
 }
 
 impl Http2Connection {
-    /// Starts HTTP/2 on a connection whose server chose it. Needs a local runtime for the task that moves the bytes.
+    /// Starts HTTP/2 on a connection whose server selected it. Needs a local runtime for the task that transfers the
+    /// bytes.
     pub(super) async fn start<S>(stream: S) -> std::result::Result<Self, FailureKind>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -106,7 +105,7 @@ impl Http2Connection {
         let is_over = Rc::new(Cell::new(false));
         let ended = Rc::clone(&is_over);
         let driver = tokio::task::spawn_local(async move {
-            // Every exchange gets the reason why the connection ended.
+            // Each exchange gets the reason why the connection ended.
             let _ = connection.await;
             ended.set(true);
         });
@@ -119,7 +118,7 @@ impl Http2Connection {
         })
     }
 
-    /// Returns the fields of [`Http2Request`]: the defaults of every request, and `fields`.
+    /// Returns the fields of an [`Http2Request`]: the defaults of all requests, and `fields`.
     pub(super) fn fields(fields: &[(&str, &str)]) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
         for (name, value) in request_fields(fields)? {
@@ -136,18 +135,18 @@ impl Http2Connection {
         self.replies.get()
     }
 
-    /// Returns how many requests may be in flight at a time.
+    /// Returns the maximum number of concurrent requests.
     pub(super) fn streams(&self) -> usize {
         self.sender.current_max_send_streams().min(limits::HTTP2_STREAMS_MAX)
     }
 
-    /// Returns whether the connection takes no more requests because it broke or the server wants to close it. Requests
+    /// Returns whether the connection accepts no more requests, because it broke or the server is closing it. Requests
     /// in flight may still be answered.
     pub(super) fn is_closed(&self) -> bool {
         self.is_over.get()
     }
 
-    /// Sends a request and waits for the complete reply. Dropping the exchange earlier resets only its own stream.
+    /// Sends a request and waits for the complete reply. Dropping this future resets only its own stream.
     pub(super) async fn exchange(
         &self,
         call: &Http2Request<'_>,
@@ -186,7 +185,7 @@ impl Http2Connection {
         Ok(ReceivedReply { head, is_cut, surplus: IdleState::Quiet })
     }
 
-    /// Returns the final head. Interim heads are skipped.
+    /// Returns the final head and skips interim ones.
     async fn head(
         &self,
         mut response: ResponseFuture,
@@ -259,7 +258,7 @@ impl Http2Connection {
             if piece.is_empty() {
                 continue;
             }
-            // This fails if the stream is over, and then the capacity is no longer needed.
+            // This fails if the stream has ended, and then the capacity is not needed.
             let _ = incoming.flow_control().release_capacity(piece.len());
             match reader.read(&piece, body) {
                 Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {
@@ -284,7 +283,7 @@ impl Http2Connection {
         }
     }
 
-    /// Maps an error to a failure of the target whose stream has it.
+    /// Converts an error to a failure of the stream's target.
     fn failed(&self, error: &h2::Error, had_head: bool) -> BrokenExchange {
         let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
         let is_of_connection = error.is_go_away() || error.is_io();
@@ -309,13 +308,13 @@ impl Http2Connection {
     }
 }
 
-/// Maps an error of the connection before there is a head.
+/// Converts a connection error that occurred before the head.
 fn kind_of(error: &h2::Error) -> FailureKind {
     error.get_io().map_or(FailureKind::Reset, errno::of_open)
 }
 
-/// Waits for a step until a deadline of the watch passes. If the step is ready it counts, even if the deadline has
-/// passed meanwhile.
+/// Waits for a step until a deadline of the watch passes. A completed step counts even if the deadline has passed
+/// meanwhile.
 async fn within<T>(
     watch: &Deadlines,
     step: impl Future<Output = T>,

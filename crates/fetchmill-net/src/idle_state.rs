@@ -6,11 +6,11 @@ pub(super) const REPLY_START: &[u8; 5] = b"HTTP/";
 /// State of an unused connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleState {
-    /// Nothing has come. The connection can be used.
+    /// Nothing arrived, so the connection can be used.
     Quiet,
-    /// Unsolicited bytes came.
+    /// Unsolicited bytes arrived.
     Unsolicited,
-    /// Unsolicited bytes came that look like the start of a reply. Read as a reply, they would answer another target's
+    /// Unsolicited bytes arrived that look like a reply. If they were read as one, they would answer another target's
     /// request.
     SecondReply,
     /// The server has closed the connection.
@@ -18,12 +18,12 @@ pub enum IdleState {
 }
 
 impl IdleState {
-    /// Returns whether unsolicited bytes came.
+    /// Returns whether unsolicited bytes arrived.
     pub fn is_surplus(self) -> bool {
         matches!(self, IdleState::Unsolicited | IdleState::SecondReply)
     }
 
-    /// Returns the state for the first bytes that came.
+    /// Returns the state, given the first bytes that arrived.
     pub(super) fn of(bytes: &[u8]) -> Self {
         match &bytes[..bytes.len().min(REPLY_START.len())] {
             [] => IdleState::Quiet,

@@ -1,4 +1,4 @@
-//! Listens to a connection whose request was abandoned. If its reply still comes, the delay shows how slow replies can
+//! Listens on the connection of an abandoned request. If the reply still arrives, the delay shows how slow replies can
 //! be.
 
 use std::rc::Rc;
@@ -10,23 +10,23 @@ use super::connection_kind::ConnectionKind;
 use super::origin_connections::OriginConnections;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Time to listen. A reply that is later than this shows nothing, because its request hangs.
+/// Time to listen. An even later reply shows nothing, because its request hangs.
 const LISTENED: Duration = Duration::from_secs(30);
-/// Maximum number of connections to an origin that a thread listens to. Each costs a descriptor and the memory of a
+/// Maximum number of an origin's connections that a thread listens to. Each costs a descriptor and the memory of a
 /// connection without a body.
 const MOST: usize = 32;
 
-/// A connection whose request was abandoned. Only the arrival time of its reply is used.
+/// Connection of an abandoned request. Only the arrival time of the reply matters.
 #[derive(Debug)]
 pub(super) struct LateReply {
     link: ConnectionKind,
     origin: Rc<OriginConnections>,
-    /// How long the request had waited when it was abandoned.
+    /// Time that the request had waited when it was abandoned.
     waited: MonotonicMicros,
 }
 
 impl LateReply {
-    /// Listens in a task of the thread, unless the thread already listens to the maximum number of connections.
+    /// Listens in a task of the thread, unless there are too many already.
     pub(super) fn listen(link: ConnectionKind, origin: Rc<OriginConnections>, waited: MonotonicMicros) {
         if origin.late_replies.get() < MOST {
             origin.late_replies.set(origin.late_replies.get() + 1);

@@ -1,8 +1,7 @@
-//! The transport: connections that send requests and receive replies. It contains no policy. The callers decide how to
-//! handle a failure.
+//! The transport: connections that send requests and receive replies. It contains no policy. Callers decide how to
+//! handle failures.
 //!
-//! An object costs one write, one read and one peek. Reads use the buffer of the worker, so an idle connection has no
-//! buffer of its own.
+//! An object costs one write, one read and one peek. Reads use the worker's buffer, so idle connections have none.
 
 mod address_policy;
 mod batch;
@@ -63,15 +62,15 @@ use fetchmill_model::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
 use fetchmill_model::outcome::FailureKind;
 use phases::ExchangeTimes;
 
-/// A complete reply, or the part of it that was wanted.
+/// A complete reply, or the wanted part of one.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedReply {
-    /// Head of the reply. The head of a cut reply does not keep the connection alive.
+    /// Head of the reply. It does not allow reuse of the connection if the reply was cut.
     pub head: Head,
-    /// Whether the sink had enough before the end came ([`BodySink::wants_more`]). Nothing more is read from the
-    /// connection or the stream.
+    /// Whether the sink had enough before the end of the reply ([`BodySink::wants_more`]). Nothing more is read from
+    /// the connection or stream.
     pub is_cut: bool,
-    /// Bytes that came with the reply but do not belong to it. Nothing after them can be trusted.
+    /// Bytes that arrived with the reply but do not belong to it. Nothing after them can be trusted.
     pub surplus: IdleState,
 }
 
@@ -80,12 +79,11 @@ pub struct ReceivedReply {
 pub struct BrokenExchange {
     /// Failure of the target.
     pub kind: FailureKind,
-    /// Reason in words.
+    /// Reason as text.
     pub reason: &'static str,
-    /// Whether not a single byte of a reply came. On a connection that was used before, the server had closed it
-    /// already.
+    /// Whether no byte of a reply arrived. If the connection was used before, the server had closed it.
     pub is_unanswered: bool,
-    /// Whether the server requires HTTP/1.1 for the request (`HTTP_1_1_REQUIRED`). The next connection to its origin
+    /// Whether the server requires HTTP/1.1 for this request (`HTTP_1_1_REQUIRED`). The next connection to its origin
     /// uses HTTP/1.1.
     pub needs_http1: bool,
 }
@@ -130,7 +128,7 @@ impl Http1Connection {
         }
     }
 
-    /// Also records when a request has been sent and when its reply begins, if `is_timed`.
+    /// Also times when a request has been sent and when its reply starts, if `is_timed`.
     pub(crate) fn timed(self, is_timed: bool) -> Self {
         Http1Connection { moments: ExchangeTimes::new(is_timed), ..self }
     }
@@ -140,19 +138,19 @@ impl Http1Connection {
         self.replies
     }
 
-    /// Sends a request. Bytes that the socket does not take now are sent while waiting for the reply.
+    /// Sends a request. Bytes that the socket does not accept are sent while waiting for the reply.
     pub fn send(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start();
         self.write(request)
     }
 
-    /// Sends a request with `Range`, whose reply may be a part of the object.
+    /// Sends a request with `Range`, so the reply may be a part of the object.
     pub fn send_range(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_partial();
         self.write(request)
     }
 
-    /// Sends a request with the method `HEAD`, whose reply has no body.
+    /// Sends a `HEAD` request, so the reply has no body.
     pub fn send_head(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_bodiless();
         self.write(request)
@@ -215,8 +213,8 @@ impl Http1Connection {
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
-            // Check the deadline last: bytes that have come count, even if this thread was stopped for longer than the
-            // deadline.
+            // Check the deadline last, so that data that has arrived counts even if this thread was stopped for longer
+            // than the deadline.
             return match watch.poll_expired(context) {
                 Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
                 None => Poll::Pending,
@@ -230,7 +228,7 @@ impl Http1Connection {
         })
     }
 
-    /// Returns whether bytes of a request wait for the socket.
+    /// Returns whether part of a request is still unsent.
     fn is_sending(&self) -> bool {
         !self.unsent.is_empty() || self.stream.wants_flush()
     }
@@ -309,8 +307,8 @@ impl Http1Connection {
         Ok(ReceivedReply { head, is_cut: false, surplus })
     }
 
-    /// Keeps bytes of an incomplete head. A long head gets the maximum size immediately, because doubling the buffer
-    /// would take twice that memory.
+    /// Keeps the bytes of an incomplete head. Allocates the maximum size for a long head at once, because doubling the
+    /// buffer would take twice that memory.
     fn keep_pending(&mut self, bytes: &[u8]) {
         let length = self.pending.len() + bytes.len();
         if length > HEAD_KEPT_BYTES && length > self.pending.capacity() {
@@ -333,7 +331,7 @@ impl Http1Connection {
         }
     }
 
-    /// Maps an error of the socket.
+    /// Converts a socket error.
     fn lost(&self, error: &std::io::Error) -> BrokenExchange {
         let has_head = self.reader.head().is_some();
         let kind = if has_head { FailureKind::Truncated } else { errno::of_open(error) };
@@ -342,17 +340,17 @@ impl Http1Connection {
         BrokenExchange { is_unanswered: !self.has_input, ..BrokenExchange::new(kind, reason) }
     }
 
-    /// Returns the head of the reply that is being received, once it is complete.
+    /// Returns the head of the reply being received, once it is complete.
     pub fn head(&self) -> Option<&Head> {
         self.reader.head()
     }
 
-    /// Checks whether anything came while the connection was unused.
+    /// Checks whether bytes arrived while the connection was unused.
     pub fn look(&self) -> IdleState {
         self.stream.look()
     }
 
-    /// Waits until something comes or a deadline of the watch passes.
+    /// Waits until bytes arrive or a deadline of the watch passes.
     pub async fn listen(&self, watch: &Deadlines) {
         poll_fn(|context| match watch.poll_expired(context) {
             Some(_) => Poll::Ready(()),
@@ -361,13 +359,13 @@ impl Http1Connection {
         .await;
     }
 
-    /// Ready when something comes while the connection is unused.
+    /// Ready when bytes arrive while the connection is unused.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         self.stream.poll_input(context)
     }
 }
 
-/// Returns whether the framing of a reply marked its end.
+/// Returns whether a reply's framing marked its end.
 pub fn is_verified(head: &Head) -> bool {
     head.framing != Framing::Eof
 }

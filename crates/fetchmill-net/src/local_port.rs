@@ -1,16 +1,16 @@
-//! Local ports of connections: how the kernel searches for one, and when a closed connection frees its port.
+//! Local ports of connections: how the kernel chooses one, and when closing a connection frees it.
 //!
-//! Linux searches every second port of its range, and tries the other ports only when all of these are in use. The
-//! other ports are meant for programs that bind. Once half of the ports are in use (14,116 of the usual 28,232), each
-//! new connection to one address searches the used half first. This costs 0.8 ms of CPU.
+//! Linux tries every second port of its range first, and the others only when all of these are in use. The others are
+//! meant for programs that call bind. When half of the ports are in use (14,116 of the usual 28,232), each new
+//! connection to an address searches the used half first. This costs 0.8 ms of CPU time.
 //!
-//! Since Linux 6.8, a socket with its own port range is searched port by port, each time from where the last search
-//! ended. Ports of the range outside the system's range are ignored, so a range of all ports changes nothing else.
+//! Since Linux 6.8, a socket with its own port range is searched port by port, starting where the last search ended.
+//! Ports outside the system's range are ignored, so a range of all ports has no other effect.
 //!
-//! If this side closes a connection first, the port stays in `TIME_WAIT` for a minute. A job that closes thousands of
-//! connections would use up the ports to its server, and stop until that minute is over. So after many closed
-//! connections, the next ones are reset, which leaves no port in `TIME_WAIT`. This is safe because the caller that
-//! closes a connection expects nothing more from it.
+//! If this side closes a connection first, its port stays in `TIME_WAIT` for a minute. A job that closes thousands of
+//! connections would use up the ports for its server and stop until that minute is over. So after many closed
+//! connections, the next are reset, which leaves no port in `TIME_WAIT`. This is safe because nothing more is expected
+//! from a connection that is being closed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use fetchmill_model::limits;
 
-/// `IP_LOCAL_PORT_RANGE` of linux/in.h. It applies to IPv6, too.
+/// `IP_LOCAL_PORT_RANGE` from linux/in.h. It applies to IPv6 too.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
-/// The last port in the upper half, the first port in the lower half.
+/// A range of all ports: the last in the upper half, the first in the lower half.
 const EVERY_PORT: u32 = (u16::MAX as u32) << 16;
 
 /// Connects to the address from any free local port.
@@ -35,10 +35,10 @@ pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Lets the socket use every port. A kernel without the option searches as usual.
+/// Lets the socket use every port. A kernel without this option searches as usual.
 fn take_every_port(socket: &TcpSocket) {
     let range = EVERY_PORT;
-    // SAFETY: the descriptor is open, and the value lives as long as the call and is as large as it says.
+    // SAFETY: the descriptor is open, and the value outlives the call and has the given size.
     #[expect(unsafe_code, reason = "no library offers the option")]
     unsafe {
         libc::setsockopt(
@@ -51,12 +51,12 @@ fn take_every_port(socket: &TcpSocket) {
     };
 }
 
-/// How long a port stays in `TIME_WAIT`: `TCP_TIMEWAIT_LEN` of Linux.
+/// Time that a port stays in `TIME_WAIT`: Linux's `TCP_TIMEWAIT_LEN`.
 const PORT_RESTS: Duration = Duration::from_secs(60);
-/// Maximum number of ports in `TIME_WAIT` for one thread and one address: a sixteenth of the ports.
+/// Maximum number of ports in `TIME_WAIT` per thread and address, a sixteenth of the ports.
 const RESTING_PORTS_MAX: u32 = limits::LOCAL_PORTS as u32 / 16;
 
-/// Connections to one address that were closed one after another.
+/// Connections to an address that were closed in sequence.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     address: SocketAddr,
@@ -71,7 +71,7 @@ thread_local! {
 /// Prepares to close a connection.
 pub(super) fn give_back(stream: &TcpStream) {
     let Ok(address) = stream.peer_addr() else { return };
-    // While the thread ends, the counter may be gone already.
+    // At the end of the thread, the counter may be gone.
     if CLOSED.try_with(|closed| is_too_many(closed, address, Instant::now())).unwrap_or(false) {
         // If this fails, the port stays in `TIME_WAIT`, which is harmless.
         let _ = SockRef::from(&stream.as_fd()).set_linger(Some(Duration::ZERO));
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::ByteStream;
 
-    /// Whether this kernel looks through ranges of sockets port by port.
+    /// Returns whether this kernel searches a socket's range port by port.
     fn takes_every_port() -> bool {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! How a thread resolves names: with its own queries to name servers, or with the system's look-up.
+//! Name resolution of a thread, either with its own queries to name servers or with the system's lookup.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -12,19 +12,18 @@ use super::{Millis, Resolver};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// Settings that all threads share.
+/// Settings shared by all threads.
 #[derive(Debug, Clone)]
 pub enum NameResolverSetup {
-    /// The system's look-up (`getaddrinfo`). It knows names that only this machine knows, and needs a thread for each
-    /// name.
+    /// The system's lookup (`getaddrinfo`). It knows names that only this machine knows, and needs a thread per name.
     System(Resolver),
-    /// Our own look-up.
+    /// fetchmill's own lookup.
     Own(Arc<DnsSetup>, SlotLimits),
 }
 
 impl NameResolverSetup {
-    /// Creates the setup from the user's options: the system's look-up, the given name servers, or the configured ones.
-    /// `threads` threads share the slots for look-ups.
+    /// Creates the setup from the user's options: the system's lookup, given name servers, or the configured ones.
+    /// `threads` threads share the slots.
     pub fn new(is_system: bool, servers: &[SocketAddr], threads: usize) -> Self {
         if is_system {
             return NameResolverSetup::System(Resolver::new());
@@ -37,7 +36,7 @@ impl NameResolverSetup {
     }
 }
 
-/// The resolver of one thread.
+/// A thread's resolver.
 #[derive(Debug)]
 pub enum NameResolver {
     /// See [`NameResolverSetup::System`].
@@ -46,7 +45,7 @@ pub enum NameResolver {
     Own(Dns),
 }
 
-/// The system's look-up, with tokens for callers that ask for many names together.
+/// The system's lookup, with tokens for callers that ask for many names together.
 #[derive(Debug)]
 pub struct SystemResolver {
     resolver: Resolver,
@@ -61,7 +60,7 @@ struct SystemResolverState {
 }
 
 impl NameResolver {
-    /// Creates a resolver with an empty cache. The tick of the thread sets `clock`.
+    /// Creates a resolver with an empty cache. The thread's tick sets `clock`.
     pub fn new(setup: &NameResolverSetup, clock: &Rc<Cell<Millis>>) -> Self {
         match setup {
             NameResolverSetup::System(resolver) => {

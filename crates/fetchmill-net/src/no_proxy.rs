@@ -1,12 +1,12 @@
-//! Hosts that are reached without a proxy: the entries of `no_proxy`.
+//! Hosts reached without a proxy: the entries of `no_proxy`.
 //!
-//! The rules of curl apply: case is ignored, and a name covers its subdomains with or without a leading dot. A network
-//! in CIDR notation covers addresses, and `*` covers everything. Two rules come from Go: `*.` before a name equals a
-//! dot, and an entry may end with a port.
+//! curl's rules apply: case is ignored, and a name covers its subdomains with or without a leading dot. A network in
+//! CIDR notation covers addresses, and `*` covers everything. Two rules come from Go: `*.` before a name has the same
+//! meaning as a dot, and an entry may end with a port.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Entries of `no_proxy`. An entry that is not a name, an address or a network covers nothing.
+/// Entries of `no_proxy`. An entry other than a name, address or network covers nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NoProxy(Vec<NoProxyEntry>);
 
@@ -30,7 +30,7 @@ enum Hosts {
 }
 
 impl NoProxy {
-    /// Parses entries. A single text may contain several, separated by commas or spaces.
+    /// Parses entries. A single string may contain several, separated by commas or spaces.
     pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let separate = |text: &'t str| text.split([',', ' ', '\t', '\n']).filter(|entry| !entry.is_empty());
         NoProxy(texts.into_iter().flat_map(separate).filter_map(NoProxyEntry::parse).collect())
@@ -96,7 +96,7 @@ fn bits_of(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Returns whether two addresses have the same first `bits` bits.
+/// Returns whether two addresses share the first `bits` bits.
 fn is_in_network(address: IpAddr, bits: u32, other: IpAddr) -> bool {
     let differing = match (address, other) {
         (IpAddr::V4(address), IpAddr::V4(other)) => (address.to_bits() ^ other.to_bits()).leading_zeros(),

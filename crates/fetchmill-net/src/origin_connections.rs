@@ -1,4 +1,4 @@
-//! An origin as a thread sees it: how to send requests to it, its unused connections, and its shared ones.
+//! An origin from a thread's view: how to send requests to it, its unused connections, and its shared ones.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -30,37 +30,37 @@ pub struct OriginConnections {
     pub key: OriginKey,
     /// Template for requests to the origin.
     pub template: RequestTemplate,
-    /// Rate limit, if there is one.
+    /// Rate limit, if any.
     pub pace: Option<Arc<Pace>>,
-    /// Statistics of the origin's replies. They decide how long a connection must be silent before its replies are
+    /// Statistics of the origin's replies. They determine how long a connection must be silent before its replies are
     /// certain.
     pub replies: RefCell<OriginReplies>,
-    /// How long to wait for a reply before the request is repeated.
+    /// Patience: how long to wait for a reply before the request is repeated.
     pub patience: Rc<RefCell<Patience>>,
-    /// Number of connections that wait for late replies to abandoned requests.
+    /// Number of connections waiting for late replies to abandoned requests.
     pub(super) late_replies: Cell<usize>,
     /// Signer of requests, if they are signed. Signed requests use HTTP/1.1.
     pub(super) authorize: Option<Rc<dyn Authorize>>,
-    /// Whether the user named the origin. It may then have any address.
+    /// Whether the user named the origin, which may therefore have any address.
     pub(super) is_named: bool,
     /// Buffer for the signed fields of a request.
     pub(super) signed: RefCell<Vec<u8>>,
     pub(super) fields: OriginFields,
-    /// Cookies from a file for this origin. Some apply only to some paths.
+    /// Cookies from a file for this origin, some of which apply only to certain paths.
     pub(super) file_cookies: Vec<Cookie>,
     pub(super) addresses: Option<Arc<[SocketAddr]>>,
-    /// Unused connections, the most recently used last, with the time since when they are unused.
+    /// Unused connections, most recently used last, with the time when each became unused.
     pub(super) idle: RefCell<VecDeque<(ConnectionKind, Millis)>>,
-    /// Protocol that the server chose last.
+    /// Protocol selected by the server last time.
     pub(super) protocol: Cell<Option<Alpn>>,
-    /// Whether the server requires HTTP/1.1 although it accepts HTTP/2 in TLS. HTTP/2 is then not offered again.
+    /// Whether the server requires HTTP/1.1 although it accepts HTTP/2 in TLS. If so, HTTP/2 is not offered again.
     pub(super) needs_http1: Cell<bool>,
-    /// Connections that many requests share.
+    /// Connections shared by several requests.
     pub(super) shared: RefCell<Vec<Weak<SharedHttp2>>>,
-    /// Concurrent requests that the last connection allowed. A new connection has not announced its limit yet.
+    /// Maximum number of concurrent requests on the last connection. A new connection has not announced its limit yet.
     pub(super) streams: Cell<usize>,
     pub(super) parts: RefCell<Option<Rc<Http2Parts>>>,
-    /// Whether a task is opening a connection that others may share. They wait for it.
+    /// Whether a task is opening a connection that others may share and therefore wait for.
     pub(super) is_connecting: Cell<bool>,
     pub(super) connected: Notify,
 }
@@ -86,12 +86,12 @@ impl OriginConnections {
         }
     }
 
-    /// Returns the cookies of a request for a path after replies have set some. The text is empty if there are none.
+    /// Returns the cookies for a path after replies have set some. Empty if there are none.
     pub fn cookies_after(&self, chain: &ChainCookies, path: &str) -> String {
         chain.field(&RequestPlace::at(&self.key, path), &self.file_cookies).unwrap_or_default()
     }
 
-    /// Returns the cookies of a request, if there are any. A call may bring its own cookies.
+    /// Returns the cookies of a request, if any. A call may have its own.
     pub(super) fn cookies_with<'a>(&self, asked: RequestTarget<'a>) -> Option<Cow<'a, str>> {
         if let RequestTarget::Call(RequestParts { cookies: Some(cookies), .. }) = asked {
             return Some(Cow::Borrowed(*cookies)).filter(|cookies| !cookies.is_empty());
@@ -113,12 +113,12 @@ impl OriginConnections {
             .map(Cow::Owned)
     }
 
-    /// Inserts signed fields between the fields and the body of a request.
+    /// Inserts signed fields between a request's fields and its body.
     fn sign(&self, authorize: &dyn Authorize, method: &str, body: &[u8], out: &mut Vec<u8>) {
         let line_end = memchr::memchr(b'\r', out).unwrap_or(out.len());
         let start = method.len() + 1;
         let target = out.get(start..line_end.saturating_sub(HTTP_VERSION.len())).unwrap_or_default();
-        // A request to a proxy has a target in absolute form.
+        // A request to a proxy has its target in absolute form.
         let target = target.strip_prefix(self.key.text().as_bytes()).unwrap_or(target);
         let mut fields = std::mem::take(&mut *self.signed.borrow_mut());
         fields.clear();
@@ -140,8 +140,8 @@ impl OriginConnections {
         Ok(made)
     }
 
-    /// Returns whether `address` is within `reach`. Without an address, a proxy connected to the origin, and the host's
-    /// name or literal address is checked.
+    /// Returns whether `reach` allows `address`. Without an address, a proxy made the connection, and the host's name
+    /// or literal address is checked.
     pub(super) fn is_within(&self, reach: AddressPolicy, address: Option<SocketAddr>) -> bool {
         match address {
             Some(address) => reach.allows(address.ip()),
@@ -149,7 +149,7 @@ impl OriginConnections {
         }
     }
 
-    /// Returns a share of an open connection within `reach`.
+    /// Returns a share of an open connection that `reach` allows.
     pub(super) fn share(&self, reach: AddressPolicy) -> Option<ConnectionKind> {
         let mut all = self.shared.borrow_mut();
         all.retain(|shared| shared.upgrade().is_some_and(|shared| !shared.http2.is_closed()));
@@ -171,25 +171,25 @@ impl OriginConnections {
         self.shared.borrow_mut().retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(shared)));
     }
 
-    /// Opens only HTTP/1.1 connections from now on. Sharing of HTTP/2 connections ends.
+    /// Opens only HTTP/1.1 connections from now on, and ends the sharing of HTTP/2 connections.
     pub(super) fn fall_back_to_http1(&self) {
         self.needs_http1.set(true);
         self.protocol.set(Some(Alpn::Http1));
         self.shared.borrow_mut().clear();
     }
 
-    /// Returns whether the origin accepts HTTP/1.1 only, because its requests are signed or its server requires it.
+    /// Returns whether only HTTP/1.1 may be used, because requests are signed or the server requires it.
     pub(super) fn wants_http1(&self) -> bool {
         self.authorize.is_some() || self.needs_http1.get()
     }
 
-    /// Returns whether a connection to the origin may be shared. One connection is then enough for now.
+    /// Returns whether a connection may be shared. If so, one connection is enough for now.
     pub(super) fn may_share(&self, offers_http2: bool) -> bool {
         self.key.is_tls() && offers_http2 && !self.wants_http1() && self.protocol.get() != Some(Alpn::Http1)
     }
 }
 
-/// Wakes the waiting tasks when a connection was opened or has failed to open.
+/// Wakes the waiting tasks when a connection was opened or could not be opened.
 pub(super) struct ConnectGuard<'o>(pub(super) &'o OriginConnections);
 
 impl Drop for ConnectGuard<'_> {

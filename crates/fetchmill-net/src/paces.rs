@@ -1,4 +1,4 @@
-//! Rate limits of hosts, shared by all threads. A thread looks one up when it first meets an origin, never for each
+//! Rate limits of hosts, shared by all threads. A thread looks one up when it first meets an origin, rather than per
 //! object.
 
 use std::collections::HashMap;
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fetchmill_model::planner::pace::Pace;
 
-/// Number of hosts whose rates are kept, at about 150 bytes each: 10 MiB. Above this, hosts that no thread uses are
-/// forgotten.
+/// Number of hosts whose rates are kept. At about 150 bytes each, they take 10 MiB. Beyond this, hosts that no thread
+/// uses are dropped.
 const HOSTS_MAX: usize = 65_536;
 
-/// The rate limit of each host.
+/// Rate limit of each host.
 #[derive(Debug)]
 pub struct Paces {
     per_second: f64,
@@ -18,7 +18,7 @@ pub struct Paces {
 }
 
 impl Paces {
-    /// Allows at most `per_second` requests a second to each host.
+    /// Allows up to `per_second` requests per second to each host.
     pub fn new(per_second: f64) -> Self {
         Paces { per_second, hosts: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! Durations of the phases of an attempt. The clock is read only if they are requested.
+//! Durations of an attempt's phases. The clock is read only if they are needed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::{AddressPolicy, Deadlines, Timeouts};
 
-/// The phases of an attempt in microseconds. `None` for a phase that did not happen, such as connecting on a kept
-/// connection. A failed phase counts the time until it failed.
+/// Phases of an attempt in microseconds. `None` for a phase that did not happen, such as connecting on a kept
+/// connection. A failed phase lasts until the failure.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
-    /// Look-up of the name.
+    /// Name lookup.
     pub dns: Option<u64>,
-    /// Connecting, over all addresses. Through a proxy it includes the tunnel.
+    /// Connecting, over all addresses. Includes the tunnel of a proxy.
     pub connect: Option<u64>,
     /// TLS handshake.
     pub tls: Option<u64>,
@@ -22,11 +22,11 @@ pub struct Phases {
     pub started: Option<Instant>,
 }
 
-/// When a request was sent and when its reply began.
+/// Times when a request was sent and its reply started.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct ExchangeTimes {
     is_wanted: bool,
-    /// Whether bytes of a head came, interim or final.
+    /// Whether bytes of a head arrived, interim or final.
     has_come: bool,
     sent: Option<Instant>,
     first: Option<Instant>,
@@ -51,7 +51,7 @@ impl ExchangeTimes {
         }
     }
 
-    /// Records that bytes of a head came.
+    /// Records that bytes of a head arrived.
     pub(super) fn came(&mut self) {
         self.has_come = true;
         if self.is_wanted && self.first.is_none() {
@@ -59,23 +59,23 @@ impl ExchangeTimes {
         }
     }
 
-    /// Returns whether bytes of a head came.
+    /// Returns whether bytes of a head arrived.
     pub(super) fn has_come(&self) -> bool {
         self.has_come
     }
 
-    /// Returns the time to the first byte. It is 0 if the server answered before it had the whole request.
+    /// Returns the time to the first byte, or 0 if the server answered before it had the whole request.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.first.map(|first| micros(first.saturating_duration_since(self.sent.unwrap_or(first))))
     }
 }
 
-/// Time limits and phases of a connection that is being opened.
+/// Time limits and phases of a connection being opened.
 #[derive(Debug)]
 pub(super) struct ConnectionSetup<'w> {
     pub(super) reach: AddressPolicy,
     pub(super) phases: Phases,
-    /// Addresses of the host, if they are known.
+    /// Addresses of the host, if already known.
     pub(super) found: Option<Arc<[IpAddr]>>,
     watch: &'w Deadlines,
     timeouts: Timeouts,
@@ -101,7 +101,7 @@ impl<'w> ConnectionSetup<'w> {
         }
     }
 
-    /// Starts the time of the attempt when the first packet is sent.
+    /// Starts the attempt's time when the first packet is sent.
     pub(super) fn begin(&mut self) {
         self.watch.connecting();
         if self.is_timed || self.timeouts.attempt.is_some() {
@@ -110,7 +110,7 @@ impl<'w> ConnectionSetup<'w> {
         self.phases.started = self.began.filter(|_| self.is_timed);
     }
 
-    /// Returns how long the next step may take.
+    /// Returns the maximum duration of the next step.
     pub(super) fn patience(&self) -> Duration {
         let step = self.timeouts.connect;
         match (self.timeouts.attempt, self.began) {

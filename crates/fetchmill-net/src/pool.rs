@@ -1,7 +1,7 @@
-//! The connections of one thread, by origin. Tasks own the busy connections, and the pool keeps the unused ones.
+//! A thread's connections by origin. Tasks own the connections in use, and the pool keeps the unused ones.
 //!
-//! Threads share nothing here. The pool holds up to `ORIGINS_HELD_MAX` origins, and never more connections than tasks
-//! that may need one.
+//! Nothing here is shared between threads. The pool holds up to `ORIGINS_HELD_MAX` origins, and no more connections
+//! than tasks that may need one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -40,45 +40,45 @@ pub struct PoolSettings {
     pub timeouts: Timeouts,
     /// Maximum size of a body in bytes.
     pub max_body: u64,
-    /// Maximum number of connections: the number of tasks.
+    /// Maximum number of connections, which is the number of tasks.
     pub connections: usize,
-    /// Fields that every request carries.
+    /// Header fields of every request.
     pub fields: OriginFields,
-    /// Signer of requests, and the origins that it signs for. Requests to these origins use HTTP/1.1, and their fields
-    /// are written anew for each request.
+    /// Signer of requests and the origins for which it signs. Requests to these origins use HTTP/1.1, and their fields
+    /// are written for each request.
     pub authority: Option<Arc<dyn Authority>>,
-    /// Rate limits of hosts, if there are any.
+    /// Rate limits per host, if any.
     pub paces: Option<Arc<Paces>>,
-    /// Configuration of TLS, with the trusted authorities.
+    /// TLS configuration with the trusted authorities.
     pub tls: Arc<TlsSetup>,
-    /// How to look up names.
+    /// Name lookup settings.
     pub names: NameResolverSetup,
     /// Maximum number of unused connections to keep.
     pub idle_max: usize,
     /// Proxy between this machine and the origins.
     pub proxy: Option<Arc<ProxySetup>>,
-    /// The addresses that connections may lead to. Addresses are checked after each look-up, and connections go to the
-    /// checked addresses. If a proxy resolves names itself, its addresses are not checked.
+    /// Addresses to which connections may lead. They are checked after each lookup, and connections use the checked
+    /// addresses. If a proxy resolves names, the addresses are not checked.
     pub reach: AddressPolicy,
-    /// Whether connections record the phases of attempts. This costs clock reads.
+    /// Whether to time the phases of attempts, which costs clock reads.
     pub times_phases: bool,
     /// Initial patience with each origin.
     pub patience: Patience,
-    /// Cookies from the user. They specify which origins get them.
+    /// Cookies from the user, with the origins that receive them.
     pub cookies: Option<Arc<CookieFile>>,
 }
 
-/// Failure for an address that is not public when only public ones are allowed.
+/// Failure for a non-public address when only public ones are allowed.
 const PRIVATE: ConnectFailure = ConnectFailure::Failed(FailureKind::PrivateAddress);
 
-/// The connections of one thread.
+/// A thread's connections.
 #[derive(Debug)]
 pub struct Pool {
     settings: PoolSettings,
     names: NameResolver,
     clock: Rc<Cell<Millis>>,
     origins: RefCell<HashMap<OriginKey, Rc<OriginConnections>>>,
-    /// Origins in the order in which they got unused connections. An entry may be obsolete.
+    /// Origins in the order in which they got unused connections. Entries may be obsolete.
     order: RefCell<VecDeque<Rc<OriginConnections>>>,
     /// Number of unused connections.
     idle: Cell<usize>,
@@ -87,21 +87,22 @@ pub struct Pool {
     connect_time: Cell<Option<Duration>>,
     /// See [`Pool::take_doubtful`].
     doubtful: RefCell<Vec<TargetList>>,
-    /// TLS setups, at most one for each form.
+    /// TLS setups, at most one per form.
     tls: RefCell<HashMap<TlsForm, Tls>>,
 }
 
-/// TLS parameters for an origin.
+/// TLS parameters that an origin needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct TlsForm {
     /// See [`OriginConnections::wants_http1`].
     wants_http1: bool,
-    /// Whether the origin gets the user's certificate. Sessions opened with it are not resumed with other origins.
+    /// Whether to present the client certificate to the origin. Sessions opened with it are not resumed with other
+    /// origins.
     shows_certificate: bool,
 }
 
 impl Pool {
-    /// Creates a pool without connections. The tick of the thread sets `clock`.
+    /// Creates an empty pool. The thread's tick sets `clock`.
     pub fn new(settings: PoolSettings, clock: Rc<Cell<Millis>>) -> Self {
         Pool {
             names: NameResolver::new(&settings.names, &clock),
@@ -117,7 +118,7 @@ impl Pool {
         }
     }
 
-    /// Sets the clock. Look-ups that are due are repeated or end.
+    /// Advances the clock. Lookups that are due are repeated or end.
     pub fn tick(&self, now: Millis) {
         self.clock.set(now);
         self.names.tick();
@@ -128,12 +129,12 @@ impl Pool {
         &self.names
     }
 
-    /// Returns the number of open connections, busy or unused.
+    /// Returns the number of open connections, whether in use or not.
     pub fn open_connections(&self) -> usize {
         self.open.get()
     }
 
-    /// Adds an origin with its own template. Without `addresses` its host is looked up.
+    /// Adds an origin with its own template. Without `addresses`, its host is looked up.
     pub fn add(
         &self,
         key: OriginKey,
@@ -203,7 +204,7 @@ impl Pool {
         self.idle.set(0);
     }
 
-    /// Moves a task to an origin. Its old connection is kept for other tasks, and it takes an unused connection to the
+    /// Moves a task to an origin. Keeps its old connection for other tasks, and gives it an unused connection to the
     /// origin.
     pub fn switch(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
@@ -218,15 +219,15 @@ impl Pool {
         }
     }
 
-    /// Moves a task to an origin without a connection. A new connection is opened for the next request.
+    /// Moves a task to an origin without a connection, so that the next request opens one.
     pub fn switch_to_fresh(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
     }
 
-    /// Moves a task to a connection on which only the reply to its next request can be on its way. This is the
-    /// connection that was silent for longest, if it was silent for long enough. Otherwise the task gets no connection,
-    /// and a new one is opened. The caller must have just set the clock.
+    /// Moves a task to a connection on which only the reply to its next request can arrive. This is the connection that
+    /// has been silent for longest, if that is long enough. Otherwise the task gets none, and a new one is opened. The
+    /// clock must have just been set.
     pub fn switch_to_rested(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -234,7 +235,7 @@ impl Pool {
             let mut idle = origin.idle.borrow_mut();
             let Some((_, since)) = idle.front() else { return };
             let waited = self.clock.get().saturating_sub(*since);
-            // The clock was read at both ends of the wait, and each reading can be too early by up to a millisecond.
+            // The clock was read at both ends of the wait, and each reading may be up to a millisecond early.
             if waited <= SILENCE_MIN / 1000 {
                 return;
             }
@@ -247,7 +248,7 @@ impl Pool {
         }
     }
 
-    /// Returns whether nothing has arrived on an unused connection. If bytes arrived after its replies became certain,
+    /// Returns whether an unused connection has received nothing. If bytes arrived after its replies became certain,
     /// these replies are doubtful.
     fn is_quiet(&self, link: &ConnectionKind) -> bool {
         let unused = link.look();
@@ -260,7 +261,7 @@ impl Pool {
         unused == IdleState::Quiet
     }
 
-    /// Takes the targets of replies that had become certain before bytes came on their connection.
+    /// Takes the targets of replies that were certain before more bytes arrived on their connection.
     pub fn take_doubtful(&self) -> Vec<TargetList> {
         self.doubtful.take()
     }
@@ -270,7 +271,7 @@ impl Pool {
         while self.close_oldest() {}
     }
 
-    /// Returns the duration of the last TCP connect since the previous call. `None` through a proxy.
+    /// Returns the duration of the last TCP connect since the previous call, except through a proxy.
     pub fn take_connect_time(&self) -> Option<Duration> {
         self.connect_time.take()
     }
@@ -291,7 +292,7 @@ impl Pool {
         }
     }
 
-    /// Closes the connection that has been unused for longest. Returns whether there was one.
+    /// Closes the connection that has been unused for longest, if there is one. Returns whether there was.
     fn close_oldest(&self) -> bool {
         loop {
             let Some(origin) = self.order.borrow_mut().pop_front() else { return false };
@@ -310,9 +311,8 @@ impl Pool {
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));
     }
 
-    /// Closes connections that have been unused for too long. While more than `needed` connections are open, the limit
-    /// is `surplus`. The connection that became unused last is reused first, so the connections closed here are not
-    /// needed.
+    /// Closes connections that were unused for too long. While more than `needed` connections are open, `surplus` is
+    /// the limit. The most recently used connection is reused first, so those closed here are not needed.
     pub fn sweep(&self, needed: usize, surplus: Duration) {
         let now = self.clock.get();
         let is_old = |since: Millis| {
@@ -325,7 +325,7 @@ impl Pool {
             if oldest.is_some_and(|since| !is_old(since)) {
                 return;
             }
-            // The front entry is now closed, or was obsolete.
+            // The first entry is closed now, or was obsolete.
             let closed = origin.idle.borrow_mut().pop_front();
             if let Some((link, _)) = closed {
                 self.is_quiet(&link);
@@ -335,9 +335,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection to the task's origin, or takes a share of one. The address must be within the settings and
-    /// within `reach`, because a redirect may allow less than the settings. Otherwise this fails with
-    /// `private-address`.
+    /// Opens a connection to the task's origin, or takes a share of one. The address must be allowed by the settings
+    /// and by `reach`, because a redirect may be more restricted. Otherwise fails with `private-address`.
     pub async fn open(
         &self,
         connection: &mut Connection,
@@ -347,8 +346,8 @@ impl Pool {
         self.open_at(connection, watch, reach, None).await
     }
 
-    /// Opens a connection that a job cannot continue without. If this machine has no descriptor or port left, it
-    /// retries for a while, because other connections free theirs.
+    /// Opens a connection that a job cannot do without. If this machine is out of descriptors or ports, retries for a
+    /// while, because other connections free theirs.
     pub async fn open_when_able(
         &self,
         connection: &mut Connection,
@@ -366,8 +365,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection to a host whose addresses are known. It uses these addresses even if they are old, because a
-    /// second look-up may return others.
+    /// Opens a connection to a host with known addresses. Uses these even if they are old, because a second lookup may
+    /// return others.
     pub async fn open_at(
         &self,
         connection: &mut Connection,
@@ -378,7 +377,7 @@ impl Pool {
         let Some(origin) = connection.origin.clone() else {
             return Err(ConnectFailure::Failed(FailureKind::Unreachable));
         };
-        // Connecting has its own deadline. The watch ends it only when the job ends.
+        // Connecting has its own deadline. The watch ends it only if the job ends.
         watch.rest();
         let settings = &self.settings;
         let own = if origin.is_named { AddressPolicy::Anywhere } else { settings.reach };
@@ -410,8 +409,8 @@ impl Pool {
                 let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
-                    // Waiting requests must not fail one after another. Until the origin is reached, each opens its own
-                    // connection.
+                    // Waiting requests must not fail one after another, so each opens its own connection until the
+                    // origin is reached.
                     origin.protocol.set(Some(Alpn::Http1));
                 }
                 return made;
@@ -465,7 +464,8 @@ impl Pool {
         }
     }
 
-    /// Returns the addresses to connect to: those of the origin, all within reach, or those of its proxy.
+    /// Returns the addresses to connect to, which are those of the proxy or those of the origin. The latter must all be
+    /// allowed.
     async fn addresses(
         &self,
         origin: &OriginConnections,
@@ -495,8 +495,8 @@ impl Pool {
         Ok(addresses)
     }
 
-    /// Returns the address that the proxy must connect to, if the proxy takes addresses. All addresses of the origin
-    /// must be within reach. `None` if there is no such proxy.
+    /// Returns the address that the proxy must connect to, if it takes addresses. All addresses of the origin must be
+    /// allowed. Returns `None` if there is no such proxy.
     async fn address_behind_proxy(
         &self,
         origin: &OriginConnections,
@@ -510,12 +510,12 @@ impl Pool {
         if !found.iter().all(|address| opening.reach.allows(address.ip())) {
             return Err(PRIVATE);
         }
-        // The address families of the proxy are unknown, and almost all proxies have IPv4.
+        // The proxy's address families are unknown, but nearly all proxies have IPv4.
         Ok(found.iter().find(|address| address.is_ipv4()).or(found.first()).copied())
     }
 
-    /// Connects to one of `addresses`, and returns the remote address. Through a proxy that tunnels, the connection
-    /// leads to the origin, and the returned address is `behind`.
+    /// Connects to one of `addresses` and returns the remote address. Through a tunnelling proxy, the connection leads
+    /// to the origin, and the returned address is `behind`.
     async fn reach(
         &self,
         origin: &OriginConnections,
@@ -556,7 +556,7 @@ impl Pool {
     }
 }
 
-/// Limits the entries of each origin in the order to the number of its unused connections.
+/// Limits each origin's entries in the order to the number of its unused connections.
 fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     let mut left: HashMap<*const OriginConnections, usize> = HashMap::new();
     order.retain(|origin| {
@@ -567,7 +567,7 @@ fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     });
 }
 
-/// Maps a failure to connect. A failure to reach the proxy says nothing about the origin.
+/// Converts a failure to connect. A failure to reach the proxy says nothing about the origin.
 fn of_way(kind: FailureKind, proxy: Option<&Proxy>) -> ConnectFailure {
     ConnectFailure::Failed(if proxy.is_some() { FailureKind::Proxy } else { kind })
 }

@@ -1,5 +1,6 @@
-//! A proxy between this machine and the origins. For `http` origins, an HTTP proxy gets the requests in absolute form.
-//! For `https` origins it opens a tunnel and cannot see the content. A SOCKS proxy ([`super::socks`]) connects to both.
+//! A proxy between this machine and the origins. For `http` origins, an HTTP proxy receives requests in absolute form.
+//! For `https` origins, it opens a tunnel and cannot see the content. A SOCKS proxy ([`super::socks`]) connects to
+//! both.
 
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ use fetchmill_model::options::OptionValue;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 
-/// Size of the reads for the answer to a tunnel request.
+/// Read size for the answer to a tunnel request.
 const READ_BYTES: usize = 4096;
 /// Default port of a proxy URL.
 const HTTP_PORT: u16 = 80;
 const SOCKS_PORT: u16 = 1080;
-/// Schemes of SOCKS proxies. With `socks5`, this machine looks names up. With `socks5h`, the proxy does.
+/// Schemes of SOCKS proxies. With `socks5`, this machine looks up names, and with `socks5h`, the proxy does.
 const SOCKS5: &str = "socks5";
 const SOCKS5H: &str = "socks5h";
 
@@ -34,27 +35,27 @@ const SOCKS5H: &str = "socks5h";
 pub struct Proxy {
     /// Host name or address, without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
     protocol: ProxyProtocol,
 }
 
-/// Protocol of a proxy, with the credentials for it. The credentials are secrets that are sent only to the proxy.
+/// Protocol of a proxy, with its credentials, which are secrets sent only to the proxy.
 #[derive(Clone, PartialEq, Eq)]
 enum ProxyProtocol {
     Http {
-        /// The value of `Proxy-Authorization`.
+        /// Value of `Proxy-Authorization`.
         authorization: Option<String>,
     },
     Socks5 {
         user: Option<SocksUser>,
-        /// Whether the proxy looks names up instead of this machine (`socks5h`).
+        /// Whether the proxy looks up names instead of this machine (`socks5h`).
         looks_up: bool,
     },
 }
 
 impl std::fmt::Debug for Proxy {
-    /// Leaves out the secret.
+    /// Omits the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Proxy")
@@ -65,13 +66,13 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Parses `[http://][user:password@]host[:port]`, also with `socks5://` or `socks5h://`. Error messages never show
-    /// the text, because it may contain a password.
+    /// Parses `[http://][user:password@]host[:port]`, also with `socks5://` or `socks5h://`. Error messages never quote
+    /// it, because it may contain a password.
     pub fn parse(text: &str) -> Result<Self> {
         Proxy::parse_of("--proxy", text)
     }
 
-    /// Parses the value of the option or environment variable `source`. Error messages name `source`.
+    /// Parses the value of the option or environment variable `source`, which error messages name.
     fn parse_of(source: &str, text: &str) -> Result<Self> {
         let refused = |why: &str| {
             Err(Error::Usage(format!(
@@ -121,7 +122,7 @@ impl Proxy {
         })
     }
 
-    /// Returns whether the proxy gets requests for the origin in absolute form. Otherwise it tunnels them.
+    /// Returns whether the proxy receives requests to the origin in absolute form. Otherwise it tunnels them.
     pub fn asks_itself(&self, origin: &OriginKey) -> bool {
         matches!(self.protocol, ProxyProtocol::Http { .. }) && !origin.is_tls()
     }
@@ -131,12 +132,12 @@ impl Proxy {
         matches!(self.protocol, ProxyProtocol::Socks5 { .. })
     }
 
-    /// Returns whether the proxy takes addresses of origins, which this machine looks up.
+    /// Returns whether the proxy takes addresses of origins, so that this machine looks them up.
     pub(super) fn takes_addresses(&self) -> bool {
         matches!(self.protocol, ProxyProtocol::Socks5 { looks_up: false, .. })
     }
 
-    /// Returns the value of `Proxy-Authorization`. It is a secret that is sent only to the proxy.
+    /// Returns the value of `Proxy-Authorization`, a secret sent only to the proxy.
     pub fn authorization(&self) -> Option<&str> {
         match &self.protocol {
             ProxyProtocol::Http { authorization } => authorization.as_deref(),
@@ -144,7 +145,7 @@ impl Proxy {
         }
     }
 
-    /// Returns the request for a tunnel. `None` if `host` is not a host.
+    /// Returns the request for a tunnel. `None` if `host` is invalid.
     fn connect_request(&self, host: &str, port: u16) -> Option<String> {
         if host.is_empty()
             || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte))
@@ -162,22 +163,22 @@ impl Proxy {
     }
 }
 
-/// The proxies of a job, and the hosts that are reached without one.
+/// The proxies of a job, and the hosts reached without one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ProxyText")]
 pub struct ProxySetup {
-    /// For `http://` origins.
+    /// Proxy for `http://` origins.
     http: Option<Proxy>,
-    /// For `https://` origins.
+    /// Proxy for `https://` origins.
     https: Option<Proxy>,
     without: NoProxy,
 }
 
-/// The proxy option as given in JSON.
+/// The proxy option in JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ProxyText {
-    /// `--proxy URL`: one for both schemes.
+    /// `--proxy URL`: one proxy for both schemes.
     Both(String),
     /// `--proxy env`: the values of `http_proxy`, `https_proxy` and `no_proxy`.
     OfEnvironment { http: Option<String>, https: Option<String>, without: Vec<String> },
@@ -206,7 +207,7 @@ impl TryFrom<ProxyText> for ProxySetup {
 impl OptionValue for ProxySetup {}
 
 impl ProxySetup {
-    /// Uses one proxy for everything.
+    /// Uses the same proxy for everything.
     pub fn of_both(proxy: Proxy) -> Self {
         ProxySetup { http: Some(proxy.clone()), https: Some(proxy), without: NoProxy::default() }
     }
@@ -216,14 +217,14 @@ impl ProxySetup {
         [&self.http, &self.https].into_iter().flatten().any(Proxy::is_socks)
     }
 
-    /// Returns the proxy for an origin. `None` if it is reached directly.
+    /// Returns the proxy for an origin. `None` means a direct connection.
     pub fn proxy_of(&self, origin: &OriginKey) -> Option<&Proxy> {
         let proxy = if origin.is_tls() { &self.https } else { &self.http };
         proxy.as_ref().filter(|_| !self.without.covers(origin.host(), origin.port()))
     }
 }
 
-/// Returns user and password. The outer `None` means that the escapes in the URL are invalid.
+/// Returns the user and password. The outer `None` means that an escape in the URL is invalid.
 #[expect(clippy::option_option, reason = "no credentials are not wrong ones")]
 fn user_of(url: &Url) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
     if url.username().is_empty() && url.password().is_none() {
@@ -234,13 +235,13 @@ fn user_of(url: &Url) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
     Some(Some((name, password)))
 }
 
-/// The value of `Proxy-Authorization` for basic authentication (RFC 7617).
+/// Returns the value of `Proxy-Authorization` for basic authentication (RFC 7617).
 fn basic(name: &[u8], password: &[u8]) -> String {
     format!("Basic {}", STANDARD.encode([name, b":", password].concat()))
 }
 
 /// Asks the proxy at the other end of `stream` for a connection to an origin, and waits up to `timeout`. `host` is a
-/// name or an address, without brackets.
+/// name, or an address without brackets.
 pub(super) async fn tunnel(
     stream: &mut TcpStream,
     host: &str,
@@ -273,8 +274,8 @@ async fn ask_http(
     }
 }
 
-/// Reads the head of the answer, up to the size limit of all heads. No bytes may follow an answer that opens a tunnel,
-/// because the client speaks first in TLS.
+/// Reads the head of the answer, up to the usual size limit. No bytes may follow an answer that opens a tunnel, because
+/// the client speaks first in TLS.
 async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, FailureKind> {
     let mut reader = ReplyReader::new(u64::MAX);
     let mut behind = BodySeen(false);
@@ -306,7 +307,7 @@ async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, Failure
     }
 }
 
-/// Whether bytes of a body came.
+/// Whether any bytes of a body arrived.
 struct BodySeen(bool);
 
 impl BodySink for BodySeen {

@@ -1,7 +1,7 @@
-//! Looks up names for all workers. Each name is looked up only once at a time, and results are cached for a while.
+//! Looks up names for all workers. Concurrent lookups of the same name are shared, and results are cached for a while.
 //!
-//! The system's look-up blocks and has no deadline. It therefore runs on a fixed number of threads. A caller that has
-//! waited too long continues without an answer, and the late answer is cached for the next caller.
+//! The system's lookup blocks and has no deadline. So it runs on a fixed number of threads. A caller that has waited
+//! too long continues without an answer, and the late answer is cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -15,10 +15,10 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::panics;
 
-/// Stack size of a look-up thread. The system's look-up keeps its buffers on the stack.
+/// Stack size of a lookup thread. The system's lookup keeps its buffers there.
 const STACK_BYTES: usize = 512 * 1024;
-/// Messages of the C libraries of Linux and macOS for a name that does not exist or has no address. The standard
-/// library passes on the message, not the error number. An unknown message counts as a failure that may pass.
+/// Messages of the C libraries of Linux and macOS for names that do not exist or have no address. The standard library
+/// provides the message but not the error number. Other messages count as temporary failures.
 const NOT_FOUND: &[&str] = &[
     "Name or service not known",
     "No address associated with hostname",
@@ -29,7 +29,7 @@ const NOT_FOUND: &[&str] = &[
 
 type LookUpFn = dyn Fn(&str) -> Resolution + Send + Sync;
 
-/// The system's look-up with a cache. Clones share the cache.
+/// The system's lookup with a cache. Clones share the cache.
 #[derive(Clone)]
 pub struct Resolver {
     shared: Arc<ResolverShared>,
@@ -43,7 +43,7 @@ struct ResolverShared {
 
 #[derive(Clone, Copy)]
 struct ResolverTimes {
-    /// How long to wait for an answer.
+    /// Maximum time to wait for an answer.
     patience: Duration,
     found: Duration,
     failed: Duration,
@@ -51,7 +51,7 @@ struct ResolverTimes {
 
 struct ResolverState {
     known: Cache<Instant>,
-    /// Names that are being looked up, and the callers that wait.
+    /// Names being looked up, with their waiting callers.
     asked: HashMap<Box<str>, watch::Receiver<Option<Resolution>>>,
     /// Names that no thread has taken yet.
     queue: VecDeque<(Box<str>, watch::Sender<Option<Resolution>>)>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Creates a resolver with an empty cache that asks the system.
+    /// Creates a resolver that uses the system, with an empty cache.
     pub fn new() -> Self {
         Resolver::default()
     }
@@ -96,7 +96,7 @@ impl Resolver {
         Resolver { shared: Arc::new(ResolverShared { look_up, times, state: Mutex::default() }) }
     }
 
-    /// Returns up to eight addresses of a host, in the system's order. Fails with `dns` or `dns-not-found`.
+    /// Returns up to eight addresses of a host in the system's order. Fails with `dns` or `dns-not-found`.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Arc<[SocketAddr]>, FailureKind> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = literal.parse::<IpAddr>() {
@@ -124,7 +124,7 @@ enum NameState {
 }
 
 impl ResolverShared {
-    /// Returns the answer, or the look-up that will give it. Starts a look-up if none is running for the name.
+    /// Returns the answer, or the lookup that will provide it. Starts a lookup if none is running for this name.
     fn ask(self: &Arc<Self>, name: &str) -> Result<NameState, FailureKind> {
         let mut state = self.lock();
         if let Some(answer) = state.known.get(name, Instant::now()) {
@@ -144,7 +144,7 @@ impl ResolverShared {
             let thread = std::thread::Builder::new().name("fetchmill-dns".into()).stack_size(STACK_BYTES);
             match thread.spawn(panics::inherited(move || shared.work())) {
                 Ok(_) => state.threads += 1,
-                // The threads that already run will take the name.
+                // The existing threads will take the name.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     state.asked.clear();
@@ -156,7 +156,7 @@ impl ResolverShared {
         Ok(NameState::Wait(answer))
     }
 
-    /// Runs a look-up thread: takes names from the queue until it is empty.
+    /// Runs a lookup thread, which processes the queue until it is empty.
     fn work(&self) {
         loop {
             let mut state = self.lock();
@@ -171,7 +171,7 @@ impl ResolverShared {
             state.asked.remove(&name);
             state.known.insert(name, answer.clone(), Instant::now() + lifetime);
             drop(state);
-            // If it took too long, no caller waits any more.
+            // If it took too long, no caller is waiting any more.
             let _ = sender.send(Some(answer));
         }
     }
@@ -192,7 +192,7 @@ fn system_look_up(name: &str) -> Resolution {
     }
 }
 
-/// Returns whether a failed look-up may succeed later, as a failure kind.
+/// Returns the failure kind of a failed lookup, which tells whether a later one may succeed.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let text = error.to_string();
     // The error for invalid input means that the text cannot be a name.
@@ -215,7 +215,7 @@ mod tests {
         Arc::new([IpAddr::from(LOCAL)])
     }
 
-    /// Creates a resolver that counts its look-ups.
+    /// Creates a resolver that counts its lookups.
     fn counted(
         times: ResolverTimes,
         answer: impl Fn(&str) -> Resolution + Send + Sync + 'static,

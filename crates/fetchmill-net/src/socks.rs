@@ -1,5 +1,5 @@
-//! SOCKS5 (RFC 1928) with user and password (RFC 1929). The proxy passes bytes to a host and cannot see the content of
-//! TLS.
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929). The proxy forwards bytes to a host and cannot see the content
+//! of TLS.
 
 use std::net::IpAddr;
 
@@ -19,10 +19,10 @@ const CONNECT: u8 = 1;
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
-/// Maximum bytes of a name, a user or a password, whose length is one byte.
+/// Maximum length of a name, user or password, which is stored in one byte.
 const TEXT_BYTES_MAX: usize = u8::MAX as usize;
 
-/// User of a SOCKS proxy: a secret that is sent only to the proxy.
+/// User and password of a SOCKS proxy, a secret sent only to the proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct SocksUser {
     name: Vec<u8>,
@@ -30,14 +30,14 @@ pub(super) struct SocksUser {
 }
 
 impl std::fmt::Debug for SocksUser {
-    /// Leaves out the secret.
+    /// Omits the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SocksUser").finish_non_exhaustive()
     }
 }
 
 impl SocksUser {
-    /// `None` if the name or the password is too long for the protocol.
+    /// Returns `None` if the name or password is too long for the protocol.
     pub(super) fn new(name: Vec<u8>, password: Vec<u8>) -> Option<Self> {
         let has_room = !name.is_empty() && name.len().max(password.len()) <= TEXT_BYTES_MAX;
         has_room.then_some(SocksUser { name, password })
@@ -53,7 +53,7 @@ impl SocksUser {
     }
 }
 
-/// Returns the request to connect to an address, or to a name that the proxy looks up. `None` if `host` is not a host.
+/// Returns the request to connect to an address, or to a name that the proxy looks up. `None` if `host` is invalid.
 fn request_to(host: &str, port: u16) -> Option<Vec<u8>> {
     let mut request = vec![VERSION, CONNECT, 0];
     match host.parse::<IpAddr>() {
@@ -78,8 +78,8 @@ fn request_to(host: &str, port: u16) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Asks the proxy at the other end of `stream` to connect to a host, without brackets. Later bytes of the stream belong
-/// to the host.
+/// Asks the proxy at the other end of `stream` to connect to a host without brackets. Everything after that is
+/// exchanged with the host.
 pub(super) async fn connect(
     stream: &mut TcpStream,
     host: &str,
@@ -88,7 +88,7 @@ pub(super) async fn connect(
 ) -> SocksResult<()> {
     let request = request_to(host, port).ok_or(FailureKind::ProxyRefused)?;
     let method = if user.is_some() { USER_AND_PASSWORD } else { NO_AUTHENTICATION };
-    // Offer only one method: a proxy with a configured user and password must authenticate this client.
+    // Offer only one method. If a user and password are configured, the proxy must use them.
     send(stream, &[VERSION, 1, method]).await?;
     if receive::<2>(stream).await? != [VERSION, method] {
         return Err(FailureKind::ProxyRefused);
@@ -112,7 +112,7 @@ pub(super) async fn connect(
     }
 }
 
-/// Reads and ignores the address that the proxy connects from.
+/// Reads and ignores the address from which the proxy connects.
 async fn pass_bound_address(stream: &mut TcpStream, kind: u8) -> SocksResult<()> {
     match kind {
         IPV4 => receive::<6>(stream).await.map(drop),
@@ -132,7 +132,7 @@ async fn send(stream: &mut TcpStream, bytes: &[u8]) -> SocksResult<()> {
     stream.write_all(bytes).await.map_err(|error| errno::of_open(&error))
 }
 
-/// Reads exactly `COUNT` bytes. The bytes after them belong to the target.
+/// Reads exactly `COUNT` bytes. Those after them belong to the target.
 async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> SocksResult<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     match stream.read_exact(&mut bytes).await {

@@ -1,4 +1,4 @@
-//! The byte stream of a connection, plain or inside TLS.
+//! Byte stream of a connection, plain or with TLS.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -47,7 +47,7 @@ impl Drop for ByteStream {
 }
 
 impl ByteStream {
-    /// Writes the bytes that can be written immediately. Fails with `WouldBlock` if there are none.
+    /// Writes as many bytes as possible without blocking. Fails with `WouldBlock` if there are none.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             ByteStream::Plain(stream) => stream.try_write(bytes),
@@ -61,7 +61,7 @@ impl ByteStream {
         }
     }
 
-    /// Returns whether written bytes are still buffered.
+    /// Returns whether any written bytes are still buffered.
     pub(super) fn wants_flush(&self) -> bool {
         match self {
             ByteStream::Plain(_) => false,
@@ -94,7 +94,7 @@ impl ByteStream {
         }
     }
 
-    /// Checks whether anything came while the connection was unused. Bytes inside TLS are consumed. Such a connection
+    /// Checks whether bytes arrived while the connection was unused. With TLS, the bytes are consumed. The connection
     /// is not used again, and every later check returns the same result.
     pub(super) fn look(&self) -> IdleState {
         match self {
@@ -112,8 +112,8 @@ impl ByteStream {
     }
 }
 
-/// Polls for input. tokio may report input that was read already, because it reports each packet and one read may take
-/// several.
+/// Polls for input. tokio may report input that was already read, because it reports each packet and one read may
+/// return several.
 fn poll_input_plain(stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
     loop {
         ready!(stream.poll_read_ready(context).map(drop));
@@ -142,10 +142,10 @@ fn look_plain(stream: &TcpStream) -> IdleState {
     }
 }
 
-/// A connection inside TLS.
+/// A connection with TLS.
 #[derive(Debug)]
 pub struct TlsConnection {
-    /// The cell allows a check through a shared reference. It is never borrowed across an await.
+    /// In a cell, so that it can be checked through a shared reference. Never borrowed across an await.
     stream: RefCell<TlsStream<TcpStream>>,
     /// State found while the connection was unused.
     seen: Cell<IdleState>,
@@ -159,7 +159,7 @@ impl TlsConnection {
         self.seen.get()
     }
 
-    /// Polls for input. Session tickets and similar messages are consumed here and do not count as input.
+    /// Polls for input. Consumes session tickets and similar messages, which do not count as input.
     fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let is_ready = self.stream.borrow().get_ref().0.poll_read_ready(context).map(drop);
@@ -173,7 +173,7 @@ impl TlsConnection {
     }
 }
 
-/// Reads directly from the socket, because tokio knows only the input that was reported to it.
+/// Reads directly from the socket, because tokio knows only input that was reported to it.
 fn look_inside(stream: &mut TlsStream<TcpStream>) -> IdleState {
     let (socket, session) = stream.get_mut();
     loop {
@@ -196,7 +196,7 @@ fn look_inside(stream: &mut TlsStream<TcpStream>) -> IdleState {
     }
 }
 
-/// Reads without waiting.
+/// Reads without blocking.
 struct SocketReader<'a>(&'a TcpStream);
 
 impl Read for SocketReader<'_> {

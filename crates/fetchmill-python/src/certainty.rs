@@ -1,5 +1,5 @@
-//! Rules for engines in Python that decide which request a reply answers: the rules of the core, with times in seconds
-//! on a monotonic clock.
+//! Rules for Python engines that decide which request a reply answers. They are those of the core, with times in
+//! seconds on a monotonic clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

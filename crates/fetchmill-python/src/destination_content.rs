@@ -1,4 +1,4 @@
-//! A destination as the content of a server, so that a mirror can be mirrored.
+//! Serves a destination as a server's content, so that a mirror can be mirrored.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,16 +9,15 @@ use fetchmill_model::error::Error;
 use fetchmill_server::{Body, Content, ContentError, Page, Stream};
 use fetchmill_store::reader::{CachedLookups, Destination, FoundObject, Position};
 
-/// Largest body that is written to the reply's buffer in one piece.
+/// Maximum size of a body that is written to the reply's buffer in one piece.
 const BUFFERED_MAX: usize = 256 * 1024;
 
 thread_local! {
-    /// Cache for the destination that this thread serves. Threads do not share it, so that they do not wait for each
-    /// other.
+    /// Cache for the destination served by this thread. Threads do not share it, to avoid waiting for each other.
     static LOOKUPS: RefCell<Option<CachedLookups>> = const { RefCell::new(None) };
 }
 
-/// The objects of a job by name. A name that is not UTF-8 cannot be listed.
+/// A job's objects by name. Names that are not UTF-8 cannot be listed.
 #[derive(Debug)]
 pub(crate) struct DestinationContent {
     destination: Arc<Destination>,
@@ -40,7 +39,7 @@ impl DestinationContent {
     }
 }
 
-/// Reads the marker of a page: the number of unlisted names before it, and its start.
+/// Parses a page marker: the number of unlisted names before the page, and its start.
 fn from_marker(marker: &str) -> Option<(u64, Position)> {
     let (unlisted, position) = marker.split_once('.')?;
     Some((unlisted.parse().ok()?, Position::from_text(position)?))

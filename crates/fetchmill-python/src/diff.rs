@@ -1,4 +1,4 @@
-//! Comparison of two files of results.
+//! Comparison of two results files.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub(crate) fn diff(
     }
 }
 
-/// Changes on their way to Python.
+/// Changes to be passed to Python.
 struct ChangeBatch {
     each: Py<PyAny>,
     changes: Vec<ChangeTuple>,

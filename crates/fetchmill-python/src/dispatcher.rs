@@ -252,7 +252,7 @@ impl Target {
             Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
             None => Ok(Vec::new()),
         };
-        // This is called for each request. To release the GIL and wait for it would cost more than the fields.
+        // This is called per request. Releasing the GIL and waiting would cost more than computing the fields.
         let fields = match self.dispatcher.try_lock() {
             Ok(dispatcher) => of(&dispatcher),
             Err(_) => py.detach(|| of(&lock(&self.dispatcher))),
@@ -277,14 +277,14 @@ pub(crate) fn is_public(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(fetchmill_net::is_public)
 }
 
-/// Takes ownership of a descriptor that Python has released with `socket.detach()`. Nothing else closes or uses it.
+/// Takes ownership of a descriptor released with `socket.detach()` in Python. Nothing else closes or uses it.
 pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
     if number < 0 {
         return Err(errors::usage(&format!("{number} is not a file descriptor")));
     }
     #[expect(unsafe_code, reason = "a descriptor cannot come from Python in another way")]
-    // SAFETY: the descriptor is open, and the caller owns it and gives it away. Both callers in this package pass a new
-    // result of `socket.detach()`.
+    // SAFETY: the descriptor is open, and the caller owns it and gives it away. Both callers pass a new result of
+    // `socket.detach()`.
     let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
     Ok(descriptor)
 }

@@ -1,11 +1,11 @@
-//! Converts errors of the core to the exceptions of `fetchmill.errors`, by exit code. Only this module does so.
+//! Converts errors of the core to exceptions in `fetchmill.errors`, by exit code. This is the only module that does so.
 
 use fetchmill_model::error::Error;
 use fetchmill_model::text::redacted;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// Creates an exception of `fetchmill.errors`.
+/// Creates an exception from `fetchmill.errors`.
 pub(crate) fn exception(class: &str, message: &str) -> PyErr {
     Python::attach(|py| {
         let made = py
@@ -41,7 +41,7 @@ pub(crate) fn hide_secrets(text: &str) -> String {
     redacted::hide_secrets(text).into_owned()
 }
 
-/// Creates the exception for replies that may belong to other requests. `indexes` are their places in the stream's
+/// Creates the exception for replies that may belong to other requests. `indexes` are their positions in the stream's
 /// input.
 pub(crate) fn stray_reply(py: Python<'_>, indexes: Vec<u64>) -> PyErr {
     let made = py

@@ -17,7 +17,7 @@ use crate::start::start;
 #[serde(deny_unknown_fields)]
 struct ExportArguments {
     dest: PathBuf,
-    /// The destinations of the ranges of a shared job, which `dest` is then the directory of.
+    /// Destinations of a shared job's ranges. `dest` is the job directory in this case.
     ranges: Option<Vec<PathBuf>>,
     source: Option<String>,
     other: PathBuf,

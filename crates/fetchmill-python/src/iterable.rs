@@ -1,4 +1,4 @@
-//! Items of a Python iterable. The listing's thread reads them in batches, and attaches to the interpreter once per
+//! Items of a Python iterable. The listing's thread reads them in batches and attaches to the interpreter once per
 //! batch.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use pyo3::types::{PyIterator, PyString, PyTuple};
 
 use crate::stream::Request;
 
-/// Maximum time to fill a batch. After it the batch is used as it is.
+/// Maximum time to fill a batch. After that, the batch is used as it is.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
-/// Exception that an iterable has raised, for the report of the job.
+/// Exception raised by an iterable, for the job's report.
 pub(crate) type RaisedError = Arc<Mutex<Option<PyErr>>>;
 
 /// Takes the exception.
@@ -29,7 +29,7 @@ pub(crate) struct IterableSource {
     iterator: Py<PyIterator>,
     raised: RaisedError,
     count: u64,
-    /// Exception to raise after the items that were already read.
+    /// Exception to raise after the items already read.
     pending: Option<PyErr>,
 }
 
@@ -51,7 +51,7 @@ impl IterableSource {
             let Some(item) = iterator.next() else { return Ok(false) };
             self.count += 1;
             push(&item?, self.count, into)?;
-            // Do not read the clock for every item of a long batch.
+            // Avoid reading the clock for every item of a long batch.
             let is_looked_at = into.len().is_multiple_of(16) || into.len() < 16;
             if is_looked_at && started.elapsed() >= BATCH_TIME {
                 return Ok(true);
@@ -84,11 +84,11 @@ fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<
     )))
 }
 
-/// Adds a URL, a request or a missing value. Returns whether the item was one of them.
+/// Adds a URL, a request or a missing value. Returns whether the item was one of these.
 fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch) -> PyResult<bool> {
     let name = name.map(str::as_bytes);
     if asked.is_none() {
-        // A missing value is one failed target, not the end of the job.
+        // A missing value is a failed target rather than the end of the job.
         into.push(b"", name, None);
         return Ok(true);
     }
@@ -97,7 +97,7 @@ fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch
         return Ok(true);
     }
     let Ok(request) = asked.cast::<Request>().map(Bound::get) else { return Ok(false) };
-    // A request is sent as it is, whatever the options of the job for URLs are.
+    // A request is sent unchanged, whatever the job's options for URLs are.
     let own = request.call.as_ref().map_or_else(CustomRequest::plain_bytes, |call| call.to_bytes());
     into.push(request.url(asked.py()).to_str()?.as_bytes(), name, Some(&own));
     Ok(true)

@@ -199,7 +199,7 @@ pub(crate) fn set_tally(dict: &Bound<'_, PyDict>, tally: Tally, kinds: &KindCoun
     dict.set_item("failures", failures)
 }
 
-/// Adds the failures by status to a dict. Statuses are text.
+/// Adds the failures by status to a dict. Statuses are strings.
 pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) -> PyResult<()> {
     let counts = PyDict::new(dict.py());
     for (status, count) in statuses.iter() {
@@ -208,8 +208,7 @@ pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) ->
     dict.set_item("failed_statuses", counts)
 }
 
-/// Adds the targets that opted out to a dict: by rule, and by host for the hosts with the most targets that robots.txt
-/// forbids.
+/// Adds opt-outs to a dict: by rule, and by host for the hosts whose robots.txt forbids the most targets.
 pub(crate) fn set_opt_outs(dict: &Bound<'_, PyDict>, opt_outs: &OptOutCounts) -> PyResult<()> {
     let (rules, hosts) = (PyDict::new(dict.py()), PyDict::new(dict.py()));
     for (rule, count) in opt_outs.rules() {
@@ -260,7 +259,7 @@ fn origin_dict<'py>(py: Python<'py>, origin: &OriginLatency) -> PyResult<Bound<'
     Ok(dict)
 }
 
-/// Parses JSON with Python's module.
+/// Parses JSON with Python's own module.
 pub(crate) fn read_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (text,))
 }
@@ -286,7 +285,7 @@ fn latency_dict(py: Python<'_>, latency: Latency) -> PyResult<Bound<'_, PyDict>>
     Ok(dict)
 }
 
-/// Returns what a job waits for.
+/// Returns the waits of a job.
 pub(crate) fn wait_dicts<'py>(py: Python<'py>, waits: &[Wait]) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let dict_of = |wait: &Wait| {
         let dict = PyDict::new(py);

@@ -22,7 +22,7 @@ use crate::job::{read_json, set_opt_outs, set_statuses, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
-/// A reason, the number of skipped targets, and names of some of them.
+/// A reason, the number of skipped targets, and some of their names.
 type SkippedTuple = (String, u64, Vec<Cow<'static, [u8]>>);
 
 /// Number of rows in a batch.
@@ -151,7 +151,7 @@ pub(crate) struct Failures {
     reader: Mutex<FailureReader>,
 }
 
-/// Reads the shards first, then the folders that could not be listed.
+/// Reads the shards first, followed by the folders that could not be listed.
 struct FailureReader {
     place: JobLocation,
     columns: ExtraColumns,
@@ -189,7 +189,7 @@ impl FailureReader {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
                     Some(Ok(row)) if row.is_skipped() => {}
-                    // Leave out the replies. They are not reported here, and may have 64 KiB each.
+                    // Omit the replies, which are not reported here and may have 64 KiB each.
                     Some(row) => {
                         let row = FailureRow { replies_hex: None, ..row? };
                         batch.push(FailureItem::Target(Box::new(row)));

@@ -1,4 +1,4 @@
-//! The targets of a list without any request, for `--dry-run`.
+//! Lists the targets of a list without any request, for `--dry-run`.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

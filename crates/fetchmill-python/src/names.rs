@@ -20,7 +20,7 @@ pub(crate) fn whole_text(name: &[u8]) -> String {
     text
 }
 
-/// Adds the suspect objects to a report: the first names, and their number.
+/// Adds the suspect objects to a report: the first names and the total number.
 pub(crate) fn set_doubtful(dict: &Bound<'_, PyDict>, doubtful: &Doubtful) -> PyResult<()> {
     let names: Vec<String> = doubtful.names.iter().map(|name| whole_text(name)).collect();
     dict.set_item("doubtful", names)?;

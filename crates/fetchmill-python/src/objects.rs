@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 1 << 20;
 ///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Objects {
-    /// `None` once it is closed.
+    /// `None` after closing.
     destination: Mutex<Option<Arc<Destination>>>,
 }
 
@@ -166,7 +166,7 @@ impl ObjectBatches {
     }
 }
 
-/// Returns a name as text. Bytes that are not UTF-8 become surrogates, as in Python's file names.
+/// Returns a name as a string. Bytes that are not UTF-8 become surrogates, as in Python file names.
 pub(crate) fn name_of<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(name) = str::from_utf8(name) {
         Ok(PyString::new(py, name).into_any())
@@ -219,7 +219,7 @@ pub(crate) fn kept_dict<'py>(
     Ok(dict)
 }
 
-/// Returns a kept value with its type. Text that does not have this type stays text; its target failed for that reason.
+/// Returns a typed kept value. Text that does not have the type stays text, and its target failed for that reason.
 fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match kind.read(text) {
         Some(TypedValue::Int64(number)) => number.into_bound_py_any(py),

@@ -1,4 +1,4 @@
-//! Options of a job, parsed by the core.
+//! Job options, parsed by the core.
 
 use fetchmill_engine::{JobRequest, option_tables};
 use fetchmill_model::outcome::answer_pattern::AnswerPattern;

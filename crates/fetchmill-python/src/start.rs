@@ -1,4 +1,4 @@
-//! Start of a job. It may block, for example on a list in a pipe without a writer. Signals are handled meanwhile.
+//! Starts a job. This may block, for example on a list in a pipe without a writer, and signals are handled meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Interval at which Python can handle a signal.
+/// Interval at which Python can handle signals.
 const STEP: Duration = Duration::from_millis(50);
-/// Maximum wait for a start to end after a signal handler has raised.
+/// Maximum time to wait for a start to end after a signal handler raised.
 const END: Duration = Duration::from_secs(5);
 
-/// Starts a job on its own thread. An exception of a signal handler is passed on, and a job that starts later is
-/// abandoned.
+/// Starts a job on a separate thread. Passes on an exception from a signal handler, and abandons a job that starts
+/// later.
 pub(crate) fn start<T: Send + 'static>(
     py: Python<'_>,
     start: impl FnOnce() -> Result<T> + Send + 'static,
@@ -28,7 +28,7 @@ pub(crate) fn start<T: Send + 'static>(
             break;
         }
         if let Err(raised) = py.check_signals() {
-            // If the job already has its lock, it releases the lock before the program continues.
+            // If the job already has its lock, it releases it before the program continues.
             py.detach(|| drop(starting.wait(END).then(|| starting.take())));
             return Err(raised);
         }

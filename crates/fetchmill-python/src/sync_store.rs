@@ -34,12 +34,12 @@ type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>)
 ///     StorageError: the destination cannot be read or written.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct SyncStore {
-    /// `None` once it is closed.
+    /// `None` after closing.
     store: Mutex<Option<Store>>,
 }
 
 impl SyncStore {
-    /// Calls a function with the store, without the GIL.
+    /// Calls a function with the store and without the GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

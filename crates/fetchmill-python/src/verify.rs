@@ -26,7 +26,7 @@ struct VerifyArguments {
     threads: Option<usize>,
     #[serde(default)]
     repair: bool,
-    /// Number of objects to compare with the origin. `None` for no comparison.
+    /// Number of objects to compare with the origin, if any.
     sample: Option<usize>,
     #[serde(default)]
     seed: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Verify {
     sample: Mutex<Option<DrawnSample>>,
 }
 
-/// Sampled objects, and the means to read and request them.
+/// Sampled objects, and what is needed to read and request them.
 struct DrawnSample {
     objects: std::vec::IntoIter<SampledObject>,
     reader: SampleReader,

@@ -36,7 +36,7 @@ const NANOS: f64 = 1e9;
 struct Settings {
     /// Delay of each packet in seconds: half a round trip.
     delay: f64,
-    /// Maximum of the random delay that is added for each packet, in seconds.
+    /// Maximum random delay added to each packet, in seconds.
     jitter: f64,
     /// Share of the packets that are lost.
     loss: f64,
@@ -90,7 +90,8 @@ struct Counters {
     on_the_way: u64,
     sent_bytes: u64,
     delivered_bytes: u64,
-    /// Maximum delay of a delivery after its due time in seconds, because this program had to wait for a processor.
+    /// Maximum delay of a delivery after its due time, in seconds. It occurs when this program has to wait for a
+    /// processor.
     late: f64,
 }
 
@@ -138,7 +139,7 @@ impl Direction {
         }
     }
 
-    /// Takes a packet that is sent now.
+    /// Accepts a packet that is sent now.
     fn send(&mut self, now: u64, packet: &[u8], settings: &Settings) {
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
@@ -279,7 +280,7 @@ impl Link {
 fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
     let namespace = File::open(namespace)?;
     #[expect(unsafe_code, reason = "no library in use offers the call")]
-    // SAFETY: the descriptor is open, and nothing else is passed.
+    // SAFETY: the descriptor is open, and the call takes no other argument.
     let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
     if entered != 0 {
         return Err(std::io::Error::last_os_error());
@@ -291,7 +292,8 @@ fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
     let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
     request[libc::IFNAMSIZ..libc::IFNAMSIZ + 2].copy_from_slice(&flags.to_ne_bytes());
     #[expect(unsafe_code, reason = "no library in use offers the call")]
-    // SAFETY: the kernel reads and writes one `ifreq`, whose name is shorter than its field; the buffer has its size.
+    // SAFETY: the kernel reads and writes one `ifreq`. Its name is shorter than the field, and the buffer has the right
+    // size.
     let made = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, request.as_mut_ptr()) };
     if made < 0 {
         return Err(std::io::Error::last_os_error());

@@ -1,8 +1,7 @@
-//! One connection. It reads the available bytes, answers every complete request in them, and writes all replies
-//! together.
+//! A connection. It reads the available bytes, answers all complete requests in them, and writes the replies together.
 //!
-//! A turn is one read and one write. The connections of a thread share the buffers, so an idle connection has none. A
-//! connection keeps only the start of an incomplete request, and the bytes that the kernel did not take.
+//! A turn is one read and one write. The connections of a thread share buffers, so idle connections have none. A
+//! connection keeps only the start of an incomplete request, and bytes that the kernel did not accept.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,11 +19,11 @@ use crate::request;
 use crate::stray::Stray;
 use crate::worker::{Buffers, Worker};
 
-/// Size of a thread's read buffer: a few thousand pipelined requests.
+/// Size of a thread's read buffer, enough for a few thousand pipelined requests.
 const READ_BYTES: usize = 64 * 1024;
-/// Replies are written when they reach this size, even if there are more requests.
+/// Size at which replies are written, even if more requests are waiting.
 const WRITE_BYTES: usize = 256 * 1024;
-/// The output buffer shrinks to this after a reply that needed more.
+/// Size to which the output buffer shrinks after a reply that needed more.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Time for a client to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
@@ -50,18 +49,18 @@ struct TurnBuffers {
 pub(crate) struct Connection {
     pub(crate) stream: ClientStream,
     pub(crate) worker: Arc<Worker>,
-    /// Unanswered input: less than a request, or any input after a turn that ended early.
+    /// Unanswered input: less than a request, or anything after a turn that ended early.
     unread: Vec<u8>,
-    /// The last turn ended early, so `unread` may hold complete requests.
+    /// Whether the last turn ended early, so that `unread` may contain complete requests.
     ended_early: bool,
     stray: Stray,
     /// Number of answered requests.
     pub(crate) answered: u64,
 }
 
-/// A turn that the fast loop cannot continue from.
+/// A turn after which the fast loop cannot continue.
 pub(crate) struct Turn {
-    /// Bytes that the kernel did not take.
+    /// Bytes that the kernel did not accept.
     pub(crate) rest: Vec<u8>,
     pub(crate) then: AfterTurn,
 }
@@ -69,7 +68,7 @@ pub(crate) struct Turn {
 pub(crate) enum AfterTurn {
     Continue,
     Close,
-    /// Close, but the client may still be sending.
+    /// Close, although the client may still be sending.
     Linger,
     Later(Continuation),
 }
@@ -95,11 +94,11 @@ impl Connection {
 
     /// Makes the connection end with a reset.
     pub(crate) fn reset_at_end(&self) {
-        // Ignore an error, because the connection ends either way.
+        // Ignore errors, because the connection ends either way.
         let _ = socket2::SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Takes turns as long as each one is a read and a complete write.
+    /// Takes turns while each is a read and a complete write.
     pub(crate) fn turns(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         SCRATCH.with_borrow_mut(|scratch| {
             loop {
@@ -120,7 +119,7 @@ impl Connection {
         })
     }
 
-    /// Copies the unread bytes and new bytes into the input.
+    /// Copies the unread bytes and new bytes to the input.
     fn fill(&mut self, context: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ended_early {
             self.ended_early = false;
@@ -129,7 +128,8 @@ impl Connection {
         }
         let mut buffer = ReadBuf::new(input);
         buffer.put_slice(&self.unread);
-        // Use poll_read, not try_read: after a short read it knows that the socket is empty, and does not read again.
+        // Use poll_read instead of try_read: after a short read, it knows that the socket is empty and does not read
+        // again.
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         if buffer.filled().len() == self.unread.len() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -137,7 +137,7 @@ impl Connection {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Answers the requests in the input. Returns how many bytes were used.
+    /// Answers the requests in the input. Returns the number of consumed bytes.
     fn answer_all(
         &mut self,
         input: &[u8],
@@ -194,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Writes as many bytes as the kernel takes without waiting.
+    /// Writes as many bytes as the kernel accepts without blocking.
     fn write_now(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while written < bytes.len() {
@@ -209,8 +209,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// Sends all bytes. If the client takes none within its timeout, the connection is reset, and the remaining bytes
-    /// are dropped.
+    /// Sends all bytes. If the client accepts none within its timeout, resets the connection and drops the rest.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {
             self.stray.writing();
@@ -228,7 +227,7 @@ impl Connection {
             self.worker.counters().bytes_sent.add(written as u64);
             bytes = &bytes[written..];
         }
-        // A TLS session may still contain bytes that the kernel did not take.
+        // A TLS session may still hold bytes that the kernel did not accept.
         tokio::time::timeout(patience, self.stream.flush()).await.unwrap_or_else(|late| Err(late.into()))
     }
 
@@ -258,7 +257,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until it is time to reply. Sends the stray reply if it is due before.
+    /// Waits until it is time to reply. Sends the stray reply if it is due earlier.
     pub(crate) async fn wait_for_turn(&mut self, time: Duration) -> io::Result<()> {
         let end = Instant::now() + time;
         if let Some(due) = self.stray.due()
@@ -270,7 +269,7 @@ impl Connection {
         self.wait(end.saturating_duration_since(Instant::now())).await
     }
 
-    /// Sends the stray reply, which the end of the connection waits for, and then ends the connection.
+    /// Waits for the stray reply if there is one, sends it, and ends the connection.
     pub(crate) async fn end(&mut self) -> io::Result<()> {
         if let Some(due) = self.stray.due() {
             self.wait(due.saturating_duration_since(Instant::now())).await?;
@@ -282,8 +281,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a client that missed the timeout for its next request. If it has sent a part of one, it gets an error
-    /// reply.
+    /// Handles a client that did not send its next request in time. If it sent part of one, it gets an error reply.
     pub(crate) async fn time_out(&mut self) -> io::Result<()> {
         if self.unread.is_empty() {
             return Ok(());
@@ -294,7 +292,7 @@ impl Connection {
         self.linger().await
     }
 
-    /// Waits. Fails if the client disconnects meanwhile. Otherwise many thousands of disconnected clients would keep
+    /// Waits. Fails if the client disconnects meanwhile, because thousands of disconnected clients would otherwise keep
     /// their sockets.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         if time < TIMER_STEP {
@@ -313,19 +311,19 @@ impl Connection {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             },
         }
-        // The client has sent more. From here on a disconnect is noticed only at the end.
+        // The client has sent more. From now on, a disconnect is noticed only at the end.
         sleep.await;
         Ok(())
     }
 
-    /// Stops sending and keeps reading for a while. A socket that is closed with unread input resets the connection,
-    /// and the client might not see the reply.
+    /// Stops sending but keeps reading for a while. Closing a socket with unread input resets the connection, and the
+    /// client might not see the reply.
     pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
-        // On the heap, because this future is part of every connection, even of an idle one.
+        // Allocate on the heap, because this future is part of every connection, including idle ones.
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // A timeout is one of the two expected ends.
+        // A timeout is one of the two expected outcomes.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

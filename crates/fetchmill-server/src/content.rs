@@ -1,21 +1,21 @@
-//! Content of a server: the trait [`Content`], and [`Page`] and [`Body`], which it writes to.
+//! Content of a server: the trait [`Content`], and [`Page`] and [`Body`], to which it writes.
 //!
 //! Both methods run on a thread that serves connections. They may read local files but must not wait for anything else.
-//! They write directly into the reply's buffer, so that a small object needs no allocation.
+//! They write directly to the reply's buffer, so a small object needs no allocation.
 
 use std::io;
 
 use crate::json;
 use crate::reply;
 
-/// Source of names and bodies. All threads of the server call it at the same time.
+/// Source of names and bodies. All threads of the server call it concurrently.
 pub trait Content: Send + Sync {
-    /// Writes the page of `marker`, or the first page for `None`, with at most `limit` names. Sets the marker of the
-    /// next page unless this is the last one. The same marker may come again, or never.
+    /// Writes the page at `marker`, or the first page for `None`, with up to `limit` names. Sets the next marker unless
+    /// this is the last page. A marker may be used several times or never.
     fn list(&self, marker: Option<&str>, limit: usize, page: &mut Page<'_>) -> Result<(), ContentError>;
 
-    /// Writes the body of `name`. The name is percent-decoded once and otherwise unchanged, so this method must refuse
-    /// hostile names. After an error the written bytes are dropped.
+    /// Writes the body of `name`. The name is percent-decoded once and otherwise unchanged, so this method must reject
+    /// hostile names. After an error, the written bytes are dropped.
     fn get(&self, name: &str, body: &mut Body<'_>) -> Result<(), ContentError>;
 
     /// Returns the `Content-Type` of all bodies.
@@ -29,7 +29,7 @@ pub trait Content: Send + Sync {
     }
 }
 
-/// Reason why there is no page or no body.
+/// Reason why there is no page or body.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
     /// The name does not exist: 404.
@@ -48,7 +48,7 @@ pub enum ContentError {
 
 /// The rest of a body that is too large for one buffer.
 pub trait Stream: Send {
-    /// Appends at most `limit` bytes. No bytes mean the end.
+    /// Appends up to `limit` bytes. Appending none means the end.
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize>;
 }
 
@@ -88,7 +88,7 @@ impl<'a> Page<'a> {
         self.next = Some(marker);
     }
 
-    /// Sets the number of names in all pages, if it is known.
+    /// Sets the total number of names, if known.
     pub fn total(&mut self, total: u64) {
         self.total = Some(total);
     }
@@ -104,7 +104,7 @@ impl<'a> Page<'a> {
             self.out.pop();
         }
         self.out.push(b']');
-        // The last page does not have the field, because many clients check only whether the field exists.
+        // The last page omits the field, because many clients only check whether it exists.
         if let Some(marker) = &self.next {
             self.out.extend_from_slice(br#","NextMarker":"#);
             json::string(marker, self.out);
@@ -138,20 +138,20 @@ impl<'a> Body<'a> {
         Body { start: out.len(), out, head: Some(head), size: None, stream: None }
     }
 
-    /// Creates a body without a head, for a caller that writes another head.
+    /// Creates a body without a head, for callers that write their own.
     pub(crate) fn alone(out: &'a mut Vec<u8>) -> Self {
         Body { start: out.len(), out, head: None, size: None, stream: None }
     }
 
-    /// Announces a body of `size` bytes. The caller must append exactly this number of bytes to the returned buffer,
-    /// which already contains other bytes.
+    /// Announces a body of `size` bytes. The caller must append exactly that many bytes to the returned buffer, which
+    /// already contains others.
     pub fn sized(&mut self, size: usize) -> &mut Vec<u8> {
         self.announce(size as u64);
         self.out.reserve(size);
         self.out
     }
 
-    /// Announces a body that is read piece by piece while it is sent.
+    /// Announces a body that is read in pieces while it is sent.
     pub fn stream(&mut self, size: u64, stream: Box<dyn Stream>) {
         self.announce(size);
         self.stream = Some(stream);
@@ -165,7 +165,7 @@ impl<'a> Body<'a> {
         self.size = Some(size);
     }
 
-    /// Returns the written body. Fails if its size differs from the announced size.
+    /// Returns the written body. Fails if its size differs from the announced one.
     pub(crate) fn finish(self) -> Result<WrittenBody, ContentError> {
         let bytes = self.out.len() - self.start;
         match (self.size, self.stream) {

@@ -1,8 +1,8 @@
-//! Scripted faults: decides which action hits which request.
+//! Scripted faults: decides which actions affect which requests.
 //!
-//! A hash of the seed, the rule's position and the name decides whether a rule hits a name. So two runs with the same
+//! A hash of the seed, the rule's index and the name decides whether a rule affects a name. So two runs with the same
 //! seed have the same faults, whatever the order of their requests. Only `above` uses the clock. `scripted_reply`
-//! carries out the faults; this module does no I/O.
+//! carries out the faults, and this module does no I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,13 +14,13 @@ use crate::options::{Rule, RuleScope};
 use crate::rules::{self, Action, CompiledRule, Fault};
 use crate::stray::StrayPlan;
 
-/// Number of names that `times` remembers, in two halves. If the younger half is full, the older one is forgotten.
+/// Number of names remembered for `times`, in two halves. When the younger half is full, the older one is dropped.
 const REMEMBERED_MAX: usize = 1 << 20;
-/// A stray reply is planned within this share of the time in its rule, because a timer may be late.
+/// A stray reply is planned within this share of its rule's time, because timers may be late.
 const LATENESS_USED: f64 = 0.92;
-/// A stray reply that is sent after this share of the time is late, because it may arrive after the time.
+/// A stray reply sent after this share of the time counts as late, because it may arrive after the time.
 const LATENESS_MAX: f64 = 0.98;
-/// Number of steps of a listing that `period` remembers.
+/// Number of steps of a listing remembered for `period`.
 const STEPS_MAX: usize = 4096;
 
 /// The rules, compiled.
@@ -49,7 +49,7 @@ impl Faults {
         self.rules.is_empty()
     }
 
-    /// Returns the fault of a request, if any. `on` is `Get` with a name or `List` with a marker.
+    /// Returns the fault of a request, if any. `on` is `Get` with a name, or `List` with a marker.
     pub(crate) fn pick(&self, on: RuleScope, name: &str) -> Option<Fault> {
         self.rules
             .iter()
@@ -71,8 +71,7 @@ impl Faults {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(hash, times)
     }
 
-    /// Returns the plan of the first rule for stray replies that hits the connection with this number, according to the
-    /// seed.
+    /// Returns the plan of the first rule for stray replies that affects the connection with this number.
     pub(crate) fn stray(&self, connection: u64) -> Option<StrayPlan> {
         self.rules.iter().enumerate().find_map(|(position, rule)| {
             let Action::Stray { time, requests } = rule.fault.action else { return None };
@@ -88,7 +87,7 @@ impl Faults {
         })
     }
 
-    /// Returns whether the rule of a plan applies to such a request.
+    /// Returns whether a plan's rule applies to this request.
     pub(crate) fn stray_counts(&self, plan: &StrayPlan, on: RuleScope, name: &str) -> bool {
         self.rules[plan.rule].is_for(on, name)
     }
@@ -100,7 +99,7 @@ impl Faults {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(rule, times)
     }
 
-    /// Notes that the page of `marker` led to `next`, if a rule needs this.
+    /// Records that the page of `marker` led to `next`, if a rule needs this.
     pub(crate) fn note_step(&self, marker: Option<&str>, next: Option<&str>) {
         let (Some(marker), Some(next)) = (marker, next) else {
             return;
@@ -204,7 +203,7 @@ mod tests {
         let actions: Vec<_> =
             (0..10_000).map(|_| faults.pick(RuleScope::Get, "a").map(|fault| fault.action)).collect();
 
-        // A hundred requests together, then the next rule for as many as arrive in the meantime.
+        // A hundred requests first, and the next rule for those that arrive meanwhile.
         assert!(actions[..100].iter().all(|action| *action == Some(Action::Close)));
         assert!(actions.contains(&Some(Action::Status { status: 503, retry_after: None })));
     }

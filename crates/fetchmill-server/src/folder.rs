@@ -1,11 +1,10 @@
 //! The regular files below a folder.
 //!
-//! A name is a path below the folder, with `/` between its segments. Names come from strangers, so only the kernel
-//! decides what is below the folder. Every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after names
-//! with dishonest forms were refused (`beneath`). Only regular files are served; `O_NONBLOCK` keeps a FIFO from
-//! blocking the thread.
+//! A name is a path below the folder, with `/` between segments. Names are untrusted, so only the kernel decides what
+//! is below the folder. Every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after suspicious names
+//! were rejected (`beneath`). Only regular files are served, and `O_NONBLOCK` keeps a FIFO from blocking the thread.
 //!
-//! Files are read on request: a file of at most [`BUFFERED_MAX`] bytes into the reply's buffer, a larger one in pieces.
+//! Files are read on request: up to [`BUFFERED_MAX`] bytes into the reply's buffer, and larger files in pieces.
 
 mod beneath;
 mod walk;
@@ -23,7 +22,7 @@ use self::walk::WalkCache;
 use crate::content::{Body, Content, ContentError, Page, Stream};
 use crate::error::Error;
 
-/// Largest file that is read in one piece, in bytes.
+/// Maximum size in bytes of a file that is read in one piece.
 const BUFFERED_MAX: u64 = 256 * 1024;
 
 /// The content of a folder.
@@ -35,7 +34,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder. The path to it may have symbolic links, but links below it are not followed. With `hidden`,
+    /// Opens a folder. The path to it may contain symbolic links, but links below it are not followed. With `hidden`,
     /// names that start with a dot are served too.
     pub fn open(path: &Path, hidden: bool) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -66,7 +65,7 @@ impl Content for Folder {
         }
         let out = body.sized(size as usize);
         let end = out.len() + size as usize;
-        // A file that has shrunk meanwhile has fewer bytes, which the caller notices.
+        // If a file has shrunk meanwhile, the caller notices the missing bytes.
         while out.len() < end && append(&file, size - (end - out.len()) as u64, out)? > 0 {}
         out.truncate(end);
         Ok(())
@@ -94,7 +93,7 @@ impl Stream for FileStream {
     }
 }
 
-/// Reads into the free capacity of the vector. The offset is explicit, so that readers do not share a position.
+/// Reads into the vector's spare capacity. The offset is explicit, so that readers do not share a position.
 fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         match rustix::io::pread(file, spare_capacity(out), offset) {
@@ -106,8 +105,8 @@ fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
 
 fn get_error(errno: Errno) -> ContentError {
     match errno {
-        // LOOP: a symbolic link. XDEV: a path that leads out of the folder. NXIO: a socket. ISDIR cannot come from
-        // reading.
+        // LOOP means a symbolic link, XDEV a path that leads out of the folder, and NXIO a socket. Reading cannot give
+        // ISDIR.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
             ContentError::NotFound
         }

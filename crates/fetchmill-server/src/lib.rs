@@ -1,4 +1,4 @@
-//! The file server of fetchmill: many small objects over the list/get API, with scripted faults.
+//! fetchmill's file server: many small objects over the list/get API, with scripted faults.
 //!
 //! The client is tested and measured against this server. It also serves folders and destinations to others. It shares
 //! no code with the client, so that a mistake in one does not hide the same mistake in the other.
@@ -9,9 +9,10 @@
 //! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded; `/` may stay.
 //! - `GET /stats`: the counters ([`Stats`]).
 //!
-//! HEAD works for all of them. Connections stay open as in HTTP/1.1, and pipelined requests are answered with one
-//! write. A request head has at most 16 KiB (431), no body (400), and must be well-formed (400). On loopback it must be
-//! for this machine (421). A client that sends no request, or takes no bytes, for `client_timeout` is disconnected.
+//! HEAD works for all of them. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
+//! with one write. A request must have a head of up to 16 KiB (431), no body (400), and correct syntax (400). On
+//! loopback it must be for this machine (421). A client that sends no request or accepts no bytes for `client_timeout`
+//! is disconnected.
 //!
 //! # Layout, from the bottom up
 //! - `hash`, `json`, `error`, `hosts`, `options`, `token_bucket`, `tls`

@@ -1,6 +1,6 @@
-//! Options of a server in JSON, and the check of their values.
+//! Options of a server in JSON, and their validation.
 //!
-//! An unknown field is an error. Otherwise a test could pass because a misspelt fault never happens.
+//! Unknown fields are errors. Otherwise a test could pass because a misspelt fault never happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::synthetic::SYNTHETIC_COUNT_MAX;
 const THREADS_MAX: usize = 256;
 const PAGE_SIZE_MAX: usize = 1_000_000;
 const SYNTHETIC_SIZE_MAX: usize = 1 << 40;
-/// A day. A larger number of seconds is a mistake.
+/// Maximum number of seconds, which is one day. A larger number is a mistake.
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// All options. Every field except `content` has a default.
@@ -29,32 +29,31 @@ pub struct Options {
     pub port: u16,
     /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// Names per page. Default: 1000.
+    /// Number of names per page. Default: 1000.
     pub page_size: usize,
     /// Range of the random delay of each `/get`, in seconds.
     pub delay: Option<[f64; 2]>,
-    /// Whether `delay` is drawn in whole seconds, both ends included.
+    /// Whether to draw `delay` in whole seconds, both ends included.
     pub delay_steps: bool,
-    /// Share of the `/get` requests that wait for `slow_delay` in place of `delay`, 0 to 1.
+    /// Share of the `/get` requests that wait for `slow_delay` instead of `delay`, 0 to 1.
     pub slow_rate: f64,
     /// Range of the delay of these requests in seconds. Default: 2.
     pub slow_delay: [f64; 2],
     /// Range of the random delay of each `/list`, in seconds.
     pub list_delay: Option<[f64; 2]>,
-    /// Whether to serve https with a certificate for `localhost` and the loopback addresses.
+    /// Whether to serve HTTPS, with a certificate for `localhost` and the loopback addresses.
     pub tls: bool,
-    /// Certificate for https in place of that one, for a name that points to this server.
+    /// Certificate to use for HTTPS instead, for a name that points to this server.
     pub certificate: Option<CertificateFiles>,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Scripted faults. The first rule that hits a request decides.
+    /// Scripted faults. The first rule that matches a request applies.
     pub faults: Vec<Rule>,
-    /// Whether to serve files and folders whose names start with a dot. Default: no. The state of a job is never
-    /// served.
+    /// Whether to serve files and folders whose names start with a dot. Default: no. A job's state is never served.
     pub hidden: bool,
-    /// Additional hosts that a server on loopback answers for, next to this machine's own names. `*` for all.
+    /// Additional host names that a server on loopback accepts, besides this machine's own. `*` accepts all.
     pub allow_hosts: Vec<String>,
-    /// Seconds that a client may take for the next request, or to read some bytes of a reply. Default: 60.
+    /// Seconds that a client may take to send the next request or to read some bytes of a reply. Default: 60.
     pub client_timeout: f64,
 }
 
@@ -97,30 +96,31 @@ pub enum ContentOptions {
     },
 }
 
-/// A certificate with its key, as files in PEM.
+/// PEM files with a certificate and its key.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateFiles {
-    /// Certificate of the server, then the certificates of the chain to its authority.
+    /// The server's certificate, followed by the chain to its authority.
     pub chain: PathBuf,
     /// Private key of the certificate.
     pub key: PathBuf,
 }
 
-/// A scripted fault: the requests that it hits, and its action.
+/// A scripted fault: the requests that it affects, and its action.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Action.
     pub action: ActionName,
-    /// Share of the names that are hit, 0 to 1. A name is hit either always or never. For `stray`, share of the
+    /// Share of affected names, 0 to 1. A name is affected either always or never. For `stray`, the share of
     /// connections.
     #[serde(default = "one")]
     pub rate: f64,
-    /// Maximum number of hits per name, counted from the first request. For `stray`, maximum number of connections.
+    /// Maximum number of hits per name, starting with the first request. For `stray`, the maximum number of
+    /// connections.
     pub times: Option<u32>,
-    /// A name, or a prefix of names followed by `*`. For `/list` it is compared with the marker, which is empty for the
-    /// first page.
+    /// A name, or a prefix followed by `*`. For `/list`, it is compared with the marker, which is empty for the first
+    /// page.
     #[serde(rename = "match")]
     pub pattern: Option<String>,
     /// Requests that the rule applies to. Default: `get`, unless the action only makes sense for `list`.
@@ -129,18 +129,17 @@ pub struct Rule {
     pub status: Option<u16>,
     /// For `status`: seconds of `Retry-After`, or a range of them.
     pub retry_after: Option<RetryAfter>,
-    /// For `status`: only requests above this rate per second are hit, whatever their names.
+    /// For `status`: only requests above this rate per second are affected, whatever their names.
     pub above: Option<f64>,
-    /// For `reset`, `truncate`, `stall` and `trickle`: number of bytes of the reply, including its head, that are sent
-    /// before.
+    /// For `reset`, `truncate`, `stall` and `trickle`: number of bytes of the reply, including its head, to send first.
     pub after_bytes: Option<u64>,
-    /// For `wrong-length`: added to the announced length.
+    /// For `wrong-length`: difference between the announced and the actual length.
     pub delta: Option<i64>,
-    /// For `stall`, `trickle` and `unsolicited`: seconds. For `stray`: maximum seconds until it comes. Default: 0.05.
+    /// For `stall`, `trickle` and `unsolicited`: seconds. For `stray`: maximum delay in seconds. Default: 0.05.
     pub seconds: Option<f64>,
-    /// For `stray`: it follows the reply to one of the first `requests` requests of its connection. Default: 100.
+    /// For `stray`: the stray reply follows one of the first `requests` replies on its connection. Default: 100.
     pub requests: Option<u32>,
-    /// For `repeat-marker`: pages in the cycle.
+    /// For `repeat-marker`: number of pages in the cycle.
     pub period: Option<u32>,
 }
 
@@ -168,13 +167,13 @@ pub enum ActionName {
     RepeatMarker,
     /// Sends an unsolicited second reply.
     Unsolicited,
-    /// Closes the connection after the reply, and announces it.
+    /// Announces that the connection closes after the reply, and closes it.
     Close,
     /// Sends the body in chunks.
     Chunked,
-    /// Sends no length and ends the body by closing.
+    /// Sends no length, and closes the connection at the end of the body.
     Eof,
-    /// Sends an unsolicited reply some time after one reply of a connection, while the connection continues.
+    /// Sends an unsolicited reply some time after a reply, while the connection continues.
     Stray,
 }
 
@@ -190,7 +189,7 @@ pub enum RuleScope {
     Any,
 }
 
-/// Seconds of a `Retry-After`.
+/// Seconds for `Retry-After`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(untagged, expecting = "retry_after must be seconds or [min, max]")]
 pub enum RetryAfter {
@@ -201,7 +200,7 @@ pub enum RetryAfter {
 }
 
 impl Options {
-    /// Checks the values that no other module checks.
+    /// Checks the values that other modules do not check.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(1..=THREADS_MAX).contains(&self.threads) {
             return refuse(format!("threads must be 1 to {THREADS_MAX}, not {}", self.threads));
@@ -237,7 +236,7 @@ pub(crate) fn refuse<T>(message: String) -> Result<T, Error> {
     Err(Error::Option(message))
 }
 
-/// Converts seconds to a duration, if the number is sane.
+/// Converts seconds to a duration. Fails if the number is unreasonable.
 pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration, Error> {
     if (0.0..=SECONDS_MAX).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
@@ -246,11 +245,11 @@ pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration, Error> {
     }
 }
 
-/// A random waiting time.
+/// A random delay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delay {
     min: Duration,
-    /// Difference between the longest and the shortest time.
+    /// Difference between the longest and the shortest delay.
     span: Duration,
     steps: bool,
 }
@@ -268,7 +267,7 @@ impl Delay {
         Ok(Some(Delay { min: shortest, span, steps }))
     }
 
-    /// Returns the waiting time that a random word selects.
+    /// Returns the delay selected by a random word.
     pub(crate) fn pick(self, random: u64) -> Duration {
         self.min
             + if self.steps {

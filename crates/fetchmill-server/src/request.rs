@@ -1,23 +1,23 @@
-//! Parser of request heads and request targets.
+//! Parses request heads and request targets.
 //!
 //! It reads the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`. Other fields must only be
 //! well-formed (RFC 9112, 5.1): if one parser skips bytes that another parser reads, the two see different requests.
-//! Nothing is copied. It shares no code with the client, because it must reveal the client's mistakes.
+//! Nothing is copied. This code is independent of the client, because it must reveal the client's mistakes.
 
 use memchr::memchr;
 
 /// Maximum size of a head in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// One request, borrowed from the input.
+/// A request, borrowed from the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a [u8],
-    /// Whether the version is HTTP/1.0, which has no chunks, and keeps connections open only on request.
+    /// Whether the version is HTTP/1.0, which has no chunks and keeps connections open only on request.
     pub(crate) old: bool,
     pub(crate) keep_alive: bool,
-    /// Whether the request announces a body, which is refused.
+    /// Whether the request announces a body, which is rejected.
     pub(crate) body: bool,
     /// Value of the `Host` field.
     pub(crate) host: Option<&'a [u8]>,
@@ -30,14 +30,14 @@ pub(crate) enum Method {
     Other,
 }
 
-/// Reason why a head is refused. The connection then ends.
+/// Reason for rejecting a head. The connection then ends.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadRequest {
     Malformed,
     TooLarge,
 }
 
-/// Reads the first request of the input. Returns it with the length of its head. `None` while the head is not complete.
+/// Parses the first request in the input. Returns it and the length of its head, or `None` if the head is incomplete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
     // An empty line before a request is ignored (RFC 9112, 2.2).
     let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
@@ -62,14 +62,14 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadReq
 }
 
 fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
-    // Refuse early: a client that speaks TLS, for example, waits for an answer before it sends a line.
+    // Reject early: a TLS client, for example, waits for an answer before it sends a line.
     if input.first().is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r') {
         return Err(BadRequest::Malformed);
     }
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// Returns the line that starts here, without its end, and the start of the next line.
+/// Returns the line that starts here without its end, and the start of the next line.
 fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, BadRequest> {
     let rest = &input[start..];
     match memchr(b'\n', rest) {
@@ -106,7 +106,7 @@ fn request_line(line: &[u8]) -> Result<Request<'_>, BadRequest> {
     Ok(Request { method, target, old, keep_alive: !old, body: false, host: None })
 }
 
-/// Bytes that field names may have.
+/// Bytes allowed in field names.
 const TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -123,8 +123,8 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// Reads a field: a token, directly followed by a colon, and a value without control characters. A continuation line
-/// begins with a blank, which no token has, so it is refused.
+/// Parses a field: a token immediately followed by a colon, and a value without control characters. A continuation line
+/// starts with a blank, which is not allowed in a token, so it is rejected.
 fn read_field<'a>(field: &'a [u8], request: &mut Request<'a>) -> Result<(), BadRequest> {
     let colon = memchr(b':', field).ok_or(BadRequest::Malformed)?;
     let (name, value) = (&field[..colon], &field[colon + 1..]);
@@ -161,7 +161,7 @@ fn read_known_field<'a>(name: &[u8], value: &'a [u8], request: &mut Request<'a>)
     Ok(())
 }
 
-/// Meaning of a request target. Texts are still percent-encoded.
+/// Meaning of a request target. Strings are still percent-encoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     Get(&'a [u8]),
@@ -170,7 +170,7 @@ pub(crate) enum Route<'a> {
     Unknown,
 }
 
-/// Reads a target, in the form of a path or of a whole URL.
+/// Parses a target, which is a path or a whole URL.
 pub(crate) fn route(target: &[u8]) -> Route<'_> {
     let target = if target.first() == Some(&b'/') { target } else { path_of_url(target) };
     if let Some(name) = target.strip_prefix(b"/get/") {
@@ -189,7 +189,7 @@ pub(crate) fn route(target: &[u8]) -> Route<'_> {
     }
 }
 
-/// Returns the host of a target that is a whole URL. It takes precedence over the field.
+/// Returns the host of a target that is a whole URL. It takes precedence over the `Host` field.
 pub(crate) fn host_of_target(target: &[u8]) -> Option<&[u8]> {
     let rest = target.strip_prefix(b"http://")?;
     Some(rest.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or(rest))
@@ -202,16 +202,16 @@ fn path_of_url(target: &[u8]) -> &[u8] {
     memchr(b'/', rest).map_or(&[], |path| &rest[path..])
 }
 
-/// Reason why a text is refused.
+/// Reason for rejecting a string.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadText {
-    /// A `%` without two hexadecimal digits after it.
+    /// A `%` that is not followed by two hexadecimal digits.
     Escape,
-    /// The decoded text is not UTF-8.
+    /// The decoded string is not UTF-8.
     NotUtf8,
 }
 
-/// Decodes percent escapes once: `%2541` becomes `%41`. The buffer is used only if there are escapes.
+/// Decodes percent escapes once, so `%2541` becomes `%41`. Uses the buffer only if there are escapes.
 pub(crate) fn decode<'a>(text: &'a [u8], buffer: &'a mut Vec<u8>) -> Result<&'a str, BadText> {
     let Some(first) = memchr(b'%', text) else {
         return std::str::from_utf8(text).map_err(|_| BadText::NotUtf8);

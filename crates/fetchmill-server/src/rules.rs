@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::options::{ActionName, RetryAfter, Rule, RuleScope, refuse, seconds};
 use crate::token_bucket::TokenBucket;
 
-/// Default of the maximum delay of a stray reply in seconds: the limit that clients promise to detect.
+/// Default maximum delay of a stray reply in seconds. It equals the limit that clients promise to detect.
 const STRAY_SECONDS: f64 = 0.05;
-/// Default number of first replies, one of which the stray reply follows.
+/// Default number of first replies. The stray reply follows one of them.
 const STRAY_REQUESTS: u32 = 100;
 
 /// Names of all actions in the options, with their parameters, in the order of [`ActionName`].
@@ -94,7 +94,7 @@ enum Pattern {
 }
 
 impl CompiledRule {
-    /// Returns whether the rule applies to such a request, at any rate.
+    /// Returns whether the rule matches such a request, regardless of its rate.
     pub(crate) fn is_for(&self, on: RuleScope, name: &str) -> bool {
         (self.on == RuleScope::Any || self.on == on)
             && match &self.pattern {

@@ -1,4 +1,4 @@
-//! The slow path of a reply: large bodies, delays, and the scripted faults.
+//! The slow path of a reply: large bodies, delays and scripted faults.
 //!
 //! A reply is split into head and body and sent according to a [`ReplyShape`]: with another framing, truncated, byte by
 //! byte, or followed by more bytes. `after_bytes` counts from the first byte of the head.
@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// Body of an unsolicited reply if there is no second object.
 const UNSOLICITED: &[u8] = b"nobody asked for this\n";
 
-/// Completes a reply that the fast path could not complete.
+/// Completes a reply that the fast path could not.
 pub(crate) async fn carry_out(connection: &mut Connection, later: Continuation) -> io::Result<AfterScript> {
     match later {
         Continuation::Large(large) => large_body(connection, large).await,
@@ -36,7 +36,7 @@ pub(crate) async fn carry_out(connection: &mut Connection, later: Continuation) 
     }
 }
 
-/// Sends a reply without any fault.
+/// Sends a reply without faults.
 async fn plain(connection: &mut Connection, script: &Script) -> io::Result<AfterScript> {
     let mut out = Vec::new();
     let answer = connection.worker.carry_out(script.call(), &mut Vec::new(), &mut out);
@@ -160,9 +160,9 @@ struct ReplyShape {
     /// Whether the reply ends with its head.
     head_only: bool,
     cut: CutPoint,
-    /// Number of bytes after which one byte is sent per interval, and the interval.
+    /// Number of bytes after which one byte is sent per interval, and that interval.
     pace: Option<(u64, Duration)>,
-    /// Bytes to send in one piece with the end of the reply.
+    /// Bytes to send together with the end of the reply.
     behind: Vec<u8>,
 }
 
@@ -201,7 +201,7 @@ async fn send(connection: &mut Connection, parts: ReplyParts, shape: ReplyShape)
     source.chunked = shape.framing == Framing::Chunked && !shape.head_only;
     let mut paced_from = shape.pace.map(|(after, _)| after);
     loop {
-        // The first piece is the head and the start of the body, so that a client sees them in one segment.
+        // The first piece contains the head and the start of the body, so that a client sees them in one segment.
         let more = source.piece(PIECE_BYTES, &mut piece)?;
         piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         left -= piece.len() as u64;

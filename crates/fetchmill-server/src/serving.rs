@@ -94,7 +94,7 @@ fn poll_turn(
 }
 
 /// Time limit for the head of a request, and between two requests. A few times during the timeout it checks whether a
-/// request was answered since. A clock or a timer for each request would be most of its cost.
+/// request was answered since. A clock or a timer per request would be most of its cost.
 struct Patience {
     look: Pin<Box<Sleep>>,
     period: Duration,

@@ -1,4 +1,4 @@
-//! The counters. Each thread has its own, on its own cache lines, and only adds to them. A reader sums them up.
+//! Counters. Each thread updates its own, on separate cache lines, and readers sum them up.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::rules::ACTIONS;
 
-/// A number that one thread writes and any thread may read.
+/// A number written by one thread and readable by all.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds a number. Only the thread that owns the counter may call it, because it uses a load and a store, which are
-    /// cheaper than an atomic add.
+    /// Adds a number. Only the owning thread may call this, because it uses a load and a store, which are cheaper than
+    /// an atomic add.
     pub(crate) fn add(&self, number: u64) {
         self.0.store(self.get().wrapping_add(number), Ordering::Relaxed);
     }
@@ -25,7 +25,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one thread. They are aligned to 128 bytes, because processors fetch cache lines in pairs.
+        /// Counters of a thread, aligned to 128 bytes because processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct Counters {
@@ -40,7 +40,7 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// Number of names that no page can contain.
             pub unlisted: u64,
-            /// Number of faults by action, for the actions that happened.
+            /// Number of faults by action. Omits actions that did not happen.
             pub faults: BTreeMap<&'static str, u64>,
         }
 
@@ -64,9 +64,9 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     connections,
-    /// Connections that were closed again.
+    /// Connections closed.
     connections_closed,
-    /// Requests of any kind that were well-formed.
+    /// Well-formed requests of any kind.
     requests,
     /// Requests for `/list`.
     list,
@@ -74,7 +74,7 @@ counters! {
     get,
     /// Requests for `/stats`.
     stats,
-    /// Requests with the method HEAD. They are also counted by kind.
+    /// `HEAD` requests, which are also counted by kind.
     head,
     /// Replies with 404.
     not_found,
@@ -84,14 +84,14 @@ counters! {
     errors,
     /// Requests that had to wait.
     delayed,
-    /// Writes with the replies of more than one request.
+    /// Writes that contain replies to more than one request.
     batches,
-    /// Requests that were answered by such writes.
+    /// Requests answered by such writes.
     batched_requests,
-    /// Stray replies that were not sent because it was too late.
+    /// Stray replies not sent because it was too late.
     strays_skipped,
-    /// Stray replies that were sent too late, because the thread had to wait for a processor.
+    /// Stray replies sent too late, because the thread had to wait for a processor.
     strays_late,
-    /// Bytes handed to the kernel.
+    /// Bytes passed to the kernel.
     bytes_sent,
 }

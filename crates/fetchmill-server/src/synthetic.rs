@@ -1,17 +1,17 @@
-//! Objects that are computed from their index, so that a billion objects take no space.
+//! Objects computed from their index, so that a billion objects take no space.
 //!
 //! **Name**: `file-` and the index in twelve decimal digits, starting at `file-000000000000`.
 //!
-//! **Body**: computed from the name and the size alone, so that a client can check the body of a name
-//! ([`synthetic_body`]). It is ASCII text: the name, a newline, then lines of 82 bytes, cut at the size. A line is 48
-//! hexadecimal digits that depend on the name and on the line's number, a space, 32 constant characters, and a newline.
-//! The 48 digits contain 24 bytes of entropy. So an object of 100 bytes (name line and one full line) cannot be
-//! compressed below 24 bytes, and a long one not below 29 % of its size. The name comes first, so that a body under
-//! another object's name is easy to see.
+//! **Body**: computed from the name and the size only, so that a client can verify it ([`synthetic_body`]). It is ASCII
+//! text: the name, a newline, then lines of 82 bytes, cut at the size. A line is 48 hexadecimal digits that depend on
+//! the name and on the line's number, a space, 32 constant characters, and a newline. The 48 digits contain 24 bytes of
+//! entropy. So an object of 100 bytes (name line and one full line) cannot be compressed below 24 bytes. A long one
+//! cannot be compressed below 29 % of its size. The name comes first, so that a body under another object's name is
+//! easy to notice.
 //!
-//! **Marker**: the index of the page's first name, mixed so that nobody is tempted to compute markers.
+//! **Marker**: the index of the page's first name, mixed so that no one is tempted to compute markers.
 //!
-//! Cost: about 30 ns for a body of 100 bytes, and 10 ns for a name in a page. Neither allocates.
+//! Cost: about 30 ns for a body of 100 bytes, and 10 ns for a name in a page. No allocations.
 
 use std::io;
 use std::ops::Range;
@@ -30,7 +30,7 @@ const NAME_LENGTH: usize = PREFIX.len() + DIGITS;
 const HEX_DIGITS: usize = 48;
 const FIXED: &[u8; 34] = b" are random; the rest is the same\n";
 const LINE_LENGTH: usize = HEX_DIGITS + FIXED.len();
-/// The factor is odd, so that the multiplication can be undone.
+/// Factor for mixing markers. It is odd, so that the multiplication can be undone.
 const MARKER_FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// `count` objects of `size` bytes.
@@ -82,7 +82,8 @@ impl Content for Synthetic {
     }
 }
 
-/// Returns the body of a synthetic object. `name` may be any text, although the server only serves names with an index.
+/// Returns the body of a synthetic object. `name` may be any string, although the server only serves names with an
+/// index.
 pub fn synthetic_body(name: &str, size: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(size);
     append_body(name, 0..size as u64, &mut body);
@@ -101,7 +102,7 @@ pub(crate) fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
     name
 }
 
-/// Changes a name to the next one. After the last name the digits start again, but this is never used.
+/// Changes a name to the next one. After the last name, the digits wrap around, but this is never used.
 fn increment(name: &mut [u8; NAME_LENGTH]) {
     for digit in name[PREFIX.len()..].iter_mut().rev() {
         if *digit < b'9' {
@@ -125,7 +126,7 @@ pub(crate) fn index_of(name: &str) -> Option<u64> {
     all_digits.then_some(index)
 }
 
-/// Appends a part of the endless text of this name. Every body of the name is a prefix of this text.
+/// Appends a part of the name's endless text. Every body of the name is a prefix of that text.
 pub(crate) fn append_body(name: &str, part: Range<u64>, out: &mut Vec<u8>) {
     let name = name.as_bytes();
     let seed = hash::of_bytes(0, name);
@@ -171,8 +172,7 @@ fn line(seed: u64, number: u64) -> [u8; LINE_LENGTH] {
     line
 }
 
-/// Returns the sixteen hexadecimal digits of a word, highest first. Eight digits at a time are computed in one
-/// register.
+/// Returns a word as sixteen hexadecimal digits, highest first. Computes eight digits at a time in a register.
 fn hex(word: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     digits[..8].copy_from_slice(&hex_half(word >> 32).to_be_bytes());

@@ -1,7 +1,7 @@
 //! A listener and the threads that serve its connections.
 //!
-//! Each thread has its own current-thread runtime. The first thread accepts connections and distributes them in turn,
-//! so that all threads serve the same number. All threads end when the first one ends.
+//! Each thread has its own current-thread runtime. The first thread accepts connections and assigns them in turn, so
+//! that all threads serve the same number. All threads end when the first one does.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -15,22 +15,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
 
-/// Maximum number of connections that wait to be accepted.
+/// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
-/// Pause after a failed accept. There are then no descriptors or no memory, so an immediate retry would only waste CPU
-/// time.
+/// Pause after a failed accept. There are no descriptors or no memory, so an immediate retry would only waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The serving threads. They end when this is dropped.
+/// The serving threads, which end when this is dropped.
 pub(crate) struct Threads {
-    /// Tells the first thread to end when it is dropped.
+    /// Signals the first thread to end when dropped.
     stop: Option<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// Starts the threads. For each thread's position, `serve` returns the function that serves a connection to its
-    /// end.
+    /// Starts the threads. `serve` returns the function that serves a connection, given the index of the thread.
     pub(crate) fn start<S, F>(
         name: &str,
         count: usize,
@@ -87,7 +85,7 @@ impl Drop for Threads {
     }
 }
 
-/// Listens on a host and a port. Returns the listener with its address.
+/// Listens on a host and port. Returns the listener and its address.
 pub(crate) fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Error> {
     let listen_error = |source| Error::Listen { host: host.to_owned(), port, source };
     let listener = listen_on_any(host, port).map_err(listen_error)?;
@@ -115,7 +113,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections forever and distributes them in turn, to this thread first.
+/// Accepts connections forever and assigns them to the threads in turn, starting with this one.
 async fn accept<F>(
     listener: TcpListener,
     serve: impl Fn(TcpStream) -> F,
@@ -159,7 +157,7 @@ fn start<F>(stream: TcpStream, serve: &impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Ignore an error: replies would only be slower.
+    // Ignore errors, which only make replies slower.
     let _ = stream.set_nodelay(true);
     tokio::spawn(serve(stream));
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 /// Size of the bucket: the tokens of this many seconds, but at least one.
 const HELD_SECONDS: f64 = 0.1;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     per_second: f64,

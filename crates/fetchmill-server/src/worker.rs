@@ -1,7 +1,7 @@
-//! State of one thread of the server, and its answers to requests: turns the bytes of a request into the bytes of a
-//! reply, without I/O on the connection.
+//! State of a server thread, and its answers to requests: converts a request's bytes to the reply's bytes, without I/O
+//! on the connection.
 //!
-//! The fast path takes no lock and does not allocate: the reply is appended to the thread's output buffer. A reply that
+//! The fast path takes no lock and does not allocate: it appends the reply to the thread's output buffer. A reply that
 //! must wait, has a fault or does not fit into a buffer is returned as a [`Continuation`].
 
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::stats::Counters;
 use crate::stray::Stray;
 
 const JSON: &str = "application/json";
-/// Text that fills stray replies for objects.
+/// Text with which stray replies for objects are filled.
 const STRAY_TEXT: &[u8] = b"nobody asked for this; ";
 
-/// State of one thread.
+/// State of a thread.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<ServerState>,
     position: usize,
     random: AtomicU64,
 }
 
-/// Buffers that consecutive requests reuse.
+/// Buffers reused by consecutive requests.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     text: Vec<u8>,
@@ -77,7 +77,7 @@ impl Worker {
             return CallResult::Last;
         }
         if request.method == Method::Other || request.body {
-            // The body is not read, so the start of the next request is not known.
+            // The body is not read, so the start of the next request is unknown.
             let persistence = if request.body { Persistence::Close } else { persistence };
             let status = if request.method == Method::Other { 405 } else { 400 };
             self.plain(status, head, persistence, out);
@@ -111,7 +111,7 @@ impl Worker {
         done(persistence)
     }
 
-    /// Returns the status for a request for another host, or for no host.
+    /// Returns the status for a request with another host or none.
     fn misdirected(&self, request: &Request<'_>) -> Option<u16> {
         let Some(host) = request::host_of_target(request.target).or(request.host) else {
             return (!request.old).then_some(400);
@@ -120,7 +120,7 @@ impl Worker {
         (!hosts.allow(host)).then_some(421)
     }
 
-    /// Appends the reply to a request that missed the timeout.
+    /// Appends the reply to a request that did not arrive in time.
     pub(crate) fn time_out(&self, out: &mut Vec<u8>) {
         self.plain(408, false, Persistence::Close, out);
     }
@@ -204,7 +204,7 @@ impl Worker {
         Some(out)
     }
 
-    /// Returns the same page, another one, or an invented page that ends the listing.
+    /// Returns the same page, another page, or an invented page that ends the listing.
     fn stray_page(&self, marker: Option<&str>, random: u64) -> Option<Vec<u8>> {
         let mut page = Vec::new();
         self.page(marker, None, &mut page).ok()?;
@@ -221,7 +221,7 @@ impl Worker {
         Some(page)
     }
 
-    /// Answers a call correctly.
+    /// Answers a call without faults.
     pub(crate) fn carry_out(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> CallResult {
         let start = out.len();
         let result = match call.what {
@@ -239,7 +239,7 @@ impl Worker {
         done(call.persistence)
     }
 
-    /// Appends a body, or only its head if it is large.
+    /// Appends a body, or only its head if the body is large.
     fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<LargeReply>, ContentError> {
         let head = GetHead { prepared: &self.shared.get_head, persistence: call.persistence };
         let mut body = Body::with_head(out, head);
@@ -269,8 +269,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Appends a page. With a `period`, its marker leads back by `period` pages, as soon as this number of pages was
-    /// listed.
+    /// Appends a page. With a `period`, its marker leads back by that many pages, once enough pages were listed.
     pub(crate) fn page(
         &self,
         marker: Option<&str>,
@@ -289,7 +288,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the reply to a call as parts, for a script that changes them.
+    /// Returns the reply to a call in parts, for a script that changes them.
     pub(crate) fn parts(&self, call: Call<'_>, fault: Action) -> ReplyParts {
         let mut bytes = Vec::new();
         let result = match call.what {
@@ -323,7 +322,7 @@ impl Worker {
     }
 
     fn stats(&self, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
-        // A map of numbers can always be written as JSON.
+        // A map of numbers can always be serialized as JSON.
         let mut body = serde_json::to_vec(&self.shared.stats()).unwrap_or_default();
         body.push(b'\n');
         reply::head(200, JSON, Framing::Length(body.len() as u64), persistence, b"", out);
@@ -332,7 +331,7 @@ impl Worker {
         }
     }
 
-    /// Appends a reply that contains only its status.
+    /// Appends a reply without content besides its status.
     fn plain(&self, status: u16, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
         self.count_status(status);
         let body = call::text(status);

@@ -1,5 +1,5 @@
-//! Work that runs on its own thread and ends with a result. It can be waited for, and a panic of one of its threads
-//! ends it.
+//! Work that runs on its own threads and ends with a result. A caller can wait for it, and a panic in one of its
+//! threads ends it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -14,9 +14,9 @@ use fetchmill_model::panics::PanicNote;
 pub struct Background<T> {
     shared: Arc<BackgroundState<T>>,
     panics: Arc<PanicNote>,
-    /// Handle of the thread. `None` once nothing waits for the thread any more.
+    /// Handle of the thread, until no one waits for it any more.
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Time at which a panic was first seen.
+    /// Time when a panic was first noticed.
     panicked_at: Mutex<Option<Instant>>,
 }
 
@@ -26,7 +26,7 @@ struct BackgroundState<T> {
     has_ended: Condvar,
 }
 
-/// Whether the work has ended, and its result until the result is taken.
+/// Whether the work has ended, and its result until it is taken.
 #[derive(Debug)]
 struct BackgroundEnd<T> {
     is_here: bool,
@@ -34,12 +34,12 @@ struct BackgroundEnd<T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked held only plain data.
+    // After a panic, this is still plain data.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T> BackgroundState<T> {
-    /// Records the end. Only the first call counts.
+    /// Records the end of the work. Only the first call has an effect.
     fn end(&self, result: Result<T>) {
         let mut end = lock(&self.end);
         if !end.is_here {
@@ -50,7 +50,7 @@ impl<T> BackgroundState<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts the thread. `panics` is where the threads of the work record their panics.
+    /// Starts the thread. The threads doing the work record their panics in `panics`.
     pub fn start(
         name: &str,
         panics: &Arc<PanicNote>,
@@ -72,8 +72,8 @@ impl<T: Send + 'static> Background<T> {
         })
     }
 
-    /// Waits up to `timeout` for the end. Returns whether the work has ended. After a panic it ends within
-    /// `limits::PANIC_END`, and a thread that waits for the panicked one is abandoned.
+    /// Waits up to `timeout` for the work to end. Returns whether it has ended. After a panic, it ends within
+    /// `limits::PANIC_END`. A thread that waits for the panicked one is abandoned.
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = lock(&self.shared.end);
         let waited = self.shared.has_ended.wait_timeout_while(end, timeout, |end| !end.is_here);
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Background<T> {
         self.has_ended()
     }
 
-    /// Returns whether a panic was seen so long ago that the work will not end by itself.
+    /// Returns whether a panic happened so long ago that the work will not end by itself.
     fn is_stuck(&self) -> bool {
         let mut at = lock(&self.panicked_at);
         self.panics.error().is_some() && at.get_or_insert_with(Instant::now).elapsed() >= limits::PANIC_END
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Background<T> {
         lock(&self.shared.end).is_here
     }
 
-    /// Returns the result once the work has ended. The result can be taken only once.
+    /// Returns the result when the work has ended. It can be taken only once.
     pub fn take(&self) -> Option<Result<T>> {
         lock(&self.shared.end).result.take()
     }

@@ -1,4 +1,4 @@
-//! Opens paths beneath a folder, and nothing else: no link is followed, and nothing above the folder is reached.
+//! Opens paths strictly beneath a folder. Links are not followed, and nothing outside the folder is reachable.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,13 +11,13 @@ const BENEATH: ResolveFlags =
 /// Opens a path beneath a folder.
 pub(crate) fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
-        // Before Linux 5.6, in emulators, and with filters of old container runtimes, which answer EPERM.
+        // Before Linux 5.6, in emulators, and with filters of old container runtimes that return EPERM.
         Err(Errno::NOSYS | Errno::PERM) => walk(folder, path, flags),
         opened => opened,
     }
 }
 
-/// Does the same without `openat2`: opens one segment after the other, each beneath the one before it.
+/// Does the same without `openat2`: opens the segments one by one, each beneath the previous.
 fn walk(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.first().is_none_or(|byte| *byte == b'/') {
         return Err(if path.is_empty() { Errno::NOENT } else { Errno::XDEV });
@@ -42,7 +42,7 @@ fn walk(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, E
     above.ok_or(Errno::NOENT)
 }
 
-/// Returns whether a name is a link. As a folder, it fails with `ENOTDIR` in place of the `ELOOP` of `openat2`.
+/// Returns whether a name is a link. Opening it as a folder fails with `ENOTDIR` instead of `openat2`'s `ELOOP`.
 fn is_link(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink())
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ways, which must agree.
+    /// Opens a path in both ways, which must agree.
     fn open_both(folder: &OwnedFd, path: &str, flags: OFlags) -> Result<(), Errno> {
         let fast = rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH).map(drop);
         let walked = walk(folder.as_fd(), path.as_bytes(), flags).map(drop);

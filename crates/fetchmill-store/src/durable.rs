@@ -1,8 +1,8 @@
-//! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards call it. In
-//! each of them, the order "bytes durable, receipt, journal" is therefore visible in one place.
+//! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards use it. So
+//! the order "bytes durable, receipt, journal" is visible in one place in each of them.
 //!
-//! Every file is opened beneath a folder that was opened once. A name from outside therefore cannot lead elsewhere,
-//! even if someone plants links below the folder while the job runs.
+//! Every file is opened beneath a folder that was opened once. So a name from outside cannot lead elsewhere, even if
+//! someone plants links below the folder while the job runs.
 
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
 
@@ -22,10 +22,10 @@ use fetchmill_model::text::file_name::FileName;
 
 use crate::beneath;
 
-/// A result whose error is the error number of the operating system.
+/// A result with an operating system error number.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;
 
-/// Opens a folder that the user named.
+/// Opens a folder named by the user.
 pub fn open_folder(path: &Path) -> ErrnoResult<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
@@ -36,7 +36,7 @@ pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<O
 }
 
 /// Creates a folder and its missing parents beneath another folder, and opens it. Fails with `ENOTDIR` or `ELOOP` if
-/// something else is in the way.
+/// something else is in its place.
 pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
     if let Ok(opened) = open_folder_beneath(folder, path) {
         return Ok(opened);
@@ -64,7 +64,7 @@ fn create_new_for(folder: BorrowedFd<'_>, name: &[u8], readers: Readers) -> Errn
     Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
-/// Opens a new empty file without a name, for writing and reading. It disappears with its last handle.
+/// Opens a new, empty, unnamed file for reading and writing. It disappears when its last handle is closed.
 pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
     let mode = Mode::from(0o600);
     match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
@@ -81,9 +81,8 @@ pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Makes a state file of a job readable by its owner only, and creates it if it is missing. This also repairs a file
-/// that an earlier release left readable by others. If modes are unsupported or cannot be changed, the mode stays
-/// unchanged.
+/// Makes a job's state file readable only by its owner. Creates the file if it is missing. This also corrects files
+/// that an earlier release left readable by others. Does nothing if modes are unsupported or cannot be changed.
 pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from(0o600))?;
@@ -94,17 +93,17 @@ pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     Ok(())
 }
 
-/// The users that may read a new file.
+/// Users that may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// The users that the umask allows: the file is output.
+    /// Users allowed by the umask, for output files.
     AsUsual,
-    /// The owner only: the file is state of a job, and may contain signed URLs.
+    /// Only the owner, for a job's state, which may contain signed URLs.
     Owner,
 }
 
-/// Creates a shard's file, which must not exist, in a folder that is created if it is missing. Both are durable
-/// afterwards. The parent of the folder must exist, so that no folder is created in a destination that was moved.
+/// Creates a shard's file, which must not exist yet. Creates the folder if it is missing. Both are durable afterwards.
+/// The folder's parent must exist, so that no folder is created in a destination that was moved.
 pub fn create_in(
     folder: &Path,
     name: &str,
@@ -129,7 +128,7 @@ pub fn create_in(
     Ok(file)
 }
 
-/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970), or now.
+/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970), otherwise now.
 pub fn create_with(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -148,14 +147,14 @@ pub fn create_with(
         }
     }
     if let Some(seconds) = modified {
-        // If the file system cannot store it, the time of writing stays.
+        // If the file system cannot store it, the time of writing remains.
         let _ = rustix::fs::futimens(&file, &modified_at(seconds));
     }
-    // A quota or a network file system may refuse the bytes only on close, and `std`'s drop would hide that.
+    // A quota or network file system may report the error only on close, and `std`'s drop would ignore it.
     close(file)
 }
 
-/// Sets the modification time of a file, in seconds since 1970. If the file system cannot store it, the old time stays.
+/// Sets a file's modification time, in seconds since 1970. The old time remains if the file system cannot store it.
 pub fn set_modified(folder: BorrowedFd<'_>, name: &[u8], seconds: u64) {
     let _ = rustix::fs::utimensat(folder, name, &modified_at(seconds), AtFlags::SYMLINK_NOFOLLOW);
 }
@@ -166,10 +165,10 @@ fn modified_at(seconds: u64) -> Timestamps {
     Timestamps { last_access: at(0, rustix::fs::UTIME_OMIT), last_modification: modified }
 }
 
-/// Closes a file and returns the result.
+/// Closes a file and returns any error.
 fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
-    // SAFETY: the descriptor was just given up by its only owner.
+    // SAFETY: the only owner has just given up the descriptor.
     #[expect(unsafe_code, reason = "std closes without telling the result")]
     let result = unsafe { libc::close(file.into_raw_fd()) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
@@ -179,14 +178,14 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Opens a file beneath a folder to read it.
+/// Opens a file beneath a folder for reading.
 pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<File> {
     Ok(File::from(beneath::open_beneath(folder, path, OFlags::RDONLY | OFlags::CLOEXEC)?))
 }
 
 /// Opens a file beneath a folder for reading. `None` if the name does not exist or is not a file.
 pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<File>> {
-    // Do not block: opening a planted pipe would wait forever.
+    // Do not block, because opening a planted pipe would wait forever.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match beneath::open_beneath(folder, path, flags) {
         Ok(opened) => {
@@ -204,7 +203,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> ErrnoResult<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Returns whether a file still has the length and checksum that it had when it was complete.
+/// Returns whether a file still has the length and checksum recorded when it was complete.
 pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -224,24 +223,24 @@ pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
     }
 }
 
-/// Asks the kernel to write a part of a file, without waiting for it. This is only a hint, so its result is ignored.
+/// Asks the kernel to start writing part of a file to disk. This is only a hint, so errors are ignored.
 pub fn start_writeback(file: &File, start: u64, length: u64) {
     use std::os::fd::AsRawFd as _;
-    // SAFETY: the descriptor is open, and no memory is passed.
+    // SAFETY: the descriptor is open and no memory is passed.
     #[expect(unsafe_code, reason = "no library offers the call")]
     unsafe {
         libc::sync_file_range(file.as_raw_fd(), start as i64, length as i64, libc::SYNC_FILE_RANGE_WRITE)
     };
 }
 
-/// Lets the kernel drop the durable part of a file from its cache, from `start` on. This is only a hint, so its result
-/// is ignored.
+/// Tells the kernel that the durable part of a file from `start` may leave the cache. This is only a hint, so errors
+/// are ignored.
 pub fn forget(file: &File, start: u64) {
     let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
 }
 
-/// A file that is appended to, with the checksum of its contents. It is created with the first bytes, readable by its
-/// owner only.
+/// A file that is appended to, with a checksum of its contents. It is created with the first bytes, readable only by
+/// its owner.
 #[derive(Debug)]
 pub struct AppendedFile {
     folder: PathBuf,
@@ -253,12 +252,12 @@ pub struct AppendedFile {
 }
 
 impl AppendedFile {
-    /// Creates a new file in a folder. No other file may have its name.
+    /// Prepares a new file in a folder. No other file may have its name.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         AppendedFile { folder: folder.to_owned(), name, file: None, end: 0, crc32c: 0, is_durable }
     }
 
-    /// Reopens a file from an earlier run, and truncates it to `end`.
+    /// Reopens a file from an earlier run and truncates it to `end`.
     pub fn reopened(folder: &Path, file: File, end: &ShardEnd, is_durable: bool) -> Self {
         let ShardEnd { path, end, crc32c } = end.clone();
         AppendedFile { folder: folder.to_owned(), name: path, file: Some(file), end, crc32c, is_durable }
@@ -281,7 +280,7 @@ impl AppendedFile {
         Ok(())
     }
 
-    /// Makes the file durable and returns its end. `None` if nothing was ever appended.
+    /// Makes the file durable and returns its end. `None` if nothing was appended.
     pub fn sync(&self) -> fetchmill_model::error::Result<Option<ShardEnd>> {
         let Some(file) = &self.file else { return Ok(None) };
         if self.is_durable {
@@ -291,7 +290,7 @@ impl AppendedFile {
     }
 }
 
-/// Makes the bytes of a file durable. Never retry a failed sync of a file. The kernel has marked its pages clean, so a
+/// Makes the bytes of a file durable. A failed sync must never be retried. The kernel has marked the pages clean, so a
 /// second sync would succeed without writing them.
 pub fn sync_file(file: &File) -> ErrnoResult<()> {
     rustix::fs::fdatasync(file)
@@ -302,8 +301,8 @@ pub fn sync_folder(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::fsync(folder)
 }
 
-/// Makes a folder and its parents on the same file system durable, because any of them may be new. A folder that cannot
-/// be opened was not created by this process.
+/// Makes a folder and its parents on the same file system durable, because any of them may be new. Skips folders that
+/// cannot be opened, because this process did not create them.
 pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
     let folder = folder.canonicalize()?;
     let device = folder.metadata()?.dev();
@@ -317,12 +316,12 @@ pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes the whole file system of a folder durable. One call is enough for thousands of small files.
+/// Makes everything on a folder's file system durable. A single call covers thousands of small files.
 pub fn sync_file_system(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::syncfs(folder)
 }
 
-/// Returns why nothing can be written in a folder. The test writes to a file without a name. `None` if writing works.
+/// Tests whether files can be written in a folder, with an unnamed file. Returns the error, or `None` if writing works.
 pub fn find_trouble(folder: &Path) -> Option<Errno> {
     let try_out = || {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -336,22 +335,22 @@ pub fn find_trouble(folder: &Path) -> Option<Errno> {
     try_out().err().filter(|error| *error != Errno::OPNOTSUPP)
 }
 
-/// Free space of a file system at one moment.
+/// Free space of a file system at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeRoom {
-    /// Number of all inodes, used ones included. 0 if the file system creates inodes as needed.
+    /// Total number of inodes. 0 if the file system creates inodes on demand.
     pub inodes: u64,
-    /// Number of inodes that this process may use.
+    /// Number of inodes available to this process.
     pub free_inodes: u64,
-    /// Number of all blocks. 0 if the file system does not report it.
+    /// Total number of blocks. 0 if the file system does not report it.
     pub blocks: u64,
-    /// Number of blocks that this process may use.
+    /// Number of blocks available to this process.
     pub free_blocks: u64,
-    /// Size of a block in bytes.
+    /// Block size in bytes.
     pub block: u64,
 }
 
-/// Returns the free space of the file system that holds a folder.
+/// Returns the free space of a folder's file system.
 pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     let found = rustix::fs::statvfs(folder)?;
     Ok(FreeRoom {
@@ -363,7 +362,7 @@ pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     })
 }
 
-/// Moves a file to its final place. Fails with `EEXIST`, `ENOTDIR` or `EISDIR` if something is there.
+/// Moves a file to its final name. Fails with `EEXIST`, `ENOTDIR` or `EISDIR` if something is in its place.
 pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
         // NFS, sshfs, 9p and most FUSE file systems do not support the flag.
@@ -372,14 +371,14 @@ pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_nam
     }
 }
 
-/// Moves a file with a hard link instead. After a kill both names may exist, and the next run finds that they are the
-/// same file.
+/// Moves a file through a hard link. After a kill, both names may exist, and the next run sees that they are the same
+/// file.
 fn link_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::linkat(from, name, to, new_name, AtFlags::empty()) {
         Ok(()) => {}
         Err(Errno::EXIST) if is_same_file(from, name, to, new_name)? => {}
-        // The file system has no hard links. The job holds its lock against other runs, so a check before the rename is
-        // enough.
+        // The file system has no hard links. The lock keeps other runs away, so checking before the rename is
+        // sufficient.
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::MLINK) => {
             return match file_state(to, new_name)? {
                 None => rename_over(from, name, to, new_name),
@@ -397,15 +396,15 @@ fn is_same_file(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name:
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Replaces the contents of a file. After a kill the file may be empty.
+/// Replaces the contents of a file. A kill may leave the file empty.
 pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(bytes)
 }
 
-/// Replaces each file of a folder by a copy on a new inode. A process that still has an old file open no longer changes
-/// the new one. After a kill every file is complete, old or new.
+/// Replaces every file in a folder with a copy on a new inode. A process that still has an old file open can then no
+/// longer change the new one. After a kill, each file is complete, either old or new.
 pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -422,14 +421,14 @@ pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Truncates a file to a length. Returns `false` if the file is shorter. It does not sync: if a power cut undoes the
-/// truncation, it is repeated.
+/// Truncates a file. Returns `false` if it is shorter than `length`. Does not sync: a truncation undone by a power cut
+/// is repeated.
 pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
     Ok(open_cut(path, length)?.is_some())
 }
 
-/// Truncates a file to a length and opens it for appending. `None` if the file is shorter. It does not follow links or
-/// wait for a pipe.
+/// Truncates a file and opens it for appending. `None` if it is shorter than `length`. Does not follow links or wait
+/// for a pipe.
 pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     let file = File::options().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?.len();
@@ -442,7 +441,7 @@ pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Moves a file to its final place, and replaces a file that is there.
+/// Moves a file to its final name, replacing any existing file.
 pub fn rename_over(
     from: BorrowedFd<'_>,
     name: &[u8],
@@ -452,7 +451,7 @@ pub fn rename_over(
     rustix::fs::renameat(from, name, to, new_name)
 }
 
-/// Makes a completely written file durable, and moves it to its name.
+/// Makes a complete file durable and moves it to its final name.
 pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<()> {
     let put = || {
         File::open(made)?.sync_all()?;
@@ -465,7 +464,7 @@ pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<
     put().map_err(|error| fetchmill_model::error::Error::storage("move a finished file to", path, error))
 }
 
-/// Kind of entry that a path leads to.
+/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathState {
     /// A regular file, with its size and modification time.
@@ -481,7 +480,7 @@ pub enum PathState {
     Other,
 }
 
-/// Returns what a name in a folder leads to. Links are not followed.
+/// Returns the state of a name in a folder. Does not follow links.
 pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<PathState>> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -498,7 +497,7 @@ pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<Pat
     Ok(Some(PathState::File { size: u64::try_from(stat.st_size).unwrap_or(0), mtime_ns }))
 }
 
-/// Removes an empty folder beneath another one.
+/// Removes an empty folder beneath another.
 pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
         return rustix::fs::unlinkat(folder, path, AtFlags::REMOVEDIR);
@@ -507,7 +506,7 @@ pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Errno
     rustix::fs::unlinkat(above, &path[slash + 1..], AtFlags::REMOVEDIR)
 }
 
-/// Removes a file. A missing file is not an error.
+/// Removes a file. Succeeds if it does not exist.
 pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -515,7 +514,7 @@ pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     }
 }
 
-/// Removes a file beneath a folder at any depth, without following links. A missing file is not an error.
+/// Removes a file at any depth beneath a folder, without following links. Succeeds if it does not exist.
 pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return remove(folder, path) };
     let (above, leaf) = path.split_at(slash);
@@ -526,12 +525,12 @@ pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     }
 }
 
-/// Removes a file by its path, which must be trusted. A missing file is not an error.
+/// Removes a file by its path, which must be trusted. Succeeds if it does not exist.
 pub fn remove_path(path: &Path) -> std::io::Result<()> {
     unless_missing(std::fs::remove_file(path))
 }
 
-/// Removes a folder with its contents, by a trusted path. A missing folder is not an error.
+/// Removes a folder and its contents by its path, which must be trusted. Succeeds if it does not exist.
 pub fn remove_folder(path: &Path) -> std::io::Result<()> {
     unless_missing(std::fs::remove_dir_all(path))
 }
@@ -543,7 +542,7 @@ fn unless_missing(removed: std::io::Result<()>) -> std::io::Result<()> {
     }
 }
 
-/// Returns the size of a regular file beneath a folder. `None` if there is no such file.
+/// Returns the size of a regular file beneath a folder. `None` if it does not exist.
 pub fn file_size(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<u64>> {
     match rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),

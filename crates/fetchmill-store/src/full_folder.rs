@@ -1,7 +1,7 @@
-//! Detects a folder that takes no more names although its file system still has space. `ENOSPC` can mean either.
+//! Detects a folder that takes no more names although its file system has space. `ENOSPC` can mean either.
 //!
-//! ext4 indexes a folder with a tree of two levels. With 4 KiB blocks and names of 30 bytes, a folder is full at about
-//! ten million names, unless the feature `large_dir` is on.
+//! ext4 indexes a folder with a two-level tree. With 4 KiB blocks and names of 30 bytes, a folder is full at about ten
+//! million names, unless the feature `large_dir` is enabled.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use crate::durable::{FreeRoom, free_room};
 use fetchmill_model::error::Error;
 
-/// A file system with less free space counts as full, because other programs use and free some of it.
+/// Free space below which a file system counts as full, because other programs use and free some of it.
 const BYTES_MIN: u64 = 1 << 20;
 const INODES_MIN: u64 = 100;
 const PART_MIN: u64 = 100;
 
-/// Returns why no file could be put at `path`.
+/// Returns the reason why no file could be created at `path`.
 pub(crate) fn cannot_put(path: &Path, error: Errno) -> Error {
     let room = path.parent().filter(|_| error == Errno::NOSPC).and_then(|folder| free_room(folder).ok());
     match room.filter(has_room) {

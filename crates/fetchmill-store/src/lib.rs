@@ -1,16 +1,16 @@
-//! The durable data of fetchmill: journals, shards, manifests and results, and the readers for them.
+//! fetchmill's durable data: journals, shards, manifests and results, and their readers.
 //!
 //! # Layout, from the bottom up
 //! - [`durable`]: the only module that syncs, renames, truncates and removes files
-//! - [`journal`]: the durable record of a job; [`manifest`]: the file next to a shard that names every object in it
-//! - [`pack`]: converts an object to a record of a shard, and back; [`sink`]: stores outcomes
+//! - [`journal`]: the durable record of a job; [`manifest`]: the file next to a shard that lists its objects
+//! - [`pack`]: converts objects to records and back; [`sink`]: stores outcomes
 //! - [`reader`], [`results`]: read stored objects and rows
-//! - [`passes`]: compares a destination with its source in a sync, and brings the destination up to date
+//! - [`passes`]: compares a destination with its source in a sync, and updates it
 //!
 //! # Invariants
-//! - A target is done only after its bytes are durable, its receipt is given and the journal is synced, in this
-//!   order.
-//! - A sink knows no transport.
+//! - A target is finished only after its bytes are durable, its receipt is sent and the journal is synced, in
+//!   this order.
+//! - Sinks know nothing about transports.
 
 pub mod background;
 mod beneath;

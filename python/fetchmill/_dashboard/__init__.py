@@ -1,1 +1,1 @@
-"""The page and the metrics of a running job: they show, and control nothing (docs/guide/dashboard.md)."""
+"""The page and the metrics of a running job, for display only (docs/guide/dashboard.md)."""

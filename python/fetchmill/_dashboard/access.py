@@ -1,4 +1,4 @@
-"""Where a dashboard listens, and who may read it: addresses, hosts' names, a token."""
+"""Access to a dashboard: its address, its host names and its token."""
 
 import base64
 import binascii
@@ -24,24 +24,25 @@ _PORT_MOST = 65535
 
 @dataclass(frozen=True)
 class Access:
-    """Who may read a dashboard.
+    """The clients that may read a dashboard.
 
     Args:
-        names: names that a browser may know it by, in lower case.
-        token: what a reader must show; None where no one but this machine's users can reach it.
+        names: names by which browsers may address it, in lower case.
+        token: the token that a reader must present. None if only users of this machine can reach the dashboard.
     """
 
     names: frozenset[str]
     token: str | None = field(default=None, repr=False)
 
     def allows_host(self, host: str, local: str) -> bool:
-        """Whether a request names this dashboard in its Host field.
+        """Return whether a request names this dashboard in its Host field.
 
-        A page of somebody else's whose name suddenly leads here (DNS rebinding) has a name of its own there.
+        This defends against DNS rebinding: another site's page keeps its own host name even if that resolves to this
+        address.
 
         Args:
             host: the field's value.
-            local: the address that the connection has come to.
+            local: the local address of the connection.
         """
         match = _HOST.fullmatch(host)
         if match is None:
@@ -50,7 +51,10 @@ class Access:
         return name in self.names or _normal(name) == _normal(local)
 
     def allows_authorization(self, field_value: str | None) -> bool:
-        """Whether the token was shown: as a bearer's, or as the password of any user, which is what browsers can."""
+        """Return whether the token was presented, as a bearer token or as the password of any user.
+
+        Browsers can only do the latter.
+        """
         if self.token is None:
             return True
         scheme, _, given = (field_value or "").partition(" ")
@@ -62,16 +66,16 @@ class Access:
 
 
 def listen(address: str | None, names: Sequence[str], token: str | None) -> tuple[socket.socket, Access]:
-    """Takes the port of a dashboard, and tells who may read it.
+    """Reserve the port of a dashboard, and determine who may read it.
 
     Args:
-        address: HOST:PORT; port 0 is a free one.
-        names: further names that browsers know it by.
-        token: what readers must show.
+        address: HOST:PORT. Port 0 picks a free port.
+        names: additional names by which browsers may address the dashboard.
+        token: the token that readers must present.
 
     Raises:
-        UsageError: it is no address or cannot be listened on; or others than this machine's users could read it, and
-            there is no token.
+        UsageError: the address is invalid or unavailable, or other machines could read the dashboard and there is no
+            token.
     """
     if token is not None:
         check_token(token)
@@ -95,7 +99,7 @@ def listen(address: str | None, names: Sequence[str], token: str | None) -> tupl
 
 
 def url_of(listener: socket.socket, address: str | None, names: Sequence[str]) -> str:
-    """Where a browser finds what listens on an address; all of a machine's addresses are best known by a name."""
+    """Return the URL for browsers. If the dashboard listens on all addresses of the machine, a name is best."""
     host, _ = _host_and_port(address or ADDRESS_DEFAULT)
     found = _normal(host)
     if names and found is not None and found.is_unspecified:
@@ -105,10 +109,10 @@ def url_of(listener: socket.socket, address: str | None, names: Sequence[str]) -
 
 
 def check_token(token: str) -> None:
-    """Whether a token can stand in a header field, and is too long to be guessed.
+    """Check that a token can be part of a header field and is too long to be guessed.
 
     Raises:
-        UsageError: it is not; the message does not show it.
+        UsageError: it cannot. The message does not show the token.
     """
     if not (_TOKEN_LEAST <= len(token) <= _TOKEN_MOST and _TOKEN.fullmatch(token)):
         raise UsageError(
@@ -129,7 +133,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """The first address of a host."""
+    """Return the first address of a host."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
@@ -144,7 +148,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _normal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address, whichever way it is written; None for a name."""
+    """Return an address in its normal form, or None for a name."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

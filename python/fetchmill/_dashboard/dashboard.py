@@ -1,4 +1,4 @@
-"""A dashboard, from its port being taken before a job starts to its thread's end behind the job's."""
+"""A dashboard. It reserves its port before a job starts, and its thread ends after the job."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -9,16 +9,16 @@ from fetchmill._dashboard.pages import Pages, ShownJob
 
 
 class Dashboard:
-    """Listens at once; answers from `show` to the end of the `with` block.
+    """Listens immediately. Answers from `show` to the end of the `with` block.
 
     Args:
-        address: HOST:PORT, 127.0.0.1 and a free port if not given.
-        names: names that browsers know it by, beside its address and localhost.
-        token: what readers must show.
-        told: what is told of the job: the command, its source and its destination.
+        address: HOST:PORT. Defaults to 127.0.0.1 and a free port.
+        names: names by which browsers may address it, in addition to its address and localhost.
+        token: the token that readers must present.
+        told: facts about the job: the command, its source and its destination.
 
     Attributes:
-        url: where a browser finds it.
+        url: the URL for browsers.
 
     Raises:
         UsageError: the address cannot be used.
@@ -33,7 +33,7 @@ class Dashboard:
         self.url = url_of(self._listener, address, names)
 
     def show(self, job: ShownJob) -> None:
-        """Shows a job that has just started."""
+        """Show a job that has just started."""
         self._server = PageServer(self._listener, Pages(job, self._told, self._access).answer)
         self._server.start()
 

@@ -66,11 +66,11 @@ class History(ABC):
 
     @abstractmethod
     def status_values(self) -> dict[str, Any]:
-        """Returns the status for JSON."""
+        """Return the status for JSON."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Returns what a page shows of the job besides its samples."""
+        """Return what a page shows of the job besides its samples."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: times are ISO 8601, UTC."""
@@ -78,7 +78,7 @@ class History(ABC):
         return {"status": self.status_values(), **own, "samples": list(self.samples)}
 
     def to_html(self) -> str:
-        """Returns an HTML page with charts. The page is self-contained and loads nothing."""
+        """Return an HTML page with charts. The page is self-contained and loads nothing."""
         of_samples = {
             "command": "report",
             "attempts": self.attempts,
@@ -90,12 +90,12 @@ class History(ABC):
 
 
 def describe_limits(limits: Mapping[str, float]) -> str:
-    """Returns a text such as `listing 83 %, server 17 %`: shares of the time."""
+    """Return a text such as `listing 83 %, server 17 %`: shares of the time."""
     return ", ".join(f"{kind} {share * 100:.0f} %" for kind, share in limits.items() if share >= _SHARE_MIN)
 
 
 def write_page(found: History, file: str | os.PathLike[str]) -> None:
-    """Writes the page of a history into a file. The file is replaced atomically.
+    """Write the page of a history into a file. The file is replaced atomically.
 
     Raises:
         StorageError: the file cannot be written.

@@ -23,7 +23,7 @@ Family = tuple[str, str, str, Iterable[Sample]]
 
 
 def metrics_text(snapshot: Mapping[str, Any], started: float, version: str) -> str:
-    """Returns all metrics of a job.
+    """Return all metrics of a job.
 
     Args:
         snapshot: the result of `Job.snapshot()`.
@@ -34,12 +34,12 @@ def metrics_text(snapshot: Mapping[str, Any], started: float, version: str) -> s
 
 
 def text_of(families: Iterable[Family]) -> str:
-    """Returns metrics in the text format."""
+    """Return metrics in the text format."""
     return "".join(line for family in families for line in _lines(*family))
 
 
 def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iterator[Family]:
-    """Yields the metrics of a job."""
+    """Yield the metrics of a job."""
 
     def one(value: float) -> list[Sample]:
         return [({}, value)]

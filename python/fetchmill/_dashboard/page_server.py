@@ -1,6 +1,7 @@
-"""Answers requests over HTTP/1.1 on one thread, a request a connection, with a bound on all that a client can take.
+"""Answers HTTP/1.1 requests on one thread, one request per connection, and limits the resources that a client can use.
 
-Of the standard library; docs/internals/decisions has why it is neither `http.server` nor a server in Rust.
+It uses only the standard library. docs/internals/decisions explains why it is neither `http.server` nor a server in
+Rust.
 """
 
 import asyncio
@@ -13,17 +14,17 @@ from http import HTTPStatus
 
 from fetchmill._dashboard.request_head import HeadError, RequestHead, parse_head
 
-# A browser sends some hundred bytes.
+# Maximum size of a request's head. A browser sends a few hundred bytes.
 HEAD_BYTES_MAX = 8192
-# Seconds from a connection to its whole request, and then to the end of the reply.
+# Time limits in seconds: from a connection to its complete request, and from there to the end of the reply.
 HEAD_SECONDS_MAX = 5.0
 REPLY_SECONDS_MAX = 10.0
-# Beyond them the oldest connection is given up: who only holds connections does not keep others out.
+# Maximum number of connections. Beyond it, the oldest is closed, so that idle clients do not keep others out.
 CONNECTIONS_MAX = 32
-# The thread ends at once: nothing that it does waits for long.
+# Time limit for the thread to end. It ends immediately, because none of its waits is long.
 _JOIN_SECONDS = 5.0
 
-# What keeps others' pages from reading this one, and this one from asking anybody else.
+# Header fields that keep other sites' pages from reading this page, and this page from contacting other servers.
 _FIELDS = (
     ("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     ("X-Content-Type-Options", "nosniff"),
@@ -36,13 +37,13 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class PageReply:
-    """What a request is answered with.
+    """The reply to a request.
 
     Args:
-        status: the status.
-        content_type: of the body.
-        body: the body; left out for HEAD.
-        fields: further fields of the head.
+        status: the HTTP status.
+        content_type: type of the body.
+        body: the body, which is omitted for HEAD.
+        fields: additional header fields.
     """
 
     status: HTTPStatus
@@ -52,11 +53,11 @@ class PageReply:
 
     @classmethod
     def of_text(cls, status: HTTPStatus, text: str, *fields: tuple[str, str]) -> "PageReply":
-        """A line for people."""
+        """Return a reply with one line of text."""
         return cls(status, body=f"{text}\n".encode(), fields=fields)
 
     def to_bytes(self, *, has_body: bool) -> bytes:
-        """As it is sent."""
+        """Return the reply as sent."""
         fields = (
             *_FIELDS,
             ("Content-Type", self.content_type),
@@ -68,16 +69,16 @@ class PageReply:
         return head.encode() + (self.body if has_body else b"")
 
 
-# Answers a request; the text is the address that its connection has come to.
+# Function that answers a request. The string is the local address of the connection.
 Answer = Callable[[RequestHead, str], PageReply]
 
 
 class PageServer:
-    """Answers on a thread of its own from `start` to `close`.
+    """Answers requests on a separate thread from `start` to `close`.
 
     Args:
-        listener: the socket that connections come to; it is closed with the server.
-        answer: called for each request, on the server's thread; it must not wait.
+        listener: the listening socket, which is closed with the server.
+        answer: called for each request on the server's thread. It must not block.
     """
 
     def __init__(self, listener: socket.socket, answer: Answer) -> None:
@@ -85,20 +86,20 @@ class PageServer:
         self._answer = answer
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
-        # Oldest first.
+        # Connections, oldest first.
         self._connections: dict[asyncio.StreamWriter, None] = {}
         self._thread = threading.Thread(target=self._run, name="fetchmill-dashboard", daemon=True)
 
     def start(self) -> None:
-        """Begins to answer."""
-        # Not the program's: a policy of its own may make another kind of loop.
+        """Start answering."""
+        # Do not use the program's event loop policy, which may create another kind of loop.
         self._loop = asyncio.SelectorEventLoop()
-        # A client that goes away is no news, and nobody waits for one.
+        # A client that disconnects is normal, and no one waits for it.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and every connection. It may never have started."""
+        """End the thread and all connections. The thread may not have started."""
         if self._loop is None:
             self._listener.close()
             return
@@ -120,13 +121,13 @@ class PageServer:
         server.close()
         for writer in list(self._connections):
             writer.transport.abort()
-        # They see the end of their connections.
+        # The tasks see the end of their connections.
         waiting = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
         if waiting:
             await asyncio.wait(waiting, timeout=1.0)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A connection, from its first byte to its last."""
+        """Serve a connection from start to end."""
         while len(self._connections) >= CONNECTIONS_MAX:
             oldest = next(iter(self._connections))
             del self._connections[oldest]

@@ -1,4 +1,4 @@
-"""What a dashboard answers: the page and what belongs to it, its figures as JSON, and metrics."""
+"""Answers of a dashboard: the page and its parts, the figures as JSON, and metrics."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from fetchmill._dashboard.request_head import RequestHead
 from fetchmill._native import __version__, hide_secrets
 
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
-# Paths, the files that they are, and of what type.
+# Files and their types by path.
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", _STYLE),
@@ -34,22 +34,22 @@ _REALM = ("WWW-Authenticate", 'Basic realm="fetchmill: any user, the token as pa
 
 
 class ShownJob(Protocol):
-    """A job as a dashboard sees it."""
+    """A job, as far as a dashboard uses it."""
 
     def snapshot(self) -> dict[str, Any]:
-        """How it stands."""
+        """Return the current counters."""
 
     def samples(self, after: float) -> list[dict[str, Any]]:
-        """What was sampled after a moment, seconds since 1970."""
+        """Return the samples after a time in seconds since 1970."""
 
 
 class Pages:
-    """Answers requests with what a job's figures are at that moment.
+    """Answers requests with the job's current figures.
 
     Args:
         job: the job.
-        told: what is told of it: the command, its source and its destination.
-        access: who may read.
+        told: facts about the job: the command, its source and its destination.
+        access: the clients that may read.
     """
 
     def __init__(self, job: ShownJob, told: Mapping[str, str | None], access: Access) -> None:
@@ -66,7 +66,10 @@ class Pages:
         }
 
     def answer(self, head: RequestHead, local: str) -> PageReply:
-        """The reply to a request that has come to a local address. Who has no token learns nothing else."""
+        """Return the reply to a request that arrived at a local address.
+
+        A client without the token learns nothing else.
+        """
         if not self._access.allows_authorization(head.authorization):
             return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", _REALM)
         if not self._access.allows_host(head.host, local):
@@ -111,7 +114,7 @@ def _as_json(value: object) -> PageReply:
 
 
 def _after(query: str) -> float | None:
-    """The moment that a query asks for; 0 without one, None for one that is none."""
+    """Return the time that a query asks for. Return 0 if it has none, and None if it is invalid."""
     if not query:
         return 0.0
     try:

@@ -1,4 +1,4 @@
-"""The dashboard page as one self-contained file: nothing is loaded from elsewhere."""
+"""The dashboard page as a single file that loads nothing else."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-# In the order in which one imports the others.
+# Modules, in an order in which each imports only earlier ones.
 _MODULES = ("figures", "charts", "page", "report")
 _EXPORT = re.compile(r"^export ((?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 _IMPORT_ALL = re.compile(r'^import \* as (\w+) from "\./(\w+)\.js";$', re.MULTILINE)
@@ -15,18 +15,18 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 def report_page(snapshot: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:
-    """A page with a job's figures and what it did over time.
+    """Return a page with a job's figures and their history.
 
     Args:
-        snapshot: the fields of a snapshot that are known of the job, and what is told of it.
-        samples: as a job gives them.
+        snapshot: the known fields of the job's snapshot, and facts about the job.
+        samples: samples as returned by the job.
     """
     folder = files("fetchmill._dashboard") / "static"
 
     def read(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
-    # Within a script nothing is escaped but what would end it.
+    # Inside a script, only the end of the script must be escaped.
     data = json.dumps({"snapshot": snapshot, "samples": samples}, allow_nan=False).replace("<", "\\u003c")
     parts = {
         "styles": read("uplot/uPlot.min.css") + read("dashboard.css"),
@@ -38,7 +38,7 @@ def report_page(snapshot: Mapping[str, Any], samples: Sequence[Mapping[str, Any]
 
 
 def _joined(modules: Mapping[str, str]) -> str:
-    """Modules as one script: a page that is a file may import none. Each has a scope of its own, as before."""
+    """Join modules into one script, because a page in a file cannot import any. Each keeps its own scope."""
     scopes = [f"modules.{name} = (() => {{\n{_scope(text)}}})();" for name, text in modules.items()]
     return "\n".join(["const modules = {};", *scopes])
 

@@ -1,4 +1,4 @@
-"""What a dashboard reads of a request: its head, strictly, and nothing behind it."""
+"""Parses the head of a dashboard's request strictly, and ignores what follows it."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\t]*)")
 
 
 class HeadError(Exception):
-    """A head that is none."""
+    """An invalid head."""
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,11 @@ class RequestHead:
     """The head of a request.
 
     Args:
-        method: in capitals.
-        path: without the query.
-        query: behind the question mark.
+        method: the method in upper case.
+        path: the path without the query.
+        query: the part after the question mark.
         host: the Host field.
-        authorization: the Authorization field, if there is one.
+        authorization: the Authorization field, if present.
     """
 
     method: str
@@ -31,10 +31,10 @@ class RequestHead:
 
 
 def parse_head(head: bytes) -> RequestHead:
-    """A head without the empty line at its end.
+    """Parse a head without the empty line at its end.
 
     Raises:
-        HeadError: it is no head of HTTP/1, has bytes beyond ASCII, or not exactly one Host.
+        HeadError: the head is not HTTP/1, is not ASCII, or does not have exactly one Host.
     """
     first, *lines = head.split(b"\r\n")
     match = _REQUEST_LINE.fullmatch(first)

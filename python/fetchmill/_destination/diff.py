@@ -61,7 +61,7 @@ class DiffReport(ReadableReport):
         return not (self.added or self.removed or self.changed)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, without the changes."""
+        """Return a dict for JSON, without the changes."""
         counts = ("old_rows", "new_rows", "added", "removed", "changed", "unchanged")
         ordered = sorted(self.transitions.items(), key=lambda pair: (-pair[1], pair[0]))
         return {name: getattr(self, name) for name in counts} | {
@@ -70,12 +70,12 @@ class DiffReport(ReadableReport):
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any], changes: tuple[Change, ...]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         return cls(**values, changes=changes)
 
 
 def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHANGES_KEPT) -> DiffReport:
-    """Compares the results of two checks: finds sites that are new, removed, or answer differently.
+    """Compare the results of two checks: finds sites that are new, removed, or answer differently.
 
     Rows are matched by key, or by URL if they have no key. If a key or URL occurs several times, its n-th rows are
     compared. Memory use does not depend on the number of rows, except for the kept changes.
@@ -109,5 +109,5 @@ def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHA
 def compare(
     old: str | PathLike[str], new: str | PathLike[str], each: Callable[[list[ChangeRow]], None]
 ) -> dict[str, Any]:
-    """Returns the counts. `each` is called with batches of changes."""
+    """Return the counts. `each` is called with batches of changes."""
     return native_diff(check_path("old", old), check_path("new", new), each)

@@ -28,7 +28,7 @@ def export(
     durability: Durability = "power",
     progress: ProgressChoice = None,
 ) -> Report:
-    """Writes every object of a destination into another destination, in another format. Resumes an interrupted export.
+    """Write every object of a destination into another destination, in another format. Resume an interrupted export.
 
     The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
     the end and releases the GIL meanwhile. The objects of `dest` must not change during the export, or before it is
@@ -72,7 +72,7 @@ def to_json(
     other_state: str | os.PathLike[str] | None,
     durability: str,
 ) -> str:
-    """Returns the options for the native module. None means the core's default and is left out.
+    """Return the options for the native module. None means the core's default and is left out.
 
     Raises:
         UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.

@@ -31,11 +31,11 @@ class JobHistory(History):
     status: Status
 
     def status_values(self) -> dict[str, Any]:
-        """Returns the status for JSON."""
+        """Return the status for JSON."""
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns what a page shows of the job besides its samples."""
+        """Return what a page shows of the job besides its samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {
@@ -50,7 +50,7 @@ class JobHistory(History):
 
 
 def history(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> JobHistory:
-    """Reads the history of a destination's job.
+    """Read the history of a destination's job.
 
     Args:
         dest: the destination, a folder or a bucket.

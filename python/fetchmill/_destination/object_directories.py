@@ -6,7 +6,8 @@ from fetchmill._destination.object_paths import to_path
 from fetchmill._destination.objects import Objects
 from fetchmill.errors import FetchmillError
 
-# Maximum number of cached directories, some 200 bytes each. Beyond it, a query for another directory reads all names.
+# Maximum number of cached directories, at about 200 bytes each. Beyond it, a query for another directory reads all
+# names.
 _DIRECTORIES_MAX = 1 << 18
 
 
@@ -20,7 +21,7 @@ class ObjectDirectories:
         self._lock = Lock()
 
     def has(self, path: str) -> bool:
-        """Returns whether any name is below this path."""
+        """Return whether any name is below this path."""
         with self._lock:
             while path not in self._known and len(self._known) < _DIRECTORIES_MAX:
                 name = self._next_name()

@@ -26,14 +26,14 @@ _UNUSUAL = re.compile(r"(?:\A|/)(?:%|\.{0,2}(?:/|\Z))|[" + "\ud800-\udfff]")
 
 
 def to_path(name: str) -> str:
-    """Returns the path of a name. In the name, bytes that are not UTF-8 are surrogates."""
+    """Return the path of a name. In the name, bytes that are not UTF-8 are surrogates."""
     if _is_plain(name) or not _UNUSUAL.search(name):
         return name
     return "/".join("%25" + each[1:] if _ESCAPED.fullmatch(each) else _to_segment(each) for each in name.split("/"))
 
 
 def to_name(path: str) -> str | None:
-    """Returns the name that has this path; None if no name has it."""
+    """Return the name that has this path; None if no name has it."""
     if "%" not in path:
         return path or None
     name = "/".join(map(_from_segment, path.split("/")))
@@ -41,12 +41,12 @@ def to_name(path: str) -> str | None:
 
 
 def from_spelling(text: str) -> str:
-    """Returns the path for text that is a path or an unescaped name. Existing escapes are kept."""
+    """Return the path for text that is a path or an unescaped name. Existing escapes are kept."""
     return "/".join(map(_to_segment, text.split("/"))) if text and _RESERVED.search(text) else text
 
 
 def _is_plain(name: str) -> bool:
-    """A fast check that most names pass. It takes a tenth of the time of the full check."""
+    """Return a fast check that most names pass. It takes a tenth of the time of the full check."""
     return (
         name.isascii()
         and name[:1] not in {"", "/", "."}

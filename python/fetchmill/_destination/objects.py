@@ -103,7 +103,7 @@ class Objects(Mapping[str, bytes]):
         return self._native.count()
 
     def record(self, name: str) -> Object:
-        """Returns an object with its metadata.
+        """Return an object with its metadata.
 
         Args:
             name: name of the object.
@@ -121,7 +121,7 @@ class Objects(Mapping[str, bytes]):
         return _object(self._find(name))
 
     def length(self, name: str) -> int:
-        """Returns the size of an object in bytes, from the manifests only.
+        """Return the size of an object in bytes, from the manifests only.
 
         Args:
             name: name of the object.
@@ -142,7 +142,7 @@ class Objects(Mapping[str, bytes]):
         return length
 
     def names(self, pattern: str | None = None) -> Iterator[str]:
-        """Iterates over the names, from the manifests only.
+        """Iterate over the names, from the manifests only.
 
         Args:
             pattern: a shell pattern: `*` matches any characters and `?` matches one, both including `/`; `[abc]`
@@ -159,7 +159,7 @@ class Objects(Mapping[str, bytes]):
             yield name
 
     def lengths(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
-        """Iterates over names and sizes, from the manifests only.
+        """Iterate over names and sizes, from the manifests only.
 
         Args:
             pattern: as in `names`.
@@ -172,19 +172,19 @@ class Objects(Mapping[str, bytes]):
                 yield name, length
 
     def items(self) -> ItemsView[str, bytes]:
-        """Returns names and bytes in the order of storage. Shards are read sequentially."""
+        """Return names and bytes in the order of storage. Shards are read sequentially."""
         return _ItemsView(self)
 
     def values(self) -> ValuesView[bytes]:
-        """Returns the bytes of all objects in the order of storage."""
+        """Return the bytes of all objects in the order of storage."""
         return _ValuesView(self)
 
     def records(self) -> Iterator[Object]:
-        """Iterates over all objects with their metadata, in the order of storage."""
+        """Iterate over all objects with their metadata, in the order of storage."""
         return map(_object, self._rows())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Returns a stream of Arrow batches, for pyarrow, DuckDB and others.
+        """Return a stream of Arrow batches, for pyarrow, DuckDB and others.
 
         The columns are those of the Parquet shards (docs/reference/formats.md), for every format. An unknown sequence
         number is -1.
@@ -193,7 +193,7 @@ class Objects(Mapping[str, bytes]):
         return self._native.arrow_stream()
 
     def arrow(self) -> "ArrowStream":
-        """Returns only the Arrow stream, for libraries that read a mapping as table columns, such as Polars.
+        """Return only the Arrow stream, for libraries that read a mapping as table columns, such as Polars.
 
         Returns:
             An object that can be read as a stream of Arrow batches, repeatedly.
@@ -204,7 +204,7 @@ class Objects(Mapping[str, bytes]):
         return ArrowStream(self)
 
     def close(self) -> None:
-        """Closes the files. Running iterations keep them open. A second call does nothing."""
+        """Close the files. Running iterations keep them open. A second call does nothing."""
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -256,7 +256,7 @@ class ArrowStream:
         self._objects = objects
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Returns the stream of `Objects`."""
+        """Return the stream of `Objects`."""
         return self._objects.__arrow_c_stream__(requested_schema)
 
 
@@ -285,7 +285,7 @@ class _ValuesView(ValuesView[bytes]):
 
 
 def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Objects:
-    """Opens the stored objects of a job, to read them in place.
+    """Open the stored objects of a job, to read them in place.
 
     The job may be running. Only data that is already sealed is visible.
 
@@ -338,7 +338,7 @@ def _object(row: tuple[Any, ...]) -> Object:
 
 
 def _time(seconds: int = 0, microseconds: int = 0) -> datetime | None:
-    """Converts a time; None if it is after the year 9999, which Python cannot represent."""
+    """Convert a time; None if it is after the year 9999, which Python cannot represent."""
     try:
         return _EPOCH + timedelta(seconds=seconds, microseconds=microseconds)
     except OverflowError:

@@ -8,9 +8,9 @@ from fetchmill.errors import TemporaryError, UsageError
 
 # Timeout of a request to the origin.
 TIMEOUT_SECONDS = 30.0
-# Attempts per request. The server may have closed a kept-alive connection, which is then opened again.
+# Maximum attempts per request. If the server has closed a kept connection, it is opened again.
 ATTEMPTS = 3
-# The same maximum as for a job.
+# Same maximum as in a job.
 REDIRECTS_MAX = 20
 
 _OK = 200
@@ -21,7 +21,7 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | None:
-    """Returns the kind of difference and a text for it; None if the origin has the same bytes."""
+    """Return the kind of difference and its description. None if the origin has the same bytes."""
     if status in _GONE:
         return "absent-now", f"the origin returned status {status}"
     if status != _OK:
@@ -37,7 +37,7 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
 
 
 class OriginClient:
-    """Fetches one URL after another. The connection is kept while the origin stays the same."""
+    """Fetches URLs in sequence. Keeps the connection while the origin stays the same."""
 
     def __init__(self, *, follows: bool) -> None:
         self._redirects_max = REDIRECTS_MAX if follows else 0
@@ -45,7 +45,7 @@ class OriginClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def fetch(self, url: str, most: int) -> tuple[int, bytes]:
-        """Returns status and body after redirects. A body is cut after `most` + 1 bytes."""
+        """Return status and body after redirects. A body is cut after `most` + 1 bytes."""
         for _ in range(self._redirects_max + 1):
             status, body, location = self._exchange(url, most)
             next_url = _redirect_target(url, location) if status in _REDIRECTS and self._redirects_max else None
@@ -55,12 +55,12 @@ class OriginClient:
         return status, body
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
     def _exchange(self, url: str, most: int) -> tuple[int, bytes, str | None]:
-        """Returns status, body and the Location field."""
+        """Return status, body and the Location field."""
         parts = urlsplit(url)
         if parts.scheme != "http":
             raise UsageError(
@@ -75,7 +75,7 @@ class OriginClient:
 
 
 def _redirect_target(url: str, location: str | None) -> str | None:
-    """Returns the URL of a redirect; None if it cannot be requested."""
+    """Return the URL of a redirect; None if it cannot be requested."""
     if location is None:
         return None
     with contextlib.suppress(ValueError):
@@ -88,7 +88,7 @@ def _redirect_target(url: str, location: str | None) -> str | None:
 
 
 def _fetch(connection: http.client.HTTPConnection, path: str, most: int) -> tuple[int, bytes, str | None]:
-    """Returns a reply's status, up to `most` + 1 bytes of its body, and its Location."""
+    """Return a reply's status, up to `most` + 1 bytes of its body, and its Location."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             connection.request("GET", path, headers={"Accept-Encoding": "identity"})

@@ -1,4 +1,4 @@
-"""What an export of a shared job reads: the folders of its final ranges."""
+"""The input of an export of a shared job: the folders of its final ranges."""
 
 from fetchmill._shared.folders import final_attempts
 from fetchmill._shared.job_directory import JobDirectory
@@ -7,7 +7,7 @@ from fetchmill.errors import UsageError
 
 
 def source_and_ranges(dest: str) -> tuple[str, list[str]]:
-    """Returns the source of a shared job, and the destinations of its ranges in the order of the list.
+    """Return the source of a shared job, and the destinations of its ranges in the order of the list.
 
     Raises:
         UsageError: the job is not finished, or its directory is in a bucket.

@@ -41,12 +41,12 @@ class SharedObjects(Objects):
         return str(self._directory.job().options.get("format", "files"))
 
     def _facts(self) -> Iterator[Objects]:
-        """Iterates over the destinations, to read their manifests."""
+        """Iterate over the destinations, to read their manifests."""
         self._must_be_open()
         return (self._open(self._folders.facts(attempt)) for attempt in self._attempts)
 
     def _all(self) -> Iterator[Objects]:
-        """Iterates over the destinations, to read their objects."""
+        """Iterate over the destinations, to read their objects."""
         self._must_be_open()
         return (self._open(self._folders.whole(attempt)) for attempt in self._attempts)
 
@@ -55,7 +55,7 @@ class SharedObjects(Objects):
             raise UsageError("these objects are closed; open them again")
 
     def _open(self, folder: str) -> Objects:
-        """Opens a destination when it is first needed. At most `_OPEN_MAX` destinations stay open."""
+        """Open a destination on first use. At most `_OPEN_MAX` stay open."""
         if folder not in self._opened:
             if len(self._opened) >= _OPEN_MAX:
                 self._opened.pop(next(iter(self._opened))).close()
@@ -69,18 +69,18 @@ class SharedObjects(Objects):
         return sum(map(len, self._facts()))
 
     def length(self, name: str) -> int:
-        """Returns the size of an object in bytes."""
+        """Return the size of an object in bytes."""
         for objects in self._facts():
             with suppress(KeyError):
                 return objects.length(name)
         raise KeyError(name)
 
     def records(self) -> Iterator[Object]:
-        """Iterates over all objects with their metadata, in the order of storage."""
+        """Iterate over all objects with their metadata, in the order of storage."""
         return chain.from_iterable(objects.records() for objects in self._all())
 
     def close(self) -> None:
-        """Closes the files. A second call does nothing."""
+        """Close the files. A second call does nothing."""
         self._is_closed = True
         for objects in self._opened.values():
             objects.close()
@@ -88,7 +88,7 @@ class SharedObjects(Objects):
         self._folders.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Returns a stream of Arrow batches; needs pyarrow.
+        """Return a stream of Arrow batches; needs pyarrow.
 
         Raises:
             UsageError: no range is final yet.

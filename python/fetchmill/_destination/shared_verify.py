@@ -23,7 +23,7 @@ def verify_shared(
     verify_folder: "Callable[[str], VerifyReport]",
     on_finding: "Callable[[Finding], object]",
 ) -> "VerifyReport":
-    """Verifies each final range, and that all ranges together cover the list.
+    """Verify each final range, and that all ranges together cover the list.
 
     Args:
         dest: the job directory.
@@ -74,7 +74,7 @@ def _sum(one: "VerifyReport", other: "VerifyReport") -> "VerifyReport":
 
 
 def _gaps(job: JobRecord, final: list[Range], still_open: list[Range]) -> "list[Finding]":
-    """Returns findings for bytes of the list that are in no range or in two ranges."""
+    """Return findings for bytes of the list that are in no range or in two ranges."""
     from fetchmill._destination.verify import Finding
 
     found = []

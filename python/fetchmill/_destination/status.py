@@ -16,7 +16,7 @@ _HOSTS_MAX = 4096
 
 
 def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Status:
-    """Reads the ledger of a destination's job.
+    """Read the ledger of a destination's job.
 
     Args:
         dest: the destination, a folder or a bucket.
@@ -33,12 +33,12 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
 
 
 def without_secrets(text: str) -> str:
-    """Returns a text for people, in which signatures, tokens and passwords of URLs are redacted."""
+    """Return a text for people, in which signatures, tokens and passwords of URLs are redacted."""
     return hide_secrets(text)
 
 
 def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
-    """Iterates over the absent and failed targets of a job, each once, in flat memory.
+    """Iterate over the absent and failed targets of a job, each once, in flat memory.
 
     Args:
         dest: the destination.
@@ -62,7 +62,7 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
 
 
 def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> list[Skipped]:
-    """Returns the targets that a job has skipped, by reason.
+    """Return the targets that a job has skipped, by reason.
 
     Args:
         dest: the destination.
@@ -93,7 +93,7 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
 
 
 def _folders(dest: str | os.PathLike[str]) -> Iterator[str]:
-    """Iterates over the folders with the journals of a shared job. A folder exists until the next one is taken."""
+    """Iterate over the folders with the journals of a shared job. A folder exists until the next one is taken."""
     from fetchmill._shared.folders import AttemptFolders, final_attempts
     from fetchmill._shared.job_directory import JobDirectory
 
@@ -104,7 +104,7 @@ def _folders(dest: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def _sum_of_skips(parts: Iterable[list[Skipped]]) -> list[Skipped]:
-    """Sums the skipped targets of a shared job's ranges, by reason."""
+    """Sum the skipped targets of a shared job's ranges, by reason."""
     sums: dict[str, Skipped] = {}
     for each in (skip for part in parts for skip in part):
         known = sums.get(each.reason, Skipped(reason=each.reason, count=0, names=()))

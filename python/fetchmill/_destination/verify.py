@@ -46,7 +46,7 @@ class Finding:
     detail: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
@@ -137,7 +137,7 @@ class VerifyReport(ReadableReport):
         return not (self.findings or self.differs or self.absent_now or self.interrupted)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return asdict(self) | {"ok": self.ok}
 
     @classmethod
@@ -162,7 +162,7 @@ def verify(  # noqa: PLR0913 - each has its default
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Verifies that a destination holds every object of its job exactly once and unchanged.
+    """Verify that a destination holds every object of its job exactly once and unchanged.
 
     Blocks until the end and releases the GIL meanwhile. No job can run on the destination during the verification.
 
@@ -242,7 +242,7 @@ def verify(  # noqa: PLR0913 - each has its default
 
 
 def _watch(running: Verify, tell: OnFinding, on_progress: OnProgress | None) -> None:
-    """Takes findings until the verification ends, and then the remaining ones."""
+    """Take findings until the verification ends, and then the remaining ones."""
     has_ended = False
     while not has_ended:
         has_ended = running.wait(0.0 if _take(running, tell) else STEP_SECONDS)
@@ -260,7 +260,7 @@ def _take(running: Verify, tell: OnFinding) -> bool:
 
 
 def _compare(running: Verify, client: OriginClient, tell: OnFinding, counts: dict[str, int]) -> None:
-    """Compares each sampled object with the origin."""
+    """Compare each sampled object with the origin."""
     with contextlib.closing(client):
         while (drawn := running.next_sampled()) is not None:
             if "url" not in drawn:

@@ -15,7 +15,7 @@ AHEAD_MAX = 64
 
 
 def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
-    """Yields the items in order. Errors of the iterable are raised here. If the caller stops early, it is cancelled."""
+    """Yield the items in order. Errors of the iterable are raised here. If the caller stops early, it is cancelled."""
     reader = _AsyncReader(items)
     try:
         while reader.wait():
@@ -25,7 +25,7 @@ def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
 
 
 def close_iterator(iterator: Iterator[Any]) -> None:
-    """Closes a generator. A generator that is still computing its next item cannot be closed, and keeps running."""
+    """Close a generator. A generator that is still computing its next item cannot be closed, and keeps running."""
     close = getattr(iterator, "close", None)
     if close is not None:
         with contextlib.suppress(ValueError):
@@ -47,7 +47,7 @@ class _AsyncReader:
         self._thread.start()
 
     def wait(self) -> bool:
-        """Waits for an item. Returns False when there are no more."""
+        """Wait for an item. Return False when there are no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._is_ended)
             if self._ready:
@@ -57,7 +57,7 @@ class _AsyncReader:
             return False
 
     def take(self) -> Any:  # noqa: ANN401 - whatever the iterable gives
-        """The next item."""
+        """Return the next item."""
         with self._changed:
             item = self._ready.popleft()
             has_room = len(self._ready) == AHEAD_MAX // 2
@@ -66,7 +66,7 @@ class _AsyncReader:
         return item
 
     def close(self) -> None:
-        """Cancels the iterable if it still runs, and waits for the thread."""
+        """Cancel the iterable if it still runs, and waits for the thread."""
         with self._changed:
             if self._loop and self._task and not self._is_ended:
                 self._loop.call_soon_threadsafe(self._task.cancel)

@@ -71,7 +71,7 @@ class CheckReport(ReadableReport):
     forbidding_host_count: int = 0
 
     def count(self, pattern: str) -> int:
-        """Returns the number of rows whose answer matches a pattern.
+        """Return the number of rows whose answer matches a pattern.
 
         Args:
             pattern: a failure kind, a status (`404`), a class of statuses (`5xx`), a glob of kinds (`dns*`), or `any`
@@ -84,13 +84,13 @@ class CheckReport(ReadableReport):
         return sum(count for answer, count in self.counts.items() if _matches(pattern, answer))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         values = asdict(self)
         return values | {"counts": dict(self.counts), "failed": [dict(row) for row in self.failed]}
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any], results: str | None) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         found = values.get("check")
         rows = values["fetched"] + values["absent"] + values["failed"]
         return cls(
@@ -125,7 +125,7 @@ def check(
     progress: ProgressChoice = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
-    """Checks each site of a list and records its answer as a row. Resumes a check that an earlier call began.
+    """Check each site of a list and record its answer as a row. Resume a check that an earlier call began.
 
     Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
     that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the
@@ -170,7 +170,7 @@ def check(
 
 
 def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: ProgressChoice) -> CheckReport:
-    """Runs the check to its end, with its dashboard if it has one."""
+    """Run the check to its end, with its dashboard if it has one."""
     with (
         JobDashboard("check", options) as dashboard,
         state_folder(options) as temporary,
@@ -183,7 +183,7 @@ def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: 
 
 @contextlib.contextmanager
 def state_folder(options: CheckOptions) -> Iterator[str | None]:
-    """Yields a temporary folder for the state of a check that cannot be resumed; None if it has a permanent place."""
+    """Yield a temporary folder for the state of a check that cannot be resumed; None if it has a permanent place."""
     if options.is_temporary:
         with tempfile.TemporaryDirectory(prefix="fetchmill-check-") as folder:
             yield folder
@@ -192,7 +192,7 @@ def state_folder(options: CheckOptions) -> Iterator[str | None]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Checks that a pattern can match answers.
+    """Check that a pattern can match answers.
 
     Raises:
         UsageError: it cannot.
@@ -201,7 +201,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, int]:
-    """Returns the answers that match any of the patterns, with their counts."""
+    """Return the answers that match any of the patterns, with their counts."""
     return {
         answer: count
         for answer, count in report.counts.items()
@@ -210,7 +210,7 @@ def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, i
 
 
 def _matches(pattern: str, answer: str) -> bool:
-    """Returns whether an answer matches. Decimal text is a status; any other text is a failure kind."""
+    """Return whether an answer matches. Decimal text is a status; any other text is a failure kind."""
     status = int(answer) if answer.isdecimal() else None
     return answer_matches(pattern, None if answer.isdecimal() else answer, status)
 

@@ -37,7 +37,7 @@ def get(
     progress: ProgressChoice = None,
     **options: Unpack[GetKeywords],
 ) -> Report:
-    """Fetches every object that a source lists into a destination. Resumes a job that an earlier call began.
+    """Fetch every object that a source lists into a destination. Resume a job that an earlier call began.
 
     Blocks until the job has ended and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a
     signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the exception is
@@ -107,7 +107,7 @@ def get(
 
 
 def resume(dest: str | PathLike[str], *, progress: ProgressChoice = None, **options: Unpack[GetKeywords]) -> Report:
-    """Resumes the job of a destination with its original options.
+    """Resume the job of a destination with its original options.
 
     The journal stores these options, but no secrets and no code. If the job was started with secrets or functions, pass
     them again. If the targets come from standard input or an iterable, call `get` again instead.
@@ -141,14 +141,14 @@ def _run(
     iterator: Iterator[Any] | None,
     progress: ProgressChoice,
 ) -> Report:
-    """Runs the job to its end, with its dashboard if it has one."""
+    """Run the job to its end, with its dashboard if it has one."""
     with JobDashboard("get", options) as dashboard, shown(progress) as show:
         start = _make_start(options, native, own, iterator)
         return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start()), show))
 
 
 def _refusal_of_requests(options: GetOptions) -> str | None:
-    """Returns why items cannot be `fetchmill.Request` objects; None if they can."""
+    """Return why items cannot be `fetchmill.Request` objects; None if they can."""
     if options.engine != "native":
         return f"engine {options.engine} accepts only URLs; use engine native for a fetchmill.Request"
     if options.format == "warc":
@@ -157,7 +157,7 @@ def _refusal_of_requests(options: GetOptions) -> str | None:
 
 
 def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
-    """Yields the items. Raises UsageError at the first `fetchmill.Request`."""
+    """Yield the items. Raise UsageError at the first `fetchmill.Request`."""
     try:
         for item in iterator:
             if isinstance(item[0] if isinstance(item, tuple) else item, Request):
@@ -170,7 +170,7 @@ def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
 def _make_start(
     options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None
 ) -> "Callable[[], Job | EngineJob]":
-    """Returns a function that starts the job, and its engine if the engine is in Python."""
+    """Return a function that starts the job, and its engine if the engine is in Python."""
     fetch, on_start, on_done = own
     if fetch is None and (on_start or on_done):
         raise UsageError("on_start and on_done need a fetch function")

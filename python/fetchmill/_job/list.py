@@ -77,12 +77,12 @@ class ListReport(ReadableReport):
     found_nothing: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return asdict(self) | {"notices": [*self.notices]}
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any], manifest: str | None) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         without_url = values["failures"].get("url", 0)
         return cls(
             source=values["source"],
@@ -108,11 +108,11 @@ def list(
     progress: ProgressChoice = None,
     **options: Unpack[ListKeywords],
 ) -> ListReport:
-    """Lists the targets that `get` would fetch, and fetches nothing. Resumes a list that an earlier call began.
+    """List the targets that `get` would fetch, and fetch nothing. Resume a list that an earlier call began.
 
     With `manifest`, every target becomes a row of a file. `get` accepts this file as its source, also on another
-    machine. The file appears only when it is complete. With `each`, targets are passed to a function as they are listed
-    and nothing is stored, so such a list always starts from the beginning.
+    machine. The file appears only when it is complete. With `each`, the listed targets are passed to a function.
+    Nothing is stored, so such a list always starts from the beginning.
 
     Blocks until the end and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a signal
     handler raises), a checkpoint is written and the exception is raised.
@@ -167,7 +167,7 @@ class RowJob:
         self._columns = job.kept() or ()
 
     def wait(self, seconds: float) -> bool:
-        """Waits up to `seconds` for rows or the end. Returns whether the job has ended."""
+        """Wait up to `seconds` for rows or the end. Return whether the job has ended."""
         lines = self._job.take_rows(seconds)
         if lines is None:
             return self._job.wait(seconds)
@@ -191,31 +191,31 @@ class RowJob:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters now."""
+        """Return the counters now."""
         return self._job.snapshot()
 
     def samples(self, after: float = 0.0) -> Sequence[dict[str, Any]]:
-        """Returns the samples after a time in seconds since 1970 UTC."""
+        """Return the samples after a time in seconds since 1970 UTC."""
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Requests the end of the job. Later rows are dropped."""
+        """Request the end of the job. Later rows are dropped."""
         self._take = _ignore
         self._job.stop()
 
     def abort(self) -> None:
-        """Ends the job immediately."""
+        """End the job immediately."""
         self._take = _ignore
         self._job.abort()
 
     def report(self) -> dict[str, Any]:
-        """Returns the report, after the end."""
+        """Return the report, after the end."""
         return self._job.report()
 
 
 @contextlib.contextmanager
 def state_folder(options: ListOptions) -> Iterator[str | None]:
-    """Yields a temporary folder for the state of a list without a manifest; None if there is a manifest."""
+    """Yield a temporary folder for the state of a list without a manifest; None if there is a manifest."""
     if options.manifest is not None:
         yield None
         return
@@ -226,7 +226,7 @@ def state_folder(options: ListOptions) -> Iterator[str | None]:
 
 
 def _time(seconds: int) -> datetime | None:
-    """Converts seconds since 1970 to a datetime; None if the time is out of range."""
+    """Convert seconds since 1970 to a datetime; None if the time is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
@@ -234,4 +234,4 @@ def _time(seconds: int) -> datetime | None:
 
 
 def _ignore(_targets: Sequence[ListedTarget]) -> None:
-    """Drops targets."""
+    """Drop targets."""

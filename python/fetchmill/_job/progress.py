@@ -1,6 +1,6 @@
 """`progress=`: shows a running job in a program, a terminal or a notebook.
 
-Everything runs on the thread that waits for the job, several times a second. No object passes through this code.
+Everything runs on the thread that waits for the job, several times per second. Objects do not pass through this code.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ class Show(Protocol):
     """Shows the progress of a job."""
 
     def __call__(self, snapshot: dict[str, Any], *, is_last: bool = False) -> None:
-        """Shows the counters of the native module."""
+        """Show the counters of the native module."""
 
 
 @contextlib.contextmanager
 def shown(progress: ProgressChoice) -> Iterator[Show | None]:
-    """Yields the function that shows a job, according to `progress`; None if it is not shown."""
+    """Yield the function that shows a job, according to `progress`; None if it is not shown."""
     if progress is None:
         progress = is_notebook()
     if progress is False:
@@ -50,7 +50,7 @@ def shown(progress: ProgressChoice) -> Iterator[Show | None]:
 
 
 def is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     if "ipykernel" not in sys.modules:
         return False
     from IPython.core.getipython import get_ipython
@@ -60,7 +60,7 @@ def is_notebook() -> bool:
 
 
 class _Paced:
-    """Calls a function with a snapshot a few times a second, and always with the last one."""
+    """Calls a function with a snapshot a few times per second, and always with the last one."""
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
@@ -83,12 +83,12 @@ class _StreamDisplay:
         self._written = 0.0
 
     def update(self, snapshot: Snapshot) -> None:
-        """Writes a line if one is due."""
+        """Write a line if one is due."""
         rates = self._meter.add(snapshot)
         text = "; ".join(describe(snapshot, rates))
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
-            # A terminal obeys control characters, and names of hosts come from elsewhere.
+            # A terminal interprets control characters, and host names are untrusted.
             shown = "".join(char if char.isprintable() else "?" for char in text[: columns - 1])
             self._write(f"\r\x1b[2K{shown}")
         elif not 0 <= snapshot.seconds - self._written < _LINE_SECONDS:
@@ -96,7 +96,7 @@ class _StreamDisplay:
             self._write(f"fetchmill: {text}\n")
 
     def close(self) -> None:
-        """Removes the line from a terminal."""
+        """Remove the line from a terminal."""
         if self._is_terminal:
             self._write("\r\x1b[2K")
 
@@ -116,13 +116,13 @@ class _NotebookDisplay:
         self._done = ""
 
     def update(self, snapshot: Snapshot) -> None:
-        """Shows a snapshot in place of the previous one."""
+        """Show a snapshot in place of the previous one."""
         rates = self._meter.add(snapshot)
         self._done = f"{describe_done(snapshot)}, {snapshot.seconds:.1f} s"
         self._show(_as_mime(snapshot, rates))
 
     def close(self) -> None:
-        """Replaces the bar by one final line."""
+        """Replace the bar by one final line."""
         if self._handle is not None:
             self._show({"text/plain": self._done, "text/html": escape(self._done)})
 
@@ -136,7 +136,7 @@ class _NotebookDisplay:
 
 
 def _as_mime(snapshot: Snapshot, rates: Rates) -> dict[str, str]:
-    """A snapshot as text and as HTML."""
+    """Return a snapshot as text and as HTML."""
     lines = describe(snapshot, rates)
     total = snapshot.expected
     bar = f"<progress value='{snapshot.settled}' max='{total}'></progress> " if total else ""

@@ -1,6 +1,6 @@
-"""A snapshot of a job as text for people, and as an event for machines.
+"""Formats a job's snapshot as text for people, and as an event for programs.
 
-Rates are over the last seconds, measured on the job's own clock, which the snapshot carries.
+Rates cover the last seconds, measured on the job's own clock, which is part of the snapshot.
 """
 
 from collections import deque
@@ -15,34 +15,35 @@ if TYPE_CHECKING:
 
     from fetchmill._job.report import LimitedBy, Snapshot, Wait
 
-# Rates are over this: long enough to be steady, short enough to show a change.
+# Period of a rate: long enough to be steady, short enough to show changes.
 RATE_SECONDS = 10.0
-# Kinds named in a line; the rest is one number.
+# Maximum number of failure kinds named in a line. The others are counted together.
 KINDS_SHOWN_MAX = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Settled objects and fetched bytes a second, over the last seconds."""
+    """Finished objects and fetched bytes per second, over the last seconds."""
 
     objects: float
     bytes: float
 
 
 class Meter:
-    """Turns snapshots into rates; holds only those of the last seconds."""
+    """Converts snapshots to rates. Keeps only the snapshots of the last seconds."""
 
     def __init__(self, seconds: float = RATE_SECONDS) -> None:
         self._seconds = seconds
         self._points: deque[tuple[float, int, int]] = deque()
 
     def add(self, snapshot: "Snapshot") -> Rates:
-        """Takes a snapshot, gives the rates up to it."""
+        """Take a snapshot and return the rates up to it."""
         settled = snapshot.settled
         if self._points and snapshot.seconds < self._points[-1][0]:
             self._points.clear()  # another job: a sync lists first, and fetches then
         if not self._points and snapshot.seconds > 0:
-            # A run begins with what was settled before it. Bytes have no such count: their rate begins here.
+            # A run starts with the number of targets finished earlier. There is no such number for bytes, so their rate
+            # starts here.
             self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
         self._points.append((snapshot.seconds, settled, snapshot.bytes))
         while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
@@ -55,14 +56,14 @@ class Meter:
 
 
 def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:
-    """Seconds to the end; None while the total is unknown or nothing moves."""
+    """Return the seconds to the end, or None while the total is unknown or there is no progress."""
     if snapshot.expected is None or rates.objects <= 0:
         return None
     return (snapshot.expected - snapshot.settled) / rates.objects
 
 
 def describe_eta(snapshot: "Snapshot", rates: Rates) -> str:
-    """`ETA 12 s`, or `ETA at least 12 s` while more may be listed; empty while nothing moves."""
+    """Return `ETA 12 s`, or `ETA at least 12 s` if more may be listed. Empty if there is no progress."""
     remaining = remaining_seconds(snapshot, rates)
     if remaining is not None:
         return f"ETA {format_seconds(remaining)}"
@@ -72,7 +73,7 @@ def describe_eta(snapshot: "Snapshot", rates: Rates) -> str:
 
 
 def describe_done(snapshot: "Snapshot") -> str:
-    """`412 of 1,000 (41 %)` when the total is known, else `412 of at least 1,000`."""
+    """Return `412 of 1,000 (41 %)` if the total is known, otherwise `412 of at least 1,000`."""
     settled, expected = format_count(snapshot.settled), snapshot.expected
     if expected is None:
         return f"{settled} of at least {format_count(snapshot.listed)}"
@@ -81,7 +82,7 @@ def describe_done(snapshot: "Snapshot") -> str:
 
 
 def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KINDS_SHOWN_MAX) -> str:
-    """`truncated 12, dns 3`, the most frequent first; empty when there is none."""
+    """Return `truncated 12, dns 3`, most frequent first. Empty if nothing failed."""
     ordered = sorted(failures.items(), key=lambda pair: (-pair[1], pair[0]))
     parts = [f"{kind} {format_count(count)}" for kind, count in ordered[:shown_max]]
     rest = sum(count for _, count in ordered[len(parts) :])
@@ -89,7 +90,7 @@ def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KIN
 
 
 def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
-    """A snapshot as one line, a second one when something went wrong, and one for each thing that it waits for."""
+    """Describe a snapshot in one line, with a second line if something failed and a line per wait."""
     line = [
         describe_done(snapshot),
         f"{format_count(rates.objects)} objects/s",
@@ -109,13 +110,16 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
     if snapshot.waiting:
         second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
     waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
-    # A wait says what an outage is, and until when.
+    # A wait describes an outage and its deadline.
     limits = [describe_limit(snapshot.limited_by)] if snapshot.limited_by and not waits else []
     return [", ".join(line), *([", ".join(second)] if second else []), *waits, *limits]
 
 
 def describe_limit(limited_by: "LimitedBy") -> str:
-    """`limited by the disk: storing takes 97 % of the time`; of a report with the part of the run in brackets."""
+    """Return `limited by the disk: storing takes 97 % of the time`.
+
+    For a report, add the share of the run in brackets.
+    """
     share = "" if limited_by.share is None else f" ({limited_by.share * 100:.0f} % of the run)"
     text = limited_by.text if limited_by.kind == "throttling" else f"limited by {limited_by.text}"
     return f"{text}{share}"
@@ -128,9 +132,9 @@ def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
 
 
 def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
-    """A snapshot as a JSON event."""
+    """Return a snapshot as a JSON event."""
     remaining = remaining_seconds(snapshot, rates)
-    # Origins would be most of each line: the page and the metrics have them.
+    # Omit the origins, which would be most of each line. The page and the metrics contain them.
     shown = {name: value for name, value in vars(snapshot).items() if name != "origins"}
     event = {**shown, "failures": dict(snapshot.failures)}
     event["waits"] = [wait.to_dict() for wait in snapshot.waits]

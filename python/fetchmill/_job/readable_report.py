@@ -1,4 +1,4 @@
-"""How reports look in a terminal and in a notebook."""
+"""Displays reports in terminals and notebooks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Of texts and mappings, in characters; the attribute has all of it.
+# Maximum number of characters shown of a string or mapping. The attribute has all of it.
 _SHOWN_MAX = 200
 
 
@@ -21,7 +21,7 @@ class ReadableReport:
         return f"{type(self).__name__}({values})"
 
     def _repr_html_(self) -> str:
-        """The same as a table, for notebooks."""
+        """Return a table for notebooks."""
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(name.replace('_', ' '))}</th>"
             f"<td style='text-align:left'>{escape(_cut(_words(value)))}</td></tr>"
@@ -40,17 +40,17 @@ def _shown(report: "DataclassInstance | ReadableReport") -> Iterator[tuple[str, 
 
 
 def _text(value: object) -> str:
-    """As Python writes it, but without digits that mean nothing."""
+    """Format a value as Python does, but without meaningless digits."""
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, datetime) or hasattr(value, "text"):
         return repr(_words(value))
-    # Of a mapping that cannot be changed, the content.
+    # Show only the content of an immutable mapping.
     return repr(dict(value) if isinstance(value, Mapping) else value)
 
 
 def _words(value: object) -> str:
-    """For people: 5,000 and not 5000; `404: 3, dns: 1` and not a mapping."""
+    """Format a value for people: 5,000 instead of 5000, and `404: 3, dns: 1` instead of a mapping."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_words(count)}" for key, count in value.items())
     if isinstance(value, datetime):

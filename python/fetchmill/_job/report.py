@@ -13,9 +13,9 @@ from fetchmill._job.column_values import ColumnValue
 from fetchmill._job.readable_report import ReadableReport
 from fetchmill._quick_dataclass import dataclass
 
-# The reason in `Report.skipped_by` that is divided by rules.
+# The reason in `Report.skipped_by` that is broken down by rule.
 OPTED_OUT = "opted-out"
-# The rule of `stopped_by` that is not a problem: the run ended as requested.
+# The rule in `stopped_by` that is not a problem, because the run ended as requested.
 FIRST = "first"
 # Maximum number of hosts that a job counts individually because their robots.txt forbids targets.
 FORBIDDING_HOSTS_MAX = 4096
@@ -36,12 +36,12 @@ class Wait:
     until: datetime
 
     def to_dict(self) -> dict[str, str]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         return {"what": self.what, "since": self.since.isoformat(), "until": self.until.isoformat()}
 
     @classmethod
     def from_native(cls, values: Mapping[str, str]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         since, until = (datetime.fromisoformat(values[each]) for each in ("since", "until"))
         return cls(what=values["what"], since=since, until=until)
 
@@ -64,7 +64,7 @@ class LimitedBy:
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """From what the native module returns; None for nothing."""
+        """Create an instance from the native module's result, or return None if there is none."""
         return None if values is None else cls(**values)
 
 
@@ -86,7 +86,7 @@ class Latency:
 
     @classmethod
     def from_native(cls, values: Mapping[str, float] | None) -> Self | None:
-        """From what the native module returns; None for nothing."""
+        """Create an instance from the native module's result, or return None if there is none."""
         return None if values is None else cls(**values)
 
 
@@ -106,7 +106,7 @@ class OriginLatency:
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         return cls(**{**values, "latency": Latency(**values["latency"])})
 
 
@@ -187,7 +187,7 @@ class Snapshot:
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         made = {
             "waits": _waits_of(values),
             "limited_by": LimitedBy.from_native(values["limited_by"]),
@@ -292,7 +292,7 @@ class Report(ReadableReport):
         return self.listed_at is not None and self.pending == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         values = asdict(self)
         values["failures"] = dict(self.failures)
         values["skipped_by"] = dict(self.skipped_by)
@@ -306,7 +306,7 @@ class Report(ReadableReport):
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         own = _fields_of(cls, values)
         own["dest"] = os.fspath(own["dest"])
         own["listed_at"] = datetime.fromisoformat(own["listed_at"]) if own["listed_at"] else None
@@ -340,12 +340,12 @@ class JobProgress:
     limited_by: LimitedBy | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         return asdict(self) | {"time": self.time.isoformat()}
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """From what the native module returns; None for nothing."""
+        """Create an instance from the native module's result, or return None if there is none."""
         if values is None:
             return None
         made = {
@@ -381,7 +381,7 @@ class Status(Report):
         return self.pending / rate if self.listed_at and rate > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         return super().to_dict() | {
             "waits": [wait.to_dict() for wait in self.waits],
             "started_at": self.started_at.isoformat() if self.started_at else None,
@@ -391,7 +391,7 @@ class Status(Report):
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         started, ended = (_time_of(values[each]) for each in ("started_at", "finished_at"))
         age = ((ended or datetime.now(UTC)) - started).total_seconds() if started else None
         progress = JobProgress.from_native(values["progress"])
@@ -453,7 +453,7 @@ class Failure:
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns."""
+        """Create an instance from the native module's result."""
         return cls(**_fields_of(cls, values))
 
 
@@ -466,5 +466,5 @@ def _waits_of(values: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _fields_of(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a dataclass type
-    """Returns the values that are fields of the class. The native module returns all fields, and may return more."""
+    """Return the values that are fields of the class. The native module returns all fields, and may return more."""
     return {each.name: values[each.name] for each in fields(cls)}

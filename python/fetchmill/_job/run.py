@@ -1,6 +1,6 @@
 """Waits for jobs of the native module, which run on its own threads.
 
-The wait is divided into short steps, because Python handles signals between steps. No Python call is made per object.
+The wait is divided into short steps, because Python handles signals in between. No Python call is made per object.
 """
 
 import time
@@ -19,23 +19,23 @@ class RunningJob(Protocol):
     """A job or an export."""
 
     def wait(self, seconds: float) -> bool:
-        """Waits up to `seconds` for the end. Returns whether the job has ended."""
+        """Wait up to `seconds` for the end. Return whether the job has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the current counters."""
+        """Return the current counters."""
 
     def stop(self) -> None:
-        """Requests the end of the job with a checkpoint."""
+        """Request the end of the job with a checkpoint."""
 
     def abort(self) -> None:
-        """Ends the job without a checkpoint."""
+        """End the job without a checkpoint."""
 
     def report(self) -> dict[str, Any]:
-        """Returns the report, after the end."""
+        """Return the report, after the end."""
 
 
 def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dict[str, Any]:
-    """Starts a job, waits for its end and returns its report. An exception first drains the job, then is raised.
+    """Start a job, wait for its end and return its report. An exception first drains the job, then is raised.
 
     Args:
         start: starts the job.
@@ -56,7 +56,7 @@ def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dic
 
 
 def _wait(running: RunningJob, show: Show | None) -> None:
-    """Waits for the end of a job. A job stopped by a rule may drain as long as an interrupted one."""
+    """Wait for a job to end. If a rule stops it, it may drain as long as an interrupted job."""
     deadline = None
     while not running.wait(STEP_SECONDS):
         snapshot = running.snapshot()
@@ -71,7 +71,7 @@ def _wait(running: RunningJob, show: Show | None) -> None:
 
 
 def _drain(running: RunningJob) -> None:
-    """Ends a job with a checkpoint; without one if draining takes too long or is interrupted, too."""
+    """End a job with a checkpoint; without one if draining takes too long or is interrupted, too."""
     try:
         running.stop()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX

@@ -40,7 +40,7 @@ class StoredCommand(NamedTuple):
     lacking: tuple[str, ...]
 
     def options_for(self, dest: str | os.PathLike[str], given: Mapping[str, Any]) -> GetOptions:
-        """Returns the options of a run that resumes the job.
+        """Return the options of a run that resumes the job.
 
         Args:
             dest: the destination of the job.
@@ -68,7 +68,7 @@ class StoredCommand(NamedTuple):
 
 
 def command_text(options: Options, lacking: Sequence[str] = ()) -> str:
-    """Returns the command of a job as text for its journal.
+    """Return the command of a job as text for its journal.
 
     Args:
         options: the options of the job.
@@ -95,7 +95,7 @@ def command_text(options: Options, lacking: Sequence[str] = ()) -> str:
 
 
 def job_json(options: GetOptions, kind: SourceKind | None = None, lacking: Sequence[str] = ()) -> str:
-    """Returns the options of a job for the native module, including its stored command.
+    """Return the options of a job for the native module, including its stored command.
 
     Args:
         options: the options of the job.
@@ -109,7 +109,7 @@ def job_json(options: GetOptions, kind: SourceKind | None = None, lacking: Seque
 
 
 def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | None) -> StoredCommand:
-    """Reads the stored command of a destination's job.
+    """Read the stored command of a destination's job.
 
     Raises:
         UsageError: there is no job, or its journal has no command.
@@ -142,18 +142,18 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
 
 
 def _lasting_source(source: str) -> str | None:
-    """Returns a source that does not depend on the working folder; None if it cannot be stored."""
+    """Return a source that does not depend on the working folder; None if it cannot be stored."""
     if source == "-" or hide_secrets(source) != source:
         return None
     return str(Path(source).absolute()) if kind_of(source) == "list" else source
 
 
 def _has_secret(value: object) -> bool:
-    """Returns whether a text contains a URL with a token or a password."""
+    """Return whether a text contains a URL with a token or a password."""
     return isinstance(value, str) and hide_secrets(value) != value
 
 
 def _written(name: str) -> str:
-    """Returns a missing option in command-line form."""
+    """Return a missing option in command-line form."""
     kind, _, field = name.partition(" ")
     return f"--header '{field}: ...'" if kind == "header" else f"--{name.replace('_', '-')}"

@@ -17,11 +17,11 @@ class ArrowTable(Protocol):
     """A table that gives a stream of Arrow's C interface: of pyarrow, Polars, pandas 2.2, DuckDB and others."""
 
     def __arrow_c_stream__(self, requested_schema: object = None, /) -> object:
-        """Returns a capsule with a stream of record batches."""
+        """Return a capsule with a stream of record batches."""
 
 
 def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - a program's
-    """Returns the items of a table, and the options without `column` and `key_column`; other sources unchanged.
+    """Return the items of a table, and the options without `column` and `key_column`; other sources unchanged.
 
     Raises:
         UsageError: the table does not have the columns.
@@ -42,7 +42,7 @@ def _is_table(source: Any) -> TypeGuard[ArrowTable]:  # noqa: ANN401
 
 
 def _rows(source: Any, columns: list[str]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
-    """The values of some columns, row by row."""
+    """Return the values of some columns, row by row."""
     if hasattr(source, "get_column"):
         _check(columns, source.columns)
         return zip(*(source.get_column(name) for name in columns), strict=True)
@@ -75,5 +75,5 @@ def _check(columns: list[str], names: Any) -> None:  # noqa: ANN401 - a list, or
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401
-    """A value as text; None for a missing one, such as pandas' NaN."""
+    """Return a value as text; None for a missing one, such as pandas' NaN."""
     return str(value) if isinstance(value, (str, int)) else None

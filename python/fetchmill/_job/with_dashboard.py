@@ -49,7 +49,7 @@ class JobDashboard:
         self.url = self._dashboard.url if self._dashboard else None
 
     def show(self, job: ShownT) -> ShownT:
-        """Shows a job that has just started. Returns the job."""
+        """Show a job that has just started. Return the job."""
         if self._dashboard is not None:
             self._dashboard.show(job)
         return job
@@ -71,7 +71,7 @@ class JobDashboard:
 
 
 def _address_of(options: Options) -> str | None:
-    """Returns HOST:PORT, if `dashboard` or `dashboard_addr` contains it."""
+    """Return HOST:PORT, if `dashboard` or `dashboard_addr` contains it."""
     given = [text for text in (options.dashboard, options.dashboard_addr) if isinstance(text, str)]
     if len(set(given)) > 1:
         raise UsageError(

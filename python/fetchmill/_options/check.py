@@ -51,7 +51,7 @@ class CheckOptions(Options):
             )
 
     def to_json(self, temporary: str | None = None, *, is_iterable: bool = False) -> str:
-        """Returns the options for the native module.
+        """Return the options for the native module.
 
         Args:
             temporary: a folder for the state of a check that has no permanent one.

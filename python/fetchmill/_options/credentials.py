@@ -17,7 +17,7 @@ def request_fields(
     *,
     has_command: bool,
 ) -> list[tuple[str, str]]:
-    """Returns the header fields of requests, in order.
+    """Return the header fields of requests, in order.
 
     Args:
         headers: fields that are sent unchanged.
@@ -49,7 +49,7 @@ def request_fields(
 
 
 def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> Mapping[str, str] | None:
-    """Returns the fields with `User-Agent` added.
+    """Return the fields with `User-Agent` added.
 
     Raises:
         UsageError: the fields already have `User-Agent`.
@@ -64,7 +64,7 @@ def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> M
 
 
 def origin_of(url: str) -> str:
-    """Returns the origin of a URL: `scheme://host[:port]`."""
+    """Return the origin of a URL: `scheme://host[:port]`."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -86,7 +86,7 @@ def _netrc_entry(origin: str) -> tuple[str, str]:
 
 
 def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
-    """Returns the proxies in the form of the native module: one URL for both schemes, or those of the environment.
+    """Return the proxies in the form of the native module: one URL for both schemes, or those of the environment.
 
     Args:
         proxy: value of the option. `env` reads http_proxy, https_proxy, all_proxy and no_proxy.
@@ -102,7 +102,7 @@ def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
 
 
 def proxies_of(proxy: str | None) -> list[str]:
-    """Returns the URLs of the proxies: the value of the option, or those of the environment."""
+    """Return the URLs of the proxies: the value of the option, or those of the environment."""
     given = proxy_of(proxy)
     if isinstance(given, dict):
         return [text for scheme in ("http", "https") if (text := given[scheme])]
@@ -110,5 +110,5 @@ def proxies_of(proxy: str | None) -> list[str]:
 
 
 def is_socks(proxy: str) -> bool:
-    """Returns whether a proxy speaks SOCKS."""
+    """Return whether a proxy speaks SOCKS."""
     return proxy.lower().startswith("socks")

@@ -7,7 +7,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def parse_date(text: str) -> datetime:
-    """Parses a date such as `2026-11-22`, `2026-11-22T08:30:00Z` or `2026-11-22T08:30+02:00` (ISO 8601).
+    """Parse a date such as `2026-11-22`, `2026-11-22T08:30:00Z` or `2026-11-22T08:30+02:00` (ISO 8601).
 
     Raises:
         ValueError: the text is not a date, or has a time without a time zone.
@@ -27,7 +27,7 @@ def parse_date(text: str) -> datetime:
 
 
 def seconds_of(value: str | date | datetime) -> int:
-    """Returns the seconds from 1970 UTC to a moment. Rounds up, because listings have whole seconds.
+    """Return the seconds from 1970 UTC to a moment. Rounds up, because listings have whole seconds.
 
     Raises:
         ValueError: the value is not a date with a time zone, or is before 1970.

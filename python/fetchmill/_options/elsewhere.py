@@ -27,7 +27,7 @@ _REASONS = {
 
 
 def describe_elsewhere(call: str, name: str) -> str | None:
-    """Names the calls that have an option that this call lacks. Returns None if there are none, or it has the option.
+    """Name the calls that have an option that this call lacks. Return None if there are none, or it has the option.
 
     Args:
         call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.
@@ -42,5 +42,5 @@ def describe_elsewhere(call: str, name: str) -> str | None:
 
 
 def call_of(options: Mapping[str, object]) -> str | None:
-    """Returns the call that has this table of options."""
+    """Return the call that has this table of options."""
     return next((call for call, table_of in _CLASSES.items() if table_of is options), None)

@@ -22,7 +22,7 @@ _RENAMED = {"all_rows": "keep_failed", "warc_all": "keep_failed"}
 
 
 def with_current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns stored options under the names that they have now."""
+    """Return stored options under the names that they have now."""
     return {_RENAMED.get(name, name): value for name, value in stored.items()}
 
 
@@ -61,7 +61,7 @@ class GetOptions(Options):
             raise UsageError("transform_columns needs a transform or image options", options=["transform_columns"])
 
     def _check_images(self) -> None:
-        """Refuses image options that contradict other options."""
+        """Refuse image options that contradict other options."""
         if self.image_quality > _QUALITY_MAX:
             raise UsageError(
                 f"image_quality must be 1 to {_QUALITY_MAX}, not {self.image_quality}", options=["image_quality"]
@@ -87,7 +87,7 @@ class GetOptions(Options):
         return kind_of(str(self.source))
 
     def to_json(self, kind: SourceKind | None = None) -> str:
-        """Returns the options for the native module.
+        """Return the options for the native module.
 
         Args:
             kind: the kind of source, if its text does not show it.
@@ -106,7 +106,7 @@ class GetOptions(Options):
         return json.dumps(values)
 
     def _native_images(self) -> dict[str, Any]:
-        """Returns the transform for the image options."""
+        """Return the transform for the image options."""
         try:
             from fetchmill._transform.images import ImageTransform
         except ImportError:
@@ -123,12 +123,12 @@ class GetOptions(Options):
 
 
 def has_images(options: Options) -> bool:
-    """Returns whether objects are images that are checked or changed before they are stored."""
+    """Return whether objects are images that are checked or changed before they are stored."""
     return any(getattr(options, name) is not None for name in ("image_max_side", "image_min_side", "image_format"))
 
 
 def source_values(options: Options, kind: SourceKind) -> dict[str, object]:
-    """Returns the options that the core knows, with the source and its kind."""
+    """Return the options that the core knows, with the source and its kind."""
     endpoint = options.endpoint_url if kind == "s3" else None
     source = str(options.source)
     return options.core_values(endpoint or source) | {"source": source, "source_kind": kind}

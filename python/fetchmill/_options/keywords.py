@@ -260,7 +260,7 @@ class OfRequests(TypedDict, total=False):
     """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env uses the variables
     http_proxy, https_proxy and no_proxy."""
     resolver: Sequence[str] | None
-    """DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own look-up."""
+    """DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own lookup."""
 
 
 class OfRates(TypedDict, total=False):

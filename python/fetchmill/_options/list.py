@@ -54,7 +54,7 @@ class ListOptions(Options):
         return kind_of(str(self.source))
 
     def to_json(self, temporary: str | None = None) -> str:
-        """Returns the options for the native module.
+        """Return the options for the native module.
 
         Args:
             temporary: a folder for the state of a list without a manifest, which cannot be resumed.

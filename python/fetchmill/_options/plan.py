@@ -73,7 +73,7 @@ class PlanOptions(Options):
         return kind_of(str(self.source))
 
     def fetching_job(self, dest: str, format: str, **other: Any) -> GetOptions:  # noqa: ANN401 - options
-        """Returns the options of a job for the probe: the same source and requests, with another destination.
+        """Return the options of a job for the probe: the same source and requests, with another destination.
 
         Args:
             dest: the destination of the probe's job.
@@ -86,7 +86,7 @@ class PlanOptions(Options):
         return GetOptions(**values | other)
 
     def listing_job(self) -> ListOptions:
-        """Returns the options of a list of the source without a manifest."""
+        """Return the options of a list of the source without a manifest."""
         return ListOptions(**self._given(ListOptions))
 
     def _given(self, table: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of options

@@ -1,6 +1,6 @@
-"""Rows of options, and the option classes that are made from them.
+"""Rows of options, and the option classes created from them.
 
-The rows are in `table`, which is generated. An option class is a frozen dataclass with a field for each row.
+The rows are in `table`, which is generated. An option class is a frozen dataclass with a field per row.
 """
 
 import os
@@ -79,7 +79,7 @@ class Options:
 
     @classmethod
     def refuse_unknown(cls, name: str) -> None:
-        """Raises an error for an option that this class does not have.
+        """Raise an error for an option that this class does not have.
 
         Raises:
             UsageError: another call has the option. The message names that call.
@@ -115,7 +115,7 @@ class Options:
         self._take_aliases()
 
     def _take_aliases(self) -> None:
-        """Moves the values of aliases to the options that they stand for."""
+        """Move the values of aliases to the options that they stand for."""
         for alias in fields(self):
             name, value = alias.metadata.get("alias_of"), getattr(self, alias.name)
             if name is None or value is None:
@@ -130,7 +130,7 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Returns the options that the core knows, in its form. Options with their default value are left out.
+        """Return the options that the core knows, in its form. Options with their default value are left out.
 
         Args:
             asked: the URL of the first request, which selects the entry in ~/.netrc.
@@ -161,7 +161,7 @@ class Options:
 
 
 def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
-    """Makes a frozen dataclass from a class, with its own fields and one field for each row.
+    """Create a frozen dataclass from a class, with the class's own fields and one per row.
 
     Args:
         options: the rows by name.
@@ -182,7 +182,7 @@ def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
 
 
 def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
-    """Converts a value to the form of the core."""
+    """Convert a value to the form of the core."""
     if value is None:
         return None
     if kind == "share":
@@ -193,7 +193,7 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def default_text(kind: Kind, default: object) -> str | None:
-    """Returns a default with its unit, for help; None if there is no default to show."""
+    """Return a default with its unit, for help. None if there is none to show."""
     if default is None or kind in ("answers", "dashboard"):
         return None
     if kind == "seconds":
@@ -204,7 +204,7 @@ def default_text(kind: Kind, default: object) -> str | None:
 
 
 def _described(table: Any) -> str:  # noqa: ANN401 - a dataclass
-    """Describes all options as text, so that `help(fetchmill.GetOptions)` shows the command line's help."""
+    """Describe all options as text, so that `help(fetchmill.GetOptions)` shows the command line's help."""
     lines = []
     for option in fields(table):
         if option.metadata:

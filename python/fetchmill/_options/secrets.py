@@ -5,7 +5,7 @@ from typing import Any
 
 # Header fields whose values are not secret. The values of all other fields are never stored.
 OPEN_FIELDS = ("accept", "accept-language", "user-agent")
-# Options whose values may be secrets or commands. A destination must not make anybody run a command.
+# Options whose values may be secrets or commands. A destination must never cause someone to run a command.
 SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
 # Options for code, for files with credentials, and for hosts that get credentials or trust. A destination that comes
 # from elsewhere must not set them.
@@ -13,7 +13,7 @@ PRIVATE = ("transform", "client_cert", "client_key", "cookies", "sse_c_key_file"
 
 
 def is_given(own: Mapping[str, Any], name: str) -> bool:
-    """Returns whether a process was given a required secret: an option, or `header NAME`."""
+    """Return whether a process was given a required secret: an option, or `header NAME`."""
     kind, _, field = name.partition(" ")
     if kind == "header":
         return field.lower() in (given.lower() for given in own.get("headers") or {})

@@ -9,7 +9,7 @@ from fetchmill._options.dates import seconds_of
 from fetchmill._options.values import require
 from fetchmill.errors import UsageError
 
-# Where targets come from: a server that lists them, a list in a file, a program, or a bucket.
+# Source of targets: a server that lists them, a list in a file, a program, or a bucket.
 SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
@@ -57,7 +57,7 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
 
 
 def names_not_for(kind: SourceKind) -> tuple[str, ...]:
-    """Returns the names of the options that a kind of source refuses."""
+    """Return the names of the options that a kind of source refuses."""
     return tuple(name for names, kinds, _ in _MEANT if kind not in kinds for name in names)
 
 
@@ -66,24 +66,24 @@ _BUCKET = r"[A-Za-z0-9._-]{1,255}"
 
 
 def kind_of(source: str) -> SourceKind:
-    """Returns the kind of a source. Text such as `s3:bucket` counts as a bucket, so that the typo is reported."""
+    """Return the kind of a source. Text such as `s3:bucket` counts as a bucket, so that the typo is reported."""
     if source[:4].lower().startswith(_LIKE_S3):
         return "s3"
     return "server" if "://" in source else "list"
 
 
 def leads_anywhere(options: Any, kind: SourceKind) -> bool:  # noqa: ANN401 - a dataclass
-    """Returns whether others have written the URLs of the targets, which may therefore lead to any origin."""
+    """Return whether others have written the URLs of the targets, which may therefore lead to any origin."""
     return kind == "list" or (kind == "server" and options.listing == "json")
 
 
 def is_bucket(destination: str) -> bool:
-    """Returns whether objects are stored in a bucket."""
+    """Return whether objects are stored in a bucket."""
     return destination.startswith("s3://")
 
 
 def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Checks a source together with the options for reading it.
+    """Check a source together with the options for reading it.
 
     Raises:
         UsageError: the source or an option cannot be used, or an option is for another kind of source.
@@ -106,7 +106,7 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
 
 
 def _check_bucket(source: str) -> None:
-    """Checks `s3://BUCKET`, `s3://BUCKET/` or `s3://BUCKET/PREFIX`. All text after the slash is the prefix."""
+    """Check `s3://BUCKET`, `s3://BUCKET/` or `s3://BUCKET/PREFIX`. All text after the slash is the prefix."""
     if not source.startswith("s3://"):
         raise UsageError(f"{source} is not a bucket; write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
     bucket = source.removeprefix("s3://").partition("/")[0]
@@ -134,7 +134,7 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
 
 
 def _check_ranges(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Refuses empty ranges of size or time."""
+    """Refuse empty ranges of size or time."""
     if None not in (options.size_from, options.size_to) and options.size_from >= options.size_to:
         raise UsageError(
             f"size_to must be above size_from ({options.size_from}), not {options.size_to}",

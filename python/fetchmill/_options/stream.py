@@ -25,7 +25,7 @@ class StreamOptions(Options):
         def __init__(self, **options: Unpack[StreamKeywords]) -> None: ...
 
     def to_json(self) -> str:
-        """Returns the options for the native module.
+        """Return the options for the native module.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.

@@ -104,7 +104,7 @@ class SyncOptions(Options):
         return json.dumps(given, sort_keys=True)
 
     def list_json(self, manifest: str, *, is_iterable: bool = False) -> str:
-        """Returns the options of the job that lists the source into a manifest, for the native module.
+        """Return the options of the job that lists the source into a manifest, for the native module.
 
         Args:
             manifest: the file for the rows.
@@ -121,7 +121,7 @@ class SyncOptions(Options):
     def get_json(
         self, requests: str, dest: str, next_numbers: Mapping[str, Any] | None, *, is_iterable: bool = False
     ) -> str:
-        """Returns the options of the job that fetches new and changed objects, for the native module.
+        """Return the options of the job that fetches new and changed objects, for the native module.
 
         Args:
             requests: a manifest with a row for each request.
@@ -154,24 +154,24 @@ class SyncOptions(Options):
         return GetOptions(source=requests, dest=dest, server_times=True, **values)
 
     def _given(self) -> dict[str, Any]:
-        """Returns the options that differ from their defaults."""
+        """Return the options that differ from their defaults."""
         options = {option.name: option.default for option in fields(self) if option.metadata}
         return {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
 
     def _of(self, table: type[Options]) -> dict[str, Any]:
-        """Returns the given options that another class of options also has."""
+        """Return the given options that another class of options also has."""
         known = {option.name for option in fields(table) if option.metadata}
         return {name: value for name, value in self._given().items() if name in known}
 
 
 def lasting_source(source: str | os.PathLike[str]) -> str:
-    """Returns a source as it is stored in a destination. The path of a list becomes absolute."""
+    """Return a source as it is stored in a destination. The path of a list becomes absolute."""
     text = os.fspath(source)
     return str(Path(text).absolute()) if kind_of(text) == "list" and text not in ("", "-") else text
 
 
 def allowed_removals(max_delete: int | str, objects: int) -> int:
-    """Returns how many of `objects` a pass may remove.
+    """Return how many of `objects` a pass may remove.
 
     Raises:
         UsageError: `max_delete` is neither a number nor a percentage.

@@ -689,7 +689,7 @@ _OF_REQUESTS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own look-up.",
+        "DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own lookup.",
         heading="Requests",
     ),
 }

@@ -16,7 +16,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "us": 1e-6, "ms": 1e-3, "m": 60.0, "min": 60.0,
 
 
 def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str) -> float:
-    """Returns a number times its unit."""
+    """Return a number times its unit."""
     match = re.fullmatch(_QUANTITY, text)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -28,31 +28,31 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str)
 
 
 def _whole(value: float, text: str) -> int:
-    """Returns the value as an int. Refuses fractions, and values from 2^63."""
+    """Return the value as an int. Refuse fractions, and values from 2^63."""
     if value != int(value) or value > 2**63 - 1:
         raise ValueError(f"{text!r} is not a whole number below 2^63")
     return int(value)
 
 
 def parse_bytes(text: str) -> int:
-    """Parses a number of bytes, such as `100`, `64KiB`, `1.5MiB` or `10MB`."""
+    """Parse a number of bytes, such as `100`, `64KiB`, `1.5MiB` or `10MB`."""
     return _whole(_quantity(text, _SIZES, "64KiB or 100"), text)
 
 
 def parse_seconds(text: str) -> float:
-    """Parses a duration in seconds, such as `1`, `0.5s`, `50ms`, `2m` or `1h`."""
+    """Parse a duration in seconds, such as `1`, `0.5s`, `50ms`, `2m` or `1h`."""
     return _quantity(text, _DURATIONS, "1.5s, 50ms or 2m")
 
 
 def parse_count(text: str) -> int:
-    """Parses a count, such as `100`, `1_000` or `1e9`."""
+    """Parse a count, such as `100`, `1_000` or `1e9`."""
     if text.strip().isdecimal():
         return _whole(int(text), text)  # exact beyond 2^53
     return _whole(_quantity(text, {"": 1}, "1000 or 1e9"), text)
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Parses a range of seconds, such as `0-3` or `50ms-2s`. A single duration is both ends."""
+    """Parse a range of seconds, such as `0-3` or `50ms-2s`. A single duration is both ends."""
     low, dash, high = text.partition("-")
     first = parse_seconds(low)
     last = parse_seconds(high) if dash else first
@@ -62,22 +62,22 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 def format_count(count: float) -> str:
-    """Formats a count as `1,234,567`."""
+    """Format a count as `1,234,567`."""
     return f"{count:,.0f}"
 
 
 def format_objects(count: int) -> str:
-    """Formats a number of objects as `1 object` or `1,234 objects`."""
+    """Format a number of objects as `1 object` or `1,234 objects`."""
     return format_count_of(count, "object")
 
 
 def format_count_of(count: int, noun: str) -> str:
-    """Formats a count with a noun, given in the singular, as `1 row` or `1,234 rows`."""
+    """Format a count with a noun, given in the singular, as `1 row` or `1,234 rows`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:
-    """Formats a size in bytes as `980 B` or `1.5 MiB`."""
+    """Format a size in bytes as `980 B` or `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:  # noqa: PLR2004 - the binary step
             return f"{count:.0f} {unit}" if unit == "B" or count == int(count) else f"{count:.1f} {unit}"
@@ -86,7 +86,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Formats a duration as `0.31 s`, `42 s`, `3 min 05 s` or `2 h 47 min`."""
+    """Format a duration as `0.31 s`, `42 s`, `3 min 05 s` or `2 h 47 min`."""
     if seconds < 10:  # noqa: PLR2004 - below ten, fractions are worth showing
         return f"{seconds:.2f} s"
     whole = round(seconds)

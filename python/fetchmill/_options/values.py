@@ -1,4 +1,4 @@
-"""The kinds of option values, and the checks for each kind."""
+"""Kinds of option values and their checks."""
 
 import math
 import os
@@ -45,7 +45,7 @@ _STATUS_MIN, _STATUS_MAX = 400, 999
 
 
 def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
-    """Checks the value of an option against its kind. None is always allowed: it means the default.
+    """Check an option's value against its kind. None is always allowed and means the default.
 
     Raises:
         UsageError: the value is not of this kind.
@@ -60,7 +60,7 @@ def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
 
 
 def require(met: bool, name: str, expected: str, value: object) -> None:
-    """Raises UsageError with the expected value unless `met`."""
+    """Raise UsageError with the expected value unless `met`."""
     if not met:
         raise UsageError(f"{name} must be {expected}, not {value!r}", options=[name])
 
@@ -88,7 +88,7 @@ def check_path(name: str, value: object) -> str:
 
 
 def _require_utf8(name: str, text: str) -> None:
-    """Checks that JSON can represent the text."""
+    """Check that JSON can represent the text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -149,7 +149,7 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _check_answers(name: str, value: object) -> None:
-    """Checks a bool (all answers or none) or a sequence of patterns. The core parses the patterns."""
+    """Check a bool (all answers or none) or a sequence of patterns. The core parses the patterns."""
     if not isinstance(value, bool):
         is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
         require(is_list, name, "True, False, or a sequence of answers such as ['dns*', '5xx']", value)
@@ -157,7 +157,7 @@ def _check_answers(name: str, value: object) -> None:
 
 
 def _check_statuses(name: str, value: object) -> None:
-    """Checks a sequence of error statuses, as whole numbers."""
+    """Check a sequence of error statuses, as whole numbers."""
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     require(is_list, name, "a sequence of statuses such as [403, 999]", value)
     for status in value:  # type: ignore[attr-defined]
@@ -166,7 +166,7 @@ def _check_statuses(name: str, value: object) -> None:
 
 
 def _check_share(name: str, value: object) -> None:
-    """Checks a number or a percentage. The core parses it."""
+    """Check a number or a percentage. The core parses it."""
     is_text = isinstance(value, str) and bool(value)
     require(is_text or _is_whole(value, 0), name, "a number of targets, or a percentage such as '1%'", value)
 
@@ -207,7 +207,7 @@ def _check_function(name: str, value: object) -> None:
 
 
 def _check_dashboard(name: str, value: object) -> None:
-    """Checks whether to have a dashboard, or its address."""
+    """Check whether to have a dashboard, or its address."""
     is_address = isinstance(value, str) and value != ""
     require(is_address or isinstance(value, bool), name, "True, False, or HOST:PORT", value)
 

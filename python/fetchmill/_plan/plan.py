@@ -21,11 +21,11 @@ from fetchmill.errors import TemporaryError
 
 
 def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, **options: Unpack[PlanKeywords]) -> Plan:
-    """Estimates what a job would take: time, requests, bytes, disk space and inodes by format, and its bottleneck.
+    """Estimate what a job would take: time, requests, bytes, disk space and inodes by format, and its bottleneck.
 
-    Lists the source and fetches from it for ten seconds, as `fetchmill.get` with these options would. Nothing is
-    written to the destination. A sample of about 3,000 objects is stored in a temporary folder meanwhile. Blocks until
-    the end and releases the GIL meanwhile. Any exception, including KeyboardInterrupt, ends the plan immediately.
+    List the source and fetch from it for ten seconds, as `fetchmill.get` with these options would. Nothing is written
+    to the destination. A sample of about 3,000 objects is stored in a temporary folder meanwhile. Blocks until the end
+    and releases the GIL meanwhile. Any exception, including KeyboardInterrupt, ends the plan immediately.
 
     Args:
         source: the source of the targets, as for `fetchmill.get`: a server, a bucket, or the path of a list or
@@ -52,7 +52,7 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
 
 
 def make_plan(options: PlanOptions, on_progress: OnProgress) -> Plan:
-    """Makes a plan from checked options, and reports its progress."""
+    """Make a plan from checked options, and report its progress."""
     room = None if options.dest is None or is_bucket(str(options.dest)) else room_at(str(options.dest))
     with tempfile.TemporaryDirectory(prefix="fetchmill-plan-", ignore_cleanup_errors=True) as name:
         found = _probe(options, Path(name), room.block if room else BLOCK_MAX, on_progress)
@@ -60,7 +60,7 @@ def make_plan(options: PlanOptions, on_progress: OnProgress) -> Plan:
 
 
 def _probe(options: PlanOptions, folder: Path, block: int, on_progress: OnProgress) -> ProbeResults:
-    """Runs the three parts of the probe, then stores the sample in each format."""
+    """Run the three parts of the probe, then store the sample in each format."""
     listing = list_alone(options, folder / "listing", on_progress)
     is_of_server = listing is not None and options.source_kind != "list"
     spent = listing.seconds if listing is not None and is_of_server else 0.0
@@ -107,7 +107,7 @@ def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Pla
 
 
 def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFrom) -> list[str]:
-    """Returns messages for people."""
+    """Return messages for people."""
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
@@ -130,7 +130,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
 
 
 def _estimate_notice(listing: ListingPart) -> str:
-    """Returns the message that the number of targets is estimated from part of the list."""
+    """Return the message that the number of targets is estimated from part of the list."""
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "
@@ -139,4 +139,4 @@ def _estimate_notice(listing: ListingPart) -> str:
 
 
 def _ignore(*_state: object) -> None:
-    """Ignores progress."""
+    """Ignore progress."""

@@ -1,10 +1,10 @@
-"""Probes a source for some seconds: its listing, and how fast it delivers objects. Nothing is kept.
+"""Probes a source for some seconds to measure its listing and its delivery rate. Discards the results.
 
-The probe runs three jobs one after another, each as `get` and `list` would run it:
+The probe runs three jobs one after another, in the same way as `get` and `list`:
 
 - The listing alone, if it shows sizes or the number of targets.
-- A sample that is stored in a temporary folder, to measure each format.
-- For most of the time, objects that are fetched and dropped.
+- A sample stored in a temporary folder, to measure each format.
+- Fetching without storing, which takes most of the time.
 """
 
 import math
@@ -26,28 +26,28 @@ from fetchmill._plan.windows import found_since, looked_until
 from fetchmill.errors import ListingError, TemporaryError
 
 Phase = Literal["listing", "sample", "fetching", "formats"]
-# Is told how the probe stands: the phase, seconds of it that are over, and the counters of its job.
+# Callback for progress: the phase, the seconds elapsed, and the counters of the current job.
 OnProgress = Callable[[Phase, float, Snapshot | None], object]
 
 STEP_SECONDS = 0.1
-# Shares of the probe: the listing alone, and the sample, which is fetched within the second at most.
+# Shares of the probe's time for the listing alone and for the sample. The sample's requests are spread over its share.
 LISTING_SHARE, SAMPLE_SHARE = 0.2, 0.15
-# A list on this machine is counted for so long, beside the probe: no server is asked. A busy machine may give it a
-# tenth of a processor, and a wrong total makes all figures wrong.
+# Time limit for counting a list on this machine, which runs alongside the probe and asks no server. A busy machine may
+# give it only a tenth of a processor, and a wrong total makes all figures wrong.
 COUNTING_SECONDS = 30.0
-# The sample ends with the first of these.
+# The sample ends when the first of these is reached.
 SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
-# It goes on for longer when it has fewer objects than these, but not beyond this share of the probe.
+# If the sample has fewer objects than this, it continues up to this share of the probe's time.
 SAMPLE_OBJECTS_MIN, SAMPLE_SHARE_MAX = 20, 0.4
-# What fetches has this share of the time at least, whatever came before.
+# Minimum share of the probe's time for fetching, however long the earlier parts took.
 FETCHING_SHARE_MIN = 0.5
-# What is in flight when the sample ends: slow replies of small objects are waited for.
+# Limits for draining the sample's requests in flight, to wait for slow replies of small objects.
 SAMPLE_DRAIN_SECONDS, SAMPLE_DRAIN_BYTES = 3.5, 64 << 20
-# Where the number of requests in flight is still being looked for, the probe goes on until it was found for so long, or
-# for half of its time when that is less; fetching takes at most so many times as long. On a network of 50 ms and
-# 10 Mbit/s the number is found within 20 s.
+# If the concurrency is still being searched at the end, the probe continues. It ends when the concurrency was found for
+# `FOUND_SECONDS`, or for `FOUND_SHARE` of the probe if that is less. Fetching takes at most `LONGER_MAX` times as long
+# as planned. On a network with 50 ms and 10 Mbit/s, the number is found within 20 s.
 FOUND_SECONDS, FOUND_SHARE, LONGER_MAX = 4.0, 0.5, 3.0
-# A source that gives nothing for this share of the probe will not be planned.
+# The plan fails if the source delivers nothing for this share of the probe.
 SILENT_SHARE = 0.6
 _SIZE = re.compile(rb'"size":(\d+)')
 
@@ -112,7 +112,7 @@ class Fetching:
 
 
 def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> ListingPart | None:
-    """Runs the listing without fetching, for a part of the time. Returns None if it would show nothing new.
+    """Run the listing without fetching, for a part of the time. Return None if it would show nothing new.
 
     Raises:
         FetchmillError: the source cannot be listed.
@@ -141,29 +141,30 @@ def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> Li
 
 
 def _extrapolated(snapshot: Mapping[str, Any]) -> tuple[int | None, float]:
-    """How many targets a list has by the part that was read of it, and that part."""
+    """Return the estimated number of targets in a list and the share that was read, from which it is estimated."""
     share = snapshot["list_share"]
     listed = snapshot["listed"] - snapshot["skipped"]
     return (round(listed / share), share) if share and listed else (None, 0.0)
 
 
 def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: OnProgress) -> SamplePart:
-    """Stores some objects as WARC, which keeps what replies were like.
+    """Store some objects as WARC, because WARC keeps the replies as received.
 
     Args:
-        options: what is planned.
-        dest: a folder for them.
-        before: seconds of the probe that are over.
-        on_progress: told how it stands.
+        options: the options of the plan.
+        dest: a folder for the objects.
+        before: seconds of the probe that have passed.
+        on_progress: the callback for progress.
 
     Raises:
         TemporaryError: none of the first targets could be fetched.
         FetchmillError: the source cannot be listed.
     """
     total = options.probe_seconds
-    # A fast server would give many times as many before anybody looks.
+    # Without this rate, a fast server would deliver many times as many objects before the first check.
     rate = min(SAMPLE_OBJECTS / (SAMPLE_SHARE * total), options.rate or math.inf)
-    # WARC stores what was sent, and so is sent what is stored elsewhere; a rate needs one request after the other.
+    # WARC stores the bytes as sent, so the server must send the same bytes as other formats store. A rate requires
+    # sequential requests.
     other = {"max_bytes": SAMPLE_BYTES, "rate": rate, "compressed": False, "pipeline": 1}
     job_options = options.fetching_job(str(dest), "warc", **other)
     with running(Job(job_options.to_json())) as job:
@@ -187,13 +188,13 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
 
 
 def fetch_to_nowhere(options: PlanOptions, dest: Path, before: float, on_progress: OnProgress) -> Fetching:
-    """Fetches and drops objects until the probe is over.
+    """Fetch and drop objects until the end of the probe.
 
     Raises:
         TemporaryError: nothing was fetched.
         FetchmillError: the source cannot be listed.
     """
-    # At least a part of it: a slow sample must not be all that the probe does.
+    # Fetching always gets a minimum share of the probe, even after a slow sample.
     seconds = max(options.probe_seconds - before, FETCHING_SHARE_MIN * options.probe_seconds)
     snapshots: list[Snapshot] = []
     processors: list[Processors] = []
@@ -220,7 +221,7 @@ def fetch_to_nowhere(options: PlanOptions, dest: Path, before: float, on_progres
 
 
 def _is_over(snapshots: Sequence[Snapshot], elapsed: float, seconds: float) -> bool:
-    """Whether enough was seen."""
+    """Return whether the probe has measured enough."""
     if elapsed < seconds:
         return False
     since = snapshots[max(found_since(snapshots), looked_until(snapshots))].seconds
@@ -229,7 +230,10 @@ def _is_over(snapshots: Sequence[Snapshot], elapsed: float, seconds: float) -> b
 
 
 def _drained(job: Job) -> bool:
-    """Lets what is in flight come and ends it; whether it has ended so that what it stored can be read."""
+    """Stop the job and wait for the requests in flight.
+
+    Return whether it has ended, so that the stored objects can be read.
+    """
     job.stop()
     deadline = time.monotonic() + SAMPLE_DRAIN_SECONDS
     while not job.wait(STEP_SECONDS):
@@ -244,7 +248,7 @@ def _must_list(options: PlanOptions, targets: int, *, is_complete: bool) -> None
 
 
 def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
-    """Nothing has come at all."""
+    """Return why the probe received nothing."""
     waited = format_seconds(before + last.seconds)
     if last.waits:
         return f"{options.source}: nothing was fetched within {waited}: {last.waits[0].what}"
@@ -254,7 +258,7 @@ def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
-    """All that was asked for is absent or failed: the first failure says why."""
+    """Return why no object could be fetched: every outcome is absent or failed. The first failure gives the reason."""
     many = format_count(last.settled - last.skipped)
     first = next(iter(failures(dest)), None)
     reason = "" if first is None else f"; the first: {first.name}: {_why_failed(first)}"
@@ -262,7 +266,7 @@ def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
 
 
 def _why_failed(failure: Failure) -> str:
-    """Its kind, with the status and what is known besides."""
+    """Return the failure kind, with the status and the known details."""
     if failure.kind == "private-address":
         return f"{failure.kind} (private addresses are refused for lists; --allow-private allows them)"
     status = "" if failure.status is None else f" {failure.status}"

@@ -1,4 +1,4 @@
-"""How busy the processors are that this process may use: what is left of them bounds what storing may take."""
+"""Measures how busy this process's processors are. The idle part limits the speed of storing."""
 
 import os
 import time
@@ -11,19 +11,22 @@ _BUSY = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """At a moment."""
+    """Use of the processors at a point in time."""
 
     clock: float
     busy: float
 
 
 def count() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def busy_seconds() -> Processors:
-    """Seconds that they have worked since the machine was started, for whomever, the server of a test included."""
+    """Return how long this process's processors have worked since the machine was started.
+
+    The time includes the work of all processes, for example of a test's server.
+    """
     own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     busy = 0
     for line in _STAT.read_text().splitlines():

@@ -17,7 +17,7 @@ from fetchmill._plan.sample import Heads, StoredSample, StoringTimes, times_of_s
 from fetchmill._plan.windows import UNSEEN, Estimate, SteadyRate, relative_error
 
 FORMATS = ("files", "parquet", "tar", "jsonl", "warc", "null")
-# Without a sample: bytes of an object besides its body, and what becomes of a byte of a body.
+# Without a sample: bytes per object besides its body, and stored bytes per byte of a body.
 _WITHOUT_SAMPLE = {
     "files": (13, 1.0),
     "parquet": (40, 1.0),
@@ -28,30 +28,31 @@ _WITHOUT_SAMPLE = {
 # Uncertainty of a format's bytes: compression depends on objects that are not in the sample.
 _UNCERTAINTY = {"files": 0.03, "tar": 0.03, "jsonl": 0.08, "parquet": 0.2, "warc": 0.15}
 _UNCERTAINTY_WITHOUT_SAMPLE = 0.6
-# So many objects in a sample make what a shard has once, and chance, as large as what is uncertain anyway.
+# Number of sampled objects at which per-shard overhead and chance are as small as the other uncertainties.
 _SAMPLE_OF_MANY = 1000
-# Default sizes of shards, and the most objects in one.
+# Default shard sizes, and the maximum number of objects per shard.
 _SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
-# Small shards of Parquet before they are merged: up to fifteen of each of two sizes a worker.
+# Maximum number of unmerged small Parquet shards: up to fifteen of each of two sizes per worker.
 _UNMERGED = 30
-# Syncs of files come on top: as long as making them, or longer (docs/reference/performance.md).
+# Syncs of files take as long as creating them, or longer (docs/reference/performance.md).
 _SYNCS_OF_FILES = 2.5
-# What making a file takes depends on how many there are, and differs by so much in either direction.
+# The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0
 # Without a sample: bytes of the heads of a request and its reply.
 _HEADS = Heads(150.0, 200.0)
-# Of a signed request, which no sample keeps; and of an object in a page of the listing, besides its name.
+# Bytes of a signature in a request, which no sample contains, and bytes per object in a listing page besides its name.
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
-# As many are listed ahead before the listing waits for the fetching, less a part: it is not the listing's rate then.
+# Number of targets listed ahead before the listing waits for fetching, minus a part. Beyond it, the measured rate is
+# not the listing's own.
 _AHEAD = 32 * 1024
-# A shorter listing does not show its rate.
+# Minimum duration of a listing that reveals its rate.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1
-# Requests whose replies are held make the ratio of requests to outcomes as uncertain as this.
+# Uncertainty factor of the requests per outcome, due to requests whose replies are held.
 _HELD_MAX = 1.25
-# What prices are for.
+# Units of prices.
 _THOUSAND, _GIGABYTE = 1000, 1e9
 _ENDS = ("value", "low", "high")
 
@@ -93,7 +94,7 @@ class ProbeResults:
 
 
 def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, ObjectsFrom]:
-    """Returns the number of objects of the plan, and how it is known."""
+    """Return the number of objects of the plan, and how it is known."""
     last = found.last
     if options.objects is not None:
         return options.objects, "given"
@@ -110,7 +111,7 @@ def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, Objec
 
 
 def seconds_to_fetch(found: ProbeResults, objects: int) -> Estimate:
-    """Estimates the duration of a job that stores nothing."""
+    """Estimate the duration of a job that stores nothing."""
     if found.fetching.is_finished and objects == found.last.asked_for:
         # The whole job was measured, but another run may differ.
         return Estimate.within(found.last.seconds, 2 * UNSEEN)
@@ -118,7 +119,7 @@ def seconds_to_fetch(found: ProbeResults, objects: int) -> Estimate:
 
 
 def mean_body(found: ProbeResults) -> Estimate:
-    """Estimates the size of a body: the mean of all listed sizes, else of the fetched bodies."""
+    """Estimate the size of a body: the mean of all listed sizes, else of the fetched bodies."""
     listing = found.listing
     if listing is not None and listing.sizes and listing.sizes == listing.targets:
         mean = listing.bytes / listing.sizes
@@ -127,7 +128,7 @@ def mean_body(found: ProbeResults) -> Estimate:
 
 
 def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[Estimate, Estimate]:
-    """Estimates the number of requests for objects, and for the listing."""
+    """Estimate the number of requests for objects, and for the listing."""
     last = found.last
     first = found.fetching.snapshots[found.rate.first]
     # Requests in flight or held at the start of the steady part offset those at its end.
@@ -148,7 +149,7 @@ def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[E
 def network_bytes(
     options: PlanOptions, found: ProbeResults, asked: Estimate, bodies: Estimate, objects: int
 ) -> Estimate:
-    """Bytes of bodies, heads and the listing."""
+    """Return the bytes of bodies, heads and the listing."""
     heads = found.heads or _HEADS
     is_signed = options.source_kind == "s3" and not options.no_sign_request
     of_request = heads.request + heads.reply + (_SIGNATURE_BYTES if is_signed else 0)
@@ -158,7 +159,7 @@ def network_bytes(
 
 
 def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
-    """Estimates the names listed per second without waiting for fetching; None if too few names were listed."""
+    """Estimate the names listed per second without waiting for fetching; None if too few names were listed."""
     if options.source_kind == "list":
         return None
     alone = found.listing
@@ -182,7 +183,7 @@ def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
 
 
 def limit_of(found: ProbeResults) -> LimitedBy | None:
-    """Returns the bottleneck that lasted longest in the steady part."""
+    """Return the bottleneck that lasted longest in the steady part."""
     since = [each.limited_by for each in found.fetching.snapshots[found.rate.first :] if each.limited_by]
     # Ignore `last-targets`, which only occurs at the end of a small source.
     steady = [each for each in since if each.kind != "last-targets"]
@@ -193,7 +194,7 @@ def limit_of(found: ProbeResults) -> LimitedBy | None:
 
 
 def cost(options: PlanOptions, asked: Estimate, listed: Estimate, bodies: Estimate) -> Estimate | None:
-    """Estimates the cost at the given prices."""
+    """Estimate the cost at the given prices."""
     prices = (options.price_list, options.price_get, options.price_gb)
     if all(price is None for price in prices):
         return None
@@ -205,7 +206,7 @@ def cost(options: PlanOptions, asked: Estimate, listed: Estimate, bodies: Estima
 
 
 def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room | None) -> tuple[FormatPlan, ...]:
-    """Returns the estimates for each format."""
+    """Return the estimates for each format."""
     times, body = times_of_storing(found.stored), mean_body(found)
     planned = []
     for name in FORMATS:
@@ -218,7 +219,7 @@ def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room 
 
 
 def _disk_bytes(name: str, found: ProbeResults, objects: int, body: Estimate) -> Estimate:
-    """The sample's mean, with its bodies brought to the size of all."""
+    """Return the sample's mean, scaled to the mean body size of all objects."""
     stored = objects * found.fetched_share
     if name == "null":
         return Estimate.within(journal_bytes(objects), 1.0)
@@ -241,7 +242,7 @@ def _disk_bytes(name: str, found: ProbeResults, objects: int, body: Estimate) ->
 def _inodes(
     name: str, options: PlanOptions, found: ProbeResults, objects: int, disk: Estimate, seconds: Estimate
 ) -> Estimate:
-    """Files and folders."""
+    """Return the number of files and folders."""
     workers = min(options.threads or processors.count(), max(objects, 1))
     stored = objects * found.fetched_share
     own = state_inodes(objects, workers, is_files=name == "files")
@@ -255,7 +256,7 @@ def _inodes(
         least = min(float(sample.folders), folders)
         return Estimate(value=stored + folders + own, low=stored + least + own, high=stored + folders + own)
     size = options.shard_size or (_PARQUET_SHARD_BYTES if name == "parquet" else _SHARD_BYTES)
-    # Each with its manifest.
+    # Each shard has a manifest.
     shards = Estimate(
         **{end: 2 * max(math.ceil(getattr(disk, end) / size), math.ceil(stored / _SHARD_OBJECTS), 1) for end in _ENDS}
     )
@@ -265,7 +266,7 @@ def _inodes(
 
 
 def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int, storing: StoringTimes) -> Estimate:
-    """Estimates the duration: that of fetching, unless storing takes longer in CPU time or for creating files."""
+    """Estimate the duration: that of fetching, unless storing takes longer in CPU time or for creating files."""
     fetching = seconds_to_fetch(found, objects)
     busy = _busy_of_object(found)
     stored = objects * found.fetched_share
@@ -284,7 +285,10 @@ def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int,
 
 
 def _busy_of_object(found: ProbeResults) -> float:
-    """Seconds of all processors for an object, in the steady part: also of others, which want their part then, too."""
+    """Return the processor seconds per object in the steady part.
+
+    All processes count, because others will need their share too.
+    """
     snapshots, states = found.fetching.snapshots, found.fetching.processors
     settled = snapshots[-1].asked_for - snapshots[found.rate.first].asked_for
     busy = states[-1].busy - states[found.rate.first].busy
@@ -299,7 +303,7 @@ def _fits(room: Room, disk: Estimate, inodes: Estimate) -> Fits:
 
 
 def share_notices(found: ProbeResults) -> Sequence[str]:
-    """What of the probe's targets did not come, and what had to be asked for again."""
+    """Return notices about the probe's targets that were not fetched, and about repeated requests."""
     last, lines = found.last, []
     if last.absent or last.failed:
         kinds = ", ".join(f"{kind} {format_count(count)}" for kind, count in sorted(last.failures.items()))

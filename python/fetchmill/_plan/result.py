@@ -7,8 +7,8 @@ from fetchmill._job.report import LimitedBy
 from fetchmill._plan.room import Room
 from fetchmill._plan.windows import Estimate
 
-# Origin of the number of objects: the user gave it, all were listed, a part of the list was read, the listing's Total
-# has it, or it is a default.
+# Origin of the number of objects: given by the user, listed to the end, estimated from a part of the list, told by the
+# listing's Total, or assumed by default.
 ObjectsFrom = Literal["given", "listed", "estimated", "told", "assumed"]
 Fits = Literal["yes", "perhaps", "no"]
 
@@ -32,7 +32,7 @@ class FormatPlan:
     fits: Fits | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         estimates = {name: getattr(self, name).to_dict() for name in ("seconds", "disk_bytes", "inodes")}
         return {"format": self.format, **estimates, "fits": self.fits}
 
@@ -90,7 +90,7 @@ class Plan:
     notices: tuple[str, ...]
 
     def of_format(self, format: str) -> FormatPlan:
-        """Returns the estimates for one format.
+        """Return the estimates for one format.
 
         Raises:
             KeyError: there is no such format.
@@ -101,7 +101,7 @@ class Plan:
         raise KeyError(format)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: an estimate has `value`, `low` and `high`."""
+        """Return a dict for JSON. An estimate has `value`, `low` and `high`."""
         values = {name: _for_json(value) for name, value in vars(self).items()}
         return values | {"formats": [each.to_dict() for each in self.formats], "notices": list(self.notices)}
 

@@ -1,29 +1,29 @@
-"""What is free where a destination would be, and what of it a job needs."""
+"""Free space at a destination, and the space that a job needs."""
 
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-# As the core's preflight has it: larger blocks may be shared or compressed.
+# Maximum block size, as in the core's preflight. Larger blocks may be shared or compressed.
 BLOCK_MAX = 4096
-# Of the journal: its write-ahead log is cut at a thousand pages of 4 KiB, and a small job's does not get so far.
+# Size of the journal: its write-ahead log is truncated at a thousand pages of 4 KiB. A small job's log stays smaller.
 JOURNAL_BYTES_MAX, JOURNAL_BYTES_AN_OBJECT = 4 << 20, 64
-# The journal's files and the stage; and of each worker the stage's folder and the failures shard.
+# Inodes of a job: the journal's files and the stage. Inodes of a worker: its stage folder and the failures shard.
 INODES_OF_A_JOB, INODES_OF_A_WORKER = 6, 2
-# Staged files lie in folders of so many, and there are so many folders at most.
+# Staged files per folder, and the maximum number of these folders.
 STAGE_FOLDER_FILES, STAGE_FOLDERS = 64, 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What is free in a file system.
+    """Free space of a file system.
 
     Args:
-        path: the folder that was looked at: the destination, or the nearest one above it that is there.
+        path: the examined folder: the destination, or its nearest existing parent.
         free_bytes: bytes that this user may write.
-        free_inodes: files that this user may make; None where they are made as they are needed, such as on btrfs.
-        block: bytes that a file takes at least, and by which it grows.
+        free_inodes: files that this user may create; None if the file system creates inodes on demand, such as btrfs.
+        block: minimum size of a file in bytes, and the step by which it grows.
     """
 
     path: str
@@ -32,12 +32,12 @@ class Room:
     block: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
 def room_at(dest: str) -> Room | None:
-    """What is free at a destination; None when its file system does not tell."""
+    """Return the free space at a destination; None if its file system does not report it."""
     path = Path(dest).absolute()
     while not path.is_dir() and path != path.parent:
         path = path.parent
@@ -51,11 +51,11 @@ def room_at(dest: str) -> Room | None:
 
 
 def journal_bytes(objects: float) -> float:
-    """Of the journal at its largest."""
+    """Return the maximum size of the journal in bytes."""
     return min(JOURNAL_BYTES_MAX, JOURNAL_BYTES_AN_OBJECT * objects)
 
 
 def state_inodes(objects: float, workers: int, *, is_files: bool) -> float:
-    """Of all that is no output, as the preflight of `get` counts it."""
+    """Return the number of inodes for everything except the output, as counted by the preflight of `get`."""
     stage = workers * min(-(-int(objects) // STAGE_FOLDER_FILES), STAGE_FOLDERS) if is_files else 0
     return INODES_OF_A_JOB + workers * INODES_OF_A_WORKER + stage

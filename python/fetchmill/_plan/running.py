@@ -1,10 +1,10 @@
-"""What runs in the native module and must not outlive its caller."""
+"""Work in the native module that must not outlive its caller."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
-# What is aborted ends at once, unless the operating system hangs.
+# Time limit for an aborted job to end. It ends immediately unless the operating system hangs.
 ABORT_SECONDS = 10.0
 
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=_Running)
 
 @contextlib.contextmanager
 def running(work: R) -> Iterator[R]:
-    """Has ended when the block is left, however that is."""
+    """Yield the work, and make sure that it has ended when the block is left for any reason."""
     try:
         yield work
     finally:

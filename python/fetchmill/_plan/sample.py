@@ -28,13 +28,13 @@ class StoredSample:
     """A sample in a format.
 
     Args:
-        objects: how many are stored.
-        refused: how many cannot be, because of their names.
-        body_bytes: of all bodies.
-        disk_bytes: of the files, those of `files` in whole blocks, with the manifests.
-        folders: that were made for names.
-        cpu_seconds: processor time of reading the sample and writing it.
-        seconds: how long that took, without syncs.
+        objects: number of stored objects.
+        refused: number of objects that cannot be stored because of their names.
+        body_bytes: total size of the bodies.
+        disk_bytes: size of the files with their manifests. For `files`, in whole blocks.
+        folders: number of folders created for names.
+        cpu_seconds: processor time to read and write the sample.
+        seconds: elapsed time, without syncs.
     """
 
     objects: int
@@ -63,12 +63,12 @@ class Heads:
 
 
 def store_in_each_format(sample: Path, folder: Path, block: int) -> dict[str, StoredSample]:
-    """Writes a sample in each format and measures that; a format that cannot be measured is left out.
+    """Write a sample in each format and measure it. Omit formats that cannot be measured.
 
     Args:
         sample: the destination of a job.
-        folder: where to write.
-        block: bytes of a block of the file system that is planned for.
+        folder: the folder to write to.
+        block: block size in bytes of the file system in the plan.
     """
     found = {}
     for name in EXPORT_FORMATS:
@@ -80,10 +80,10 @@ def store_in_each_format(sample: Path, folder: Path, block: int) -> dict[str, St
 
 
 def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTimes]:
-    """Returns the time to store one object, by format.
+    """Return the time to store one object, by format.
 
-    Reading the sample and starting take equally long for each format. The cheapest format takes almost no other time,
-    so its time is subtracted from all.
+    Reading the sample and starting up take the same time in each format. The cheapest format takes almost no other
+    time, so its time is subtracted from all.
     """
     samples = {name: sample for name, sample in stored.items() if sample.objects}
     cpu = min((sample.cpu_seconds / sample.objects for sample in samples.values()), default=0.0)
@@ -95,7 +95,7 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
 
 
 def heads_of(sample: Path) -> Heads | None:
-    """Returns the mean heads of requests and replies in a WARC sample; None if it has none.
+    """Return the mean heads of requests and replies in a WARC sample; None if it has none.
 
     Secret fields of requests are not stored, so they are not included.
     """
@@ -122,7 +122,7 @@ def _store(sample: Path, dest: Path, name: str, block: int) -> StoredSample:
 
 
 def _measure(dest: Path, block: int) -> tuple[int, int]:
-    """Bytes of the output and its manifests, and folders of names."""
+    """Return the size of the output with its manifests, and the number of folders for names."""
     size = folders = 0
     for where, inner, files in os.walk(dest):
         is_state = Path(where).is_relative_to(dest / _STATE)
@@ -137,7 +137,7 @@ def _measure(dest: Path, block: int) -> tuple[int, int]:
 
 
 def _records(stream: "gzip.GzipFile | BinaryIO") -> Iterator[tuple[bytes, bytes]]:
-    """The records of a WARC file: type and block."""
+    """Yield the records of a WARC file: type and block."""
     while stream.readline():
         fields = {}
         while (line := stream.readline().strip()) != b"":

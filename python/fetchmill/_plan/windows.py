@@ -19,7 +19,8 @@ from fetchmill._job.report import Snapshot
 WINDOW_SECONDS = 1.0
 # Once `auto` has found a number of requests in flight, the number varies by less than this factor.
 SWING = 1.5
-# If nothing new arrives for this long (longer than replies are held), the last counters are used, too: the job stalls.
+# If nothing new arrives for this long, which is longer than replies are held, the last counters are used too, because
+# the job is stalled.
 SILENT_SECONDS = 2.5
 # Extra uncertainty, added to the measured spread: a probe of seconds cannot show how a server behaves in an hour.
 UNSEEN = 0.1
@@ -49,25 +50,25 @@ class Estimate:
 
     @classmethod
     def exactly(cls, value: float) -> Self:
-        """Returns an estimate for an exactly known value."""
+        """Return an estimate for an exactly known value."""
         return cls(value=value, low=value, high=value)
 
     @classmethod
     def within(cls, value: float, share: float) -> Self:
-        """Returns an estimate that may be off by a share of the value. `low` is a ratio, so it never falls below 0."""
+        """Return an estimate that may be off by a share of the value. `low` is a ratio, so it never falls below 0."""
         return cls(value=value, low=value / (1 + share), high=value * (1 + share))
 
     def times(self, factor: float) -> Self:
-        """Returns the estimate multiplied by a factor."""
+        """Return the estimate multiplied by a factor."""
         return type(self)(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def plus(self, other: "Estimate | float") -> Self:
-        """Returns the sum. Both values may be at the same end of their ranges."""
+        """Return the sum. Both values may be at the same end of their ranges."""
         more = other if isinstance(other, Estimate) else Estimate.exactly(other)
         return type(self)(value=self.value + more.value, low=self.low + more.low, high=self.high + more.high)
 
     def to_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
@@ -118,7 +119,7 @@ class SteadyRate:
     windows: int
 
     def seconds_for(self, count: int) -> Estimate:
-        """Estimates the seconds from the start of a job until `count` targets are finished."""
+        """Estimate the seconds from the start of a job until `count` targets are finished."""
         seconds, settled = self.middle
         rest = count - settled
         if rest <= 0:
@@ -131,7 +132,7 @@ class SteadyRate:
 
 
 def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
-    """Returns the steady part of a probe; None if no target was finished in any window.
+    """Return the steady part of a probe; None if no target was finished in any window.
 
     Args:
         snapshots: the snapshots of one run, in order.
@@ -166,7 +167,7 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
 
 
 def found_since(snapshots: Sequence[Snapshot]) -> int:
-    """Returns the index of the snapshot after which the number of requests in flight stays close to the final one."""
+    """Return the index of the snapshot after which the number of requests in flight stays close to the final one."""
     last = snapshots[-1].concurrency
     for index in range(len(snapshots) - 1, -1, -1):
         then = snapshots[index].concurrency
@@ -176,12 +177,12 @@ def found_since(snapshots: Sequence[Snapshot]) -> int:
 
 
 def looked_until(snapshots: Sequence[Snapshot]) -> int:
-    """Returns the index of the last snapshot in which `auto` was still searching; 0 if there is none."""
+    """Return the index of the last snapshot in which `auto` was still searching; 0 if there is none."""
     return max((index for index, each in enumerate(snapshots) if each.tries_concurrency), default=0)
 
 
 def mean_body(windows: Sequence[Window]) -> Estimate | None:
-    """Estimates the mean body size. The uncertainty is the spread of the windows' means."""
+    """Estimate the mean body size. The uncertainty is the spread of the windows' means."""
     with_bodies = [each for each in windows if each.fetched]
     if not with_bodies:
         return None
@@ -192,7 +193,7 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 
 
 def warm_up(values: Sequence[float]) -> int:
-    """Returns how many of the first values to ignore, at most half: the marginal standard error rule (White 1997).
+    """Return how many of the first values to ignore, at most half: the marginal standard error rule (White 1997).
 
     The rule removes the values without which the mean of the rest is the most certain.
     """
@@ -206,7 +207,7 @@ def warm_up(values: Sequence[float]) -> int:
 
 
 def relative_error(values: Sequence[float]) -> float:
-    """Returns half the width of the mean's 95 % interval, as a share of the mean.
+    """Return half the width of the mean's 95 % interval, as a share of the mean.
 
     Adjacent values may depend on each other, so the variance is that of Newey and West (1987), with one lag.
     """
@@ -222,7 +223,7 @@ def relative_error(values: Sequence[float]) -> float:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
-    """Returns the least-squares line: its slope, and the central point on it.
+    """Return the least-squares line: its slope, and the central point on it.
 
     It is more precise than a line from the first to the last point, each of which may be off by one step.
     """
@@ -233,7 +234,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, fl
 
 
 def _is_growing(values: Sequence[float]) -> bool:
-    """Returns whether the rate grows from the first third to the second, and from the second to the last."""
+    """Return whether the rate grows from the first third to the second, and from the second to the last."""
     third = len(values) // 3
     if third < 2:  # noqa: PLR2004 - a third of one window is chance
         return False
@@ -242,7 +243,7 @@ def _is_growing(values: Sequence[float]) -> bool:
 
 
 def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
-    """Returns the first snapshot, and each snapshot with higher counters than its predecessor, with their indexes."""
+    """Return the first snapshot, and each snapshot with higher counters than its predecessor, with their indexes."""
     numbered = list(enumerate(snapshots))
     edges = [numbered[0]]
     edges += [after for before, after in pairwise(numbered) if after[1].asked_for > before[1].asked_for]
@@ -252,7 +253,7 @@ def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
 
 
 def _windows(edges: Sequence[tuple[int, Snapshot]]) -> Iterator[Window]:
-    """Divides the probe into windows. A shorter rest at the end is dropped, unless it is the only window."""
+    """Divide the probe into windows. A shorter rest at the end is dropped, unless it is the only window."""
     first, is_first = edges[0][1], True
     for index, last in edges:
         is_end = index == edges[-1][0]

@@ -14,7 +14,7 @@ _LISTENS_SECONDS = 10.0
 
 
 def connect() -> str:
-    """Connects to the cluster of RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
+    """Connect to the cluster of RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
 
     Returns:
         A line for people that describes the cluster.
@@ -43,22 +43,22 @@ def connect() -> str:
 
 
 def disconnect() -> None:
-    """Ends the connection, and the local Ray if `connect` has started one. May wait for nodes that do not answer."""
+    """End the connection, and the local Ray if `connect` has started one. May wait for nodes that do not answer."""
     ray.shutdown()
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Returns the nodes of the cluster that are alive and have CPUs."""
+    """Return the nodes of the cluster that are alive and have CPUs."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
 
 
 def free_cpus() -> float:
-    """Returns the number of CPUs in the cluster that are not reserved."""
+    """Return the number of CPUs in the cluster that are not reserved."""
     return float(ray.available_resources().get("CPU", 0.0))
 
 
 def _check_listens(address: str) -> None:
-    """Refuses an address at which no process listens. Ray would try it for minutes."""
+    """Refuse an address at which no process listens. Ray would try it for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit()):
         return

@@ -51,7 +51,7 @@ class _Commands:
 
 
 def main() -> int:
-    """Runs until a command ends it, or all workers have ended."""
+    """Run until a command ends it, or all workers have ended."""
     # This process must not outlive the caller. Ray's local processes end with this process.
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
     events = os.fdopen(os.dup(1), "w")
@@ -72,7 +72,7 @@ def main() -> int:
 
 @contextmanager
 def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywords
-    """Ends this process if Ray does not answer, because Ray's own limits add up to many minutes."""
+    """End this process if Ray does not answer, because Ray's own limits add up to many minutes."""
 
     def end() -> None:
         where = os.environ.get("RAY_ADDRESS") or "the cluster that was found on this machine"
@@ -113,7 +113,7 @@ def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa
 
 
 def _end(pool: Any, commands: _Commands) -> None:  # noqa: ANN401 - a RayPool, whose module imports Ray
-    """Waits for the workers to end, for a time that depends on the last command."""
+    """Wait for the workers to end, for a time that depends on the last command."""
     began = time.monotonic()
     done = ""
     while pool.has_running():

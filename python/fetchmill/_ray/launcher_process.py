@@ -50,14 +50,14 @@ class LauncherProcess:
         self.close("end")
 
     def command(self, line: str) -> None:
-        """Sends a command to the launcher."""
+        """Send a command to the launcher."""
         if self._process.stdin is not None:
             with suppress(OSError, ValueError):  # the launcher has ended
                 self._process.stdin.write(line + "\n")
                 self._process.stdin.flush()
 
     def pass_on(self, say: Callable[[str], None]) -> None:
-        """Passes the launcher's messages for people on.
+        """Pass the launcher's messages for people on.
 
         Raises:
             FetchmillError: the launcher has failed.
@@ -78,7 +78,7 @@ class LauncherProcess:
         return None if self._ended_at is None else time.monotonic() - self._ended_at
 
     def close(self, command: str, seconds: float = _END_SECONDS) -> None:
-        """Sends a last command, waits up to `seconds` for the end, and then kills the launcher."""
+        """Send a last command, wait up to `seconds` for the end, and then kill the launcher."""
         self.command(command)
         try:
             self._process.wait(seconds)
@@ -102,7 +102,7 @@ class LauncherProcess:
                     self._events.put(json.loads(line))
 
     def _reason(self) -> str:
-        """Returns the last line that the launcher wrote before it failed."""
+        """Return the last line that the launcher wrote before it failed."""
         self._errors.seek(0, 2)
         self._errors.seek(max(self._errors.tell() - _REASON_BYTES, 0))
         lines = self._errors.read().decode(errors="replace").strip().splitlines()

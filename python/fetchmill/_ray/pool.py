@@ -81,7 +81,7 @@ class RayPool:
         self._beats_at = 0.0
 
     def tend(self) -> bool:
-        """Starts and replaces workers. Returns whether any worker has not ended."""
+        """Start and replace workers. Return whether any worker has not ended."""
         for member in self._members:
             if member.actor is None and not member.has_ended and time.monotonic() >= member.starts_at:
                 self._start(member)
@@ -91,19 +91,19 @@ class RayPool:
         return not all(member.has_ended for member in self._members)
 
     def drain(self, *, now: bool) -> None:
-        """Asks all workers to end. With `now`, they give their ranges back."""
+        """Ask all workers to end. With `now`, they give their ranges back."""
         for member in self._members:
             if member.is_running:
                 (member.actor.abort if now else member.actor.stop).remote()
 
     def has_running(self) -> bool:
-        """Returns whether any worker works. Dead workers are no longer replaced."""
+        """Return whether any worker works. Dead workers are no longer replaced."""
         for member in self._ready():
             member.has_ended = True
         return any(member.is_running and member.name is not None for member in self._members)
 
     def close(self) -> None:
-        """Kills all workers."""
+        """Kill all workers."""
         for member in self._members:
             self._kill(member)
 
@@ -116,7 +116,7 @@ class RayPool:
         member.call = member.actor.begin.remote(self._order["job"], self._order["id"], self._order["own"])
 
     def _ready(self) -> list[_PoolMember]:
-        """Returns the members whose last call has ended."""
+        """Return the members whose last call has ended."""
         by_call = {member.call: member for member in self._members if member.is_running}
         if not by_call:
             return []
@@ -142,14 +142,14 @@ class RayPool:
                 member.has_ended = True
 
     def _refuse_or_bury(self, member: _PoolMember, kind: str, text: str) -> None:
-        """Replaces a worker, or raises the error if other workers would have the same error."""
+        """Replace a worker, or raise the error if other workers would have the same error."""
         error = error_of(kind, text)
         if isinstance(error, (UsageError, SecurityError)) or member.name is None:
             raise error
         self._bury(member, text, error)
 
     def _bury(self, member: _PoolMember, why: str, error: FetchmillError | None = None) -> None:
-        """Schedules another actor in place of a dead one. Raises an error after too many deaths."""
+        """Schedule another actor in place of a dead one. Raise an error after too many deaths."""
         final = len(self._directory.final_attempts())
         member.deaths = member.deaths + 1 if final == member.final_at_death else 1
         member.final_at_death = final
@@ -206,7 +206,7 @@ class RayPool:
 
 
 def _cause(error: Exception) -> str:
-    """Returns why Ray lost a worker, in one line.
+    """Return why Ray lost a worker, in one line.
 
     Raises:
         UsageError: a node cannot import the package.

@@ -1,6 +1,6 @@
 """A shared job whose workers run in a Ray cluster, seen from the process that the user has started.
 
-Commit records show whether the job is finished. Ray is only imported in another process (`launcher`), so that it cannot
+Commit records show whether the job is finished. Ray is imported only in another process (`launcher`), so that it cannot
 block this one.
 """
 
@@ -20,7 +20,7 @@ from fetchmill.errors import TemporaryError, UsageError
 
 _STEP_SECONDS = 0.2
 _SHOW_SECONDS = 1.0
-# A status reads every commit record, so at most about a tenth of the time is spent on it.
+# Share of the time for reading the status, as a fraction 1 / `_SHOW_SHARE`. A status reads every commit record.
 _SHOW_SHARE = 10
 # Maximum wait for commit records after all workers have ended. An NFS client may see the last record this much later.
 _LAG_SECONDS = 60.0
@@ -65,19 +65,19 @@ class RayJob:
         self._launcher: LauncherProcess | None = None
 
     def stop(self) -> None:
-        """Asks all workers to end. Targets already fed are fetched and made final; the rest is left."""
+        """Ask all workers to end. Targets already fed are fetched and made final, and the rest is left."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.command("drain")
 
     def abort(self) -> None:
-        """Asks all workers to give their ranges back, and ends the launcher."""
+        """Ask all workers to give their ranges back, and end the launcher."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.close("abort")
 
     def run(self) -> str:
-        """Works until the job is finished or stopped, or this process is asked to end.
+        """Work until the job is finished or stopped, or this process is asked to end.
 
         Returns:
             `finished`, `stopped` or `asked`.
@@ -93,7 +93,7 @@ class RayJob:
             reason = self._run_workers()
             if reason != "finished":
                 return reason
-        # The worker that made the last range final may have been killed before it concluded the job.
+        # The worker that made the last range final may have been killed before it finished the job.
         self._worker.run()
         return "finished"
 
@@ -155,7 +155,7 @@ class RayJob:
 
 
 def check_installed() -> None:
-    """Refuses a Python without Ray.
+    """Refuse a Python without Ray.
 
     Raises:
         UsageError: Ray is not installed.

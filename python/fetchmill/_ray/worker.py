@@ -20,7 +20,7 @@ from fetchmill.errors import FetchmillError, UsageError
 if TYPE_CHECKING:
     from fetchmill._shared.worker import RangeWorker
 
-# An NFS client may need this time until it shows a folder that another machine has just made.
+# Time that an NFS client may need to see a folder that another machine has just created.
 _SEEN_SECONDS = 5.0
 _STEP_SECONDS = 0.5
 _SHARE = "choose a folder that all nodes of the cluster share, at the same path"
@@ -32,11 +32,11 @@ class RayWorker:
     def __init__(self) -> None:
         self._worker: RangeWorker | None = None
         self._is_asked = threading.Event()
-        # A node that is removed ends its processes with SIGTERM. Fetched objects are made final first.
+        # A node that is being removed ends its processes with SIGTERM. Make fetched objects final first.
         signal.signal(signal.SIGTERM, self._drain)
 
     def begin(self, job: str, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
-        """Joins the job.
+        """Join the job.
 
         Args:
             job: the job directory.
@@ -53,20 +53,20 @@ class RayWorker:
         return found
 
     def run(self) -> dict[str, Any]:
-        """Works until the job is finished or stopped. Returns `reason`, or `kind` and `error`."""
+        """Work until the job is finished or stopped. Return `reason`, or `kind` and `error`."""
         worker = self._worker
         if worker is None:
             raise RuntimeError("the worker has not begun")
         return _caught(lambda: {"reason": worker.run().reason})
 
     def stop(self) -> None:
-        """Requests the end. Targets already fed are fetched and made final."""
+        """Request the end. Targets already fed are fetched and made final."""
         self._is_asked.set()
         if self._worker is not None:
             self._worker.stop()
 
     def abort(self) -> None:
-        """Gives the ranges back and ends immediately."""
+        """Give the ranges back and end immediately."""
         self._is_asked.set()
         if self._worker is not None:
             self._worker.abort()
@@ -83,7 +83,7 @@ class RayWorker:
 
 
 def _check_seen(job: str, job_id: str) -> None:
-    """Refuses a node that does not have the shared folder or the list."""
+    """Refuse a node that does not have the shared folder or the list."""
     deadline = time.monotonic() + _SEEN_SECONDS
     while not (directory := JobDirectory.at(job)).exists():
         if time.monotonic() > deadline:

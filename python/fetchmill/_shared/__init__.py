@@ -11,7 +11,7 @@ _PATIENCE_SECONDS = 15.0
 
 
 def is_shared_job(dest: str) -> bool:
-    """Returns whether a destination is a job directory. Queries a bucket, unless a job of the working folder uses it.
+    """Return whether a destination is a job directory. Queries a bucket, unless a job of the working folder uses it.
 
     Raises:
         UsageError: the bucket refuses the query.

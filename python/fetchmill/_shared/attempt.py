@@ -1,7 +1,7 @@
-"""One attempt at a range, which is a separate job.
+"""An attempt at a range, which is a job of its own.
 
-The job's journal is on this machine. Its objects go to the attempt's folder. When the job is finished, the journal is
-copied there, too, and the folder is a complete destination.
+The job's journal is on this machine. Its objects are stored in the attempt's folder. When the job is finished, its
+journal is copied there too, and the folder is a complete destination.
 """
 
 import json
@@ -57,12 +57,12 @@ class Attempt:
         self.claim = claim
         self.id = secrets.token_hex(8)
         self.started = time.monotonic()
-        # The workers among which this attempt divides the limits for each host.
+        # The workers that share the limits per host with this attempt.
         self.known = shares.workers
         self.has_rate = options.get("rate") is not None
         # Whether the claim has been removed.
         self.is_released = False
-        # Whether it was stuck once, so that another worker may have taken the range.
+        # Whether the attempt was ever stuck, so that another worker may have taken the range.
         self.was_stuck = False
         self._progress = AttemptProgress()
         self._directory = directory
@@ -86,45 +86,45 @@ class Attempt:
             raise
 
     def set_rate(self, per_second: float) -> None:
-        """Limits the requests per second from now on."""
+        """Limit the requests per second from now on."""
         self.running.set_rate(per_second)
 
     def set_pace(self, per_second: float) -> None:
-        """Sets the requests per second that the origin gets while it throttles."""
+        """Set the requests per second that the origin gets while it throttles."""
         self.running.set_pace(per_second)
 
     def pace(self) -> float | None:
-        """Returns the requests per second that the origin gets; None if it does not throttle."""
+        """Return the requests per second that the origin gets; None if it does not throttle."""
         pace = self.running.snapshot()["pace"]
         return None if pace is None else float(pace)
 
     def counts(self) -> dict[str, int]:
-        """Returns the counts of the job so far."""
+        """Return the counts of the job so far."""
         snapshot = self.running.snapshot()
         return {name: snapshot[name] for name in COUNTS}
 
     def settled(self) -> int:
-        """Returns the number of targets that have an outcome."""
+        """Return the number of targets that have an outcome."""
         counts = self.counts()
         return sum(counts[name] for name in OUTCOMES)
 
     def note_progress(self) -> int:
-        """Notes the outcomes so far. Returns the number of listed targets that have none."""
+        """Note the outcomes so far. Return the number of listed targets that have none."""
         counts = self.counts()
         settled = sum(counts[name] for name in OUTCOMES)
         self._progress.note(settled)
         return counts["listed"] - settled
 
     def is_stuck(self) -> bool:
-        """Returns whether outcomes stay away for much longer than before, although the origin does not throttle."""
+        """Return whether outcomes stay away for much longer than before, although the origin does not throttle."""
         return self.note_progress() > 0 and self._progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
-        """Ends the job. Its objects are discarded."""
+        """End the job. Its objects are discarded."""
         self.running.stop()
 
     def feed(self, is_to_end: "Callable[[Attempt], bool]", is_ended: Callable[[], bool]) -> None:
-        """Feeds the range to the job, to its end or until the caller stops it.
+        """Feed the range to the job, to its end or until the caller stops it.
 
         Args:
             is_to_end: returns whether the range must end early.
@@ -140,21 +140,21 @@ class Attempt:
             raise StorageError(f"cannot read {self._file.path}: {error.strerror or error}") from error
 
     def abandon(self) -> None:
-        """Ends the job and waits for its end. Its objects do not become final."""
+        """End the job and wait for its end. Its objects do not become final."""
         self.running.stop()
         while not self.running.wait(_STEP_SECONDS):
             pass
         self._feed.close()
 
     def finish(self, pieces: int, piece_seconds: float) -> CommitRecord | None:
-        """Waits for the job and makes the range final.
+        """Wait for the job and make the range final.
 
         Args:
             pieces: minimum number of ranges into which the rest is divided.
             piece_seconds: maximum duration of one of these ranges in seconds, at the pace of this attempt.
 
         Returns:
-            The valid commit record, which another attempt may have written. None if the job was stopped.
+            Return the valid commit record, which another attempt may have written. None if the job was stopped.
 
         Raises:
             FetchmillError: the job failed.
@@ -172,7 +172,7 @@ class Attempt:
             self._feed.close()
 
     def _report(self) -> dict[str, Any]:
-        """Returns the report of the job. Errors name the list instead of the pipe."""
+        """Return the report of the job. Errors name the list instead of the pipe."""
         try:
             return self.running.report()
         except FetchmillError as error:
@@ -200,7 +200,7 @@ class Attempt:
         return found
 
     def _rest(self, position: int, pieces: int, piece_seconds: float, seconds: float) -> list[Range]:
-        """Returns the ranges that this attempt leaves to others."""
+        """Return the ranges that this attempt leaves to others."""
         whole = self.claim.range
         left = whole.end - position
         if not left:
@@ -212,11 +212,11 @@ class Attempt:
             return list(divide(opened, self._file, rest, size))
 
     def has_lost(self) -> bool:
-        """Returns whether another attempt has made the range final."""
+        """Return whether another attempt has made the range final."""
         return self._directory.final_attempts().get(self.claim.range.id, self.id) != self.id
 
     def discard(self) -> None:
-        """Removes the objects of the attempt, unless a commit record names it."""
+        """Remove the objects of the attempt, unless a commit record names it."""
         shutil.rmtree(self._state, ignore_errors=True)
         # Remaining files are removed when the job is finished.
         with suppress(*STORE_ERRORS):

@@ -1,7 +1,7 @@
 """The files of a job directory below a prefix of a bucket.
 
-The protocol only needs `If-None-Match: *` from a store: a PUT that fails if the key exists. If the reply is lost, the
-content of the object shows whether the PUT succeeded. Times come from the store's clock, in whole seconds.
+The protocol only needs a store that supports `If-None-Match: *`, so that a PUT fails if the key exists. If the reply is
+lost, the content of the object shows whether the PUT succeeded. Times come from the store's clock, in whole seconds.
 """
 
 import json
@@ -47,7 +47,7 @@ class BucketStore:
 
     @classmethod
     def open(cls, text: str, reach: Mapping[str, Any]) -> Self:
-        """Returns the store of a prefix, `s3://BUCKET/PREFIX`; see `open_store`."""
+        """Return the store of a prefix, `s3://BUCKET/PREFIX`; see `open_store`."""
         return cls(Bucket(text, json.dumps(dict(reach))))
 
     def place(self, name: str) -> str:
@@ -59,7 +59,7 @@ class BucketStore:
         return type(self)(self._bucket, seconds)
 
     def check_owner(self, name: str) -> None:
-        """Does nothing: the owner of the bucket decides who may write into it."""
+        """Do nothing: the owner of the bucket decides who may write into it."""
 
     def top(self) -> list[str]:
         """See `Store`."""
@@ -172,12 +172,12 @@ class BucketStore:
             self._bucket.abort_uploads(begin, self._patience)
 
     def objects(self, attempt: str) -> dict[str, int]:
-        """Returns the size in bytes of each object of an attempt, by the object's name in the attempt's folder."""
+        """Return the size in bytes of each object of an attempt, by the object's name in the attempt's folder."""
         begin = f"data/{attempt}/"
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
     def download(self, attempt: str, name: str, size: int, path: Path) -> None:
-        """Copies an object of an attempt into a new file; see `local_copy`.
+        """Copy an object of an attempt into a new file; see `local_copy`.
 
         Args:
             attempt: name of the attempt.
@@ -188,7 +188,7 @@ class BucketStore:
         self.local_copy(f"data/{attempt}/{name}", size, path)
 
     def local_copy(self, name: str, size: int, path: Path) -> None:
-        """Copies an object of the job directory into a new file.
+        """Copy an object of the job directory into a new file.
 
         Args:
             name: name of the object.
@@ -216,7 +216,7 @@ class BucketStore:
             )
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
-        """Lists the names with a prefix, with size, ETag and time."""
+        """List the names with a prefix, with size, ETag and time."""
         token: str | None = None
         while True:
             keys, following, _ = self._bucket.list(begin, token, self._patience)

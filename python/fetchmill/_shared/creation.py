@@ -58,7 +58,7 @@ _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 
 
 def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]) -> RangeWorker:
-    """Returns a worker of a directory's shared job. Creates the job if it does not exist.
+    """Return a worker of a directory's shared job. Create the job if it does not exist.
 
     Args:
         options: as for a job on one machine; `dest` is the job directory.
@@ -91,7 +91,7 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
 
 
 def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
-    """Returns a worker of a directory's existing shared job.
+    """Return a worker of a directory's existing shared job.
 
     Args:
         job: the job directory.
@@ -109,7 +109,7 @@ def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> Ra
 
 
 def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
-    """Adds a list to a directory's shared job. Running workers fetch the list, too.
+    """Add a list to a directory's shared job. Running workers fetch the list, too.
 
     Args:
         job: the job directory.
@@ -208,12 +208,12 @@ class _Plan:
         self._lease = lease
 
     def of_list(self) -> JobRecord:
-        """Returns the definition of a job whose source is a list."""
+        """Return the definition of a job whose source is a list."""
         list_format, files = files_of(self._options)
         return self._record(list_format, tuple(files), tuple(first_ranges(files)))
 
     def of_part(self, part: Part) -> JobRecord:
-        """Returns the definition of a job that begins with the first part of its source's list."""
+        """Return the definition of a job that begins with the first part of its source's list."""
         return self._record(LISTED_FORMAT, (part.file,), part.ranges)
 
     def _record(self, list_format: str, files: tuple[ListFile, ...], ranges: tuple[Range, ...]) -> JobRecord:
@@ -230,7 +230,7 @@ class _Plan:
         )
 
     def check_same(self, job: JobRecord) -> None:
-        """Refuses a job with other options or another source.
+        """Refuse a job with other options or another source.
 
         Raises:
             UsageError: they differ.
@@ -249,7 +249,7 @@ class _Plan:
 
 
 def files_of(options: GetOptions) -> tuple[str, list[ListFile]]:
-    """Returns the format of a list, and the files of the list.
+    """Return the format of a list, and the files of the list.
 
     Raises:
         UsageError: a file cannot be opened, or options that CSV needs are missing.
@@ -278,7 +278,7 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, 
 
 
 def _has(file: BinaryIO, quote: bytes) -> bool:
-    """Returns whether a file contains a quote. If so, a line end may be inside quotes, and the file is not divided."""
+    """Return whether a file contains a quote. If so, a line end may be inside quotes, and the file is not divided."""
     while block := file.read(BLOCK):
         if quote in block:
             return True
@@ -286,7 +286,7 @@ def _has(file: BinaryIO, quote: bytes) -> bool:
 
 
 def _check_dialect(options: GetOptions) -> None:
-    """Refuses a CSV dialect that must be detected. Each range is read alone, so ranges could detect different ones."""
+    """Refuse a CSV dialect that must be detected. Each range is read alone, so ranges could detect different ones."""
     if options.csv_header == "auto":
         raise UsageError(
             "csv_header auto looks only at the first row; for a shared job, set it to yes or no", options=["csv_header"]
@@ -296,5 +296,5 @@ def _check_dialect(options: GetOptions) -> None:
 
 
 def _as_json(value: object) -> object:
-    """Returns a value as it would be after a round trip through JSON, where a tuple becomes a list."""
+    """Return a value as it would be after a round trip through JSON, where a tuple becomes a list."""
     return list(value) if isinstance(value, (tuple, list)) else value

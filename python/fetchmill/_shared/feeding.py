@@ -46,7 +46,7 @@ class Feed(Protocol):
     options: Mapping[str, int]
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
-        """Feeds the range, to its end or until the caller stops it.
+        """Feed the range, to its end or until the caller stops it.
 
         Args:
             job: the job.
@@ -59,14 +59,14 @@ class Feed(Protocol):
         """
 
     def position(self, job: Job) -> int:
-        """Returns the end of the fed part, after the job has ended."""
+        """Return the end of the fed part, after the job has ended."""
 
     def close(self) -> None:
-        """Closes the file descriptors."""
+        """Close the file descriptors."""
 
 
 def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
-    """Returns the feed of a range."""
+    """Return the feed of a range."""
     return PipeFeed(file, range, list_format) if file.rows is None else RowFeed(file, range)
 
 
@@ -77,11 +77,11 @@ class _Ahead:
         self.started = time.monotonic()
 
     def seconds(self) -> float:
-        """Returns the seconds since the feed started, at least 0.1."""
+        """Return the seconds since the feed started, at least 0.1."""
         return max(time.monotonic() - self.started, 0.1)
 
     def room(self, snapshot: Mapping[str, Any]) -> int:
-        """Returns how many more targets may be listed now. If not above 0, none may."""
+        """Return how many more targets may be listed now. If not above 0, none may."""
         settled = sum(snapshot[name] for name in OUTCOMES)
         most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(settled / self.seconds() * _AHEAD_SECONDS))
         return int(most - (snapshot["listed"] - settled))
@@ -155,7 +155,7 @@ class PipeFeed:
             rest = block[count:]
 
     def _feed_file(self, job: Job, file: BinaryIO, is_ended: Callable[[], bool]) -> None:
-        """Feeds a whole file that cannot be divided, as fast as the job reads it. Stops the job if the worker ends."""
+        """Feed a whole file that cannot be divided, as fast as the job reads it. Stop the job if the worker ends."""
         while block := file.read(BLOCK):
             if not self._write(job, block, is_ended):
                 job.stop()
@@ -167,7 +167,7 @@ class PipeFeed:
         return min(max(int(pace * _BLOCK_SECONDS), _BLOCK_MIN), BLOCK)
 
     def _wait_for_room(self, job: Job, is_to_end: Callable[[], bool]) -> bool:
-        """Waits until few enough targets have no outcome. Returns whether to continue."""
+        """Wait until few enough targets have no outcome. Return whether to continue."""
         while not is_to_end():
             if self._has_room(job):
                 return True
@@ -185,12 +185,12 @@ class PipeFeed:
         return True
 
     def _unread_bytes(self) -> int:
-        """Returns the number of bytes in the pipe that the job has not read."""
+        """Return the number of bytes in the pipe that the job has not read."""
         (count,) = struct.unpack("i", fcntl.ioctl(self._input, termios.FIONREAD, bytes(4)))
         return int(count)
 
     def _write(self, job: Job, content: bytes, is_ended: Callable[[], bool] | None = None) -> bool:
-        """Writes into the pipe. Returns False if the job has ended or the worker ends."""
+        """Write into the pipe. Return False if the job has ended or the worker ends."""
         view = memoryview(content)
         while view:
             try:

@@ -55,7 +55,7 @@ class FirstPart:
         self._heartbeats = Heartbeats(directory, worker)
 
     def create(self, plan: Callable[[Part], JobRecord]) -> SourceLister | None:
-        """Creates the job, or waits until another process has created it.
+        """Create the job, or waits until another process has created it.
 
         Args:
             plan: makes the record of the job from the first part of its list.
@@ -103,7 +103,7 @@ class FirstPart:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """Writes heartbeats in another thread."""
+        """Write heartbeats in another thread."""
         is_over = threading.Event()
 
         def beat() -> None:
@@ -138,20 +138,20 @@ class FirstPart:
 
 
 def lister_of(directory: JobDirectory, heartbeats: list[Heartbeat], lease: float) -> str | None:
-    """Returns the living process that lists the source of a job; None if there is none."""
+    """Return the living process that lists the source of a job; None if there is none."""
     living = {each.worker for each in heartbeats if each.lives(lease)}
     claims = directory.claims().get(LISTING, {})
     return next((worker for worker in claims.values() if worker in living), None)
 
 
 def claim_listing(directory: JobDirectory, worker: str) -> str | None:
-    """Claims the listing for a process. Returns the file of the claim; None if another process was faster."""
+    """Claim the listing for a process. Returns the file of the claim; None if another process was faster."""
     claims = directory.claims().get(LISTING, {})
     return directory.claim_listing(worker, 1 + max(map(number_of, claims), default=0))
 
 
 def await_job(directory: JobDirectory, say: Callable[[str], None]) -> None:
-    """Waits while another process lists the source of a job that does not exist yet."""
+    """Wait while another process lists the source of a job that does not exist yet."""
     heartbeats = Heartbeats(directory, "")
     is_waiting = False
     while not directory.exists() and directory.claims().get(LISTING):

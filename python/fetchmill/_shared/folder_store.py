@@ -41,7 +41,7 @@ class FolderStore:
         return str(self.folder / name)
 
     def with_patience(self, seconds: float) -> Self:
-        """Returns this store. The mount options of the file system decide how long a method waits."""
+        """Return this store. The mount options of the file system decide how long a method waits."""
         del seconds
         return self
 
@@ -118,7 +118,7 @@ class FolderStore:
             return place.read_bytes()
 
     def contents(self, folder: str) -> list[StoredFile]:
-        """See `Store`. Leaves out files that cannot be read, because another worker may have just replaced them."""
+        """See `Store`. Leave out files that cannot be read, because another worker may have just replaced them."""
         found = []
         for name in self.names(folder):
             with suppress(StorageError):
@@ -211,7 +211,7 @@ class FolderStore:
         shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
 
     def abort_uploads(self) -> None:
-        """Removes unfinished copies of `add_file`. Other unfinished files are in the folder of an attempt."""
+        """Remove unfinished copies of `add_file`. Other unfinished files are in the folder of an attempt."""
         for draft in (self.folder / _LIST).glob(".*"):
             self.remove(f"{_LIST}/{draft.name}")
 
@@ -233,7 +233,7 @@ class FolderStore:
 
 
 def sync_file(path: Path) -> None:
-    """Makes the content of a file durable."""
+    """Make the content of a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fsync(descriptor)
@@ -242,7 +242,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -251,7 +251,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Makes all files and names below a folder durable."""
+    """Make all files and names below a folder durable."""
     for parent, _, names in os.walk(folder):
         for name in names:
             sync_file(Path(parent, name))

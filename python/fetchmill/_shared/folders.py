@@ -1,4 +1,4 @@
-"""Finds the objects of a shared job. They are in the folders that its commit records name.
+"""Locates the objects of a shared job, which are in the folders listed in its commit records.
 
 If the job directory is in a bucket, these folders are copied to this machine, one at a time. Objects are only copied if
 the caller needs them.
@@ -20,7 +20,7 @@ _HIDDEN = ".fetchmill/"
 
 
 def final_attempts(directory: JobDirectory) -> list[str]:
-    """Returns the attempts that have the objects of a shared job, in the order of the job's list.
+    """Return the attempts that have the objects of a shared job, in the order of the job's list.
 
     Raises:
         UsageError: there is no job.
@@ -40,7 +40,7 @@ class AttemptFolders:
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
-        # For a bucket: the folder for copies, and the size in bytes of each copy's objects, oldest copy first.
+        # For a bucket: the folder for copies, and the size in bytes of each copy's objects, oldest first.
         self._place: Path | None = None
         self._remove: weakref.finalize[..., AttemptFolders] | None = None
         self._copies: dict[str, int] = {}
@@ -53,7 +53,7 @@ class AttemptFolders:
         self.close()
 
     def facts(self, attempt: str) -> str:
-        """Returns a folder with an attempt's journal and the manifests of its shards. The shards may lack content.
+        """Return a folder with an attempt's journal and the manifests of its shards. The shards may lack content.
 
         Raises:
             StorageError, TemporaryError: the folder cannot be copied.
@@ -67,7 +67,7 @@ class AttemptFolders:
         return str(self._root() / f"{attempt}.facts")
 
     def whole(self, attempt: str) -> str:
-        """Returns a folder with an attempt's journal and objects.
+        """Return a folder with an attempt's journal and objects.
 
         Raises:
             StorageError, TemporaryError: the folder cannot be copied.
@@ -80,7 +80,7 @@ class AttemptFolders:
         return str(self._root() / attempt)
 
     def close(self) -> None:
-        """Removes copies."""
+        """Remove copies."""
         self._copies.clear()
         self._facts.clear()
         if self._remove is not None:
@@ -88,7 +88,7 @@ class AttemptFolders:
         self._place = self._remove = None
 
     def _copy(self, store: BucketStore, attempt: str, folder: Path, *, with_objects: bool) -> int:
-        """Copies an attempt into a folder. Returns the total size of the attempt's objects in bytes."""
+        """Copy an attempt into a folder. Return the total size of the attempt's objects in bytes."""
         objects = store.objects(attempt)
         size = sum(objects.values())
         if with_objects:
@@ -110,7 +110,7 @@ class AttemptFolders:
         return size
 
     def _make_room(self, size: int) -> None:
-        """Removes the oldest copies. Files that are still open stay readable."""
+        """Remove the oldest copies. Files that are still open stay readable."""
         while self._copies and sum(self._copies.values()) + size > _COPIES_BYTES:
             oldest = next(iter(self._copies))
             del self._copies[oldest]
@@ -119,6 +119,6 @@ class AttemptFolders:
     def _root(self) -> Path:
         if self._place is None:
             self._place = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
-            # Remove the copies even if nobody calls `close`.
+            # Remove the copies even if `close` is never called.
             self._remove = weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
         return self._place

@@ -1,7 +1,7 @@
 """Heartbeats: they show which workers of a shared job are alive, and how many share its limits.
 
-Each worker writes its own file. The age of a file is measured by the clock of the file system or bucket, so the clocks
-of machines may differ.
+Each worker writes its own file. The age of a file is measured by the clock of the file system or bucket, so the
+machines' clocks may differ.
 """
 
 import json
@@ -13,7 +13,7 @@ from fetchmill._shared.job_directory import JobDirectory
 
 # Number of heartbeats in the time of a lease.
 BEATS_IN_A_LEASE = 5
-# States of a worker that fetches, or may begin to.
+# States of a worker that fetches or may start to.
 FETCHING = ("working", "waiting", "standby", "draining")
 
 
@@ -51,7 +51,7 @@ class Heartbeat:
     discarded: int
 
     def lives(self, lease: float) -> bool:
-        """Returns whether the claims of the worker are still valid."""
+        """Return whether the claims of the worker are still valid."""
         return self.state != "ended" and self.age <= lease
 
 
@@ -69,11 +69,11 @@ class Heartbeats:
         self._now = 0.0
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Writes the heartbeat of this worker."""
+        """Write the heartbeat of this worker."""
         self._now = self._store.replace(f"workers/{self._worker}.json", json.dumps(values).encode())
 
     def read(self) -> list[Heartbeat]:
-        """Returns the last heartbeat of each worker. Damaged files are ignored."""
+        """Return the last heartbeat of each worker. Damaged files are ignored."""
         found = []
         for file in self._store.contents("workers"):
             age = max(self._now - file.written_at, 0.0)
@@ -83,7 +83,7 @@ class Heartbeats:
         return found
 
     def look(self) -> list[Heartbeat]:
-        """Like `read`, for a process that is not a worker, such as `status`. It queries the time of the store."""
+        """Like `read`, for a process that is not a worker, such as `status`. Asks the store for its time."""
         self._now = self._store.now()
         return self.read()
 

@@ -31,11 +31,11 @@ class SharedHistory(History):
     status: SharedStatus
 
     def status_values(self) -> dict[str, Any]:
-        """Returns the status for JSON."""
+        """Return the status for JSON."""
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns what a page shows of the job besides its samples."""
+        """Return what a page shows of the job besides its samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {
@@ -50,7 +50,7 @@ class SharedHistory(History):
 
 
 def shared_history(directory: JobDirectory) -> SharedHistory:
-    """Reads the history of a directory's shared job.
+    """Read the history of a directory's shared job.
 
     Raises:
         UsageError: there is no shared job.
@@ -79,7 +79,7 @@ class _Interval:
     slowest: float = 0.0
 
     def add(self, sample: Mapping[str, Any], width: int) -> None:
-        """Adds a sample of an attempt."""
+        """Add a sample of an attempt."""
         for name in _COUNTS:
             self.counts[name] += sample[name]
         seconds = sample["interval"]
@@ -98,7 +98,7 @@ class _Interval:
             self.slowest = max(self.slowest, latency["max"])
 
     def join(self, other: "_Interval") -> None:
-        """Adds the following interval of the same width, so that this one is twice as wide."""
+        """Add the following interval of the same width, so that this one is twice as wide."""
         _add_all(self.counts, other.counts)
         for name in _LEVELS:
             self.levels[name] = (self.levels[name] + other.levels[name]) / 2
@@ -109,7 +109,7 @@ class _Interval:
         self.slowest = max(self.slowest, other.slowest)
 
     def to_sample(self, end: int, width: int) -> dict[str, Any]:
-        """Returns the interval in the form of a sample; see `JobHistory`."""
+        """Return the interval in the form of a sample; see `JobHistory`."""
         latency = {name: total / self.weight for name, total in self.latencies.items()} if self.weight else None
         return {
             "time": float(end),
@@ -130,7 +130,7 @@ class _Merged:
         self._intervals: dict[int, _Interval] = {}
 
     def add(self, samples: Iterable[Mapping[str, Any]]) -> None:
-        """Adds the samples of an attempt."""
+        """Add the samples of an attempt."""
         for sample in samples:
             # The sample belongs to the interval that contains its end.
             number = int(sample["time"]) // self._width
@@ -139,7 +139,7 @@ class _Merged:
                 self._widen()
 
     def samples(self) -> list[dict[str, Any]]:
-        """Returns the intervals in which there was work, in order."""
+        """Return the intervals in which there was work, in order."""
         while len(self._intervals) > _SAMPLES_MAX:
             self._widen()
         return [

@@ -58,7 +58,7 @@ class Claim:
 
 
 def number_of(claim: str) -> int:
-    """Returns the number of a claim, from its name."""
+    """Return the number of a claim, from its name."""
     return int(claim.rpartition(".")[2])
 
 
@@ -84,7 +84,7 @@ class JobDirectory:
 
     @classmethod
     def at(cls, job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Self:
-        """Returns the job directory in a folder or a bucket; see `open_store`."""
+        """Return the job directory in a folder or a bucket; see `open_store`."""
         return cls(open_store(job, reach))
 
     @property
@@ -93,17 +93,17 @@ class JobDirectory:
         return self.store.text
 
     def with_patience(self, seconds: float) -> "JobDirectory":
-        """Returns the same job directory. If it is in a bucket, its methods fail after about `seconds`."""
+        """Return the same job directory. If it is in a bucket, its methods fail after about `seconds`."""
         other = JobDirectory(self.store.with_patience(seconds))
         other._id = self._id
         return other
 
     def exists(self) -> bool:
-        """Returns whether the directory has a job."""
+        """Return whether the directory has a job."""
         return self.store.read(JOB) is not None
 
     def create(self, job: JobRecord) -> JobRecord:
-        """Creates the job, unless another process was faster. Returns the job that exists then.
+        """Create the job, unless another process was faster. Return the existing job in that case.
 
         Raises:
             UsageError: the directory has foreign files, or its store lets two processes create the same file.
@@ -114,7 +114,7 @@ class JobDirectory:
         return self.job()
 
     def job(self) -> JobRecord:
-        """Returns the job, with all lists that were added to it.
+        """Return the job, with all lists that were added to it.
 
         Raises:
             UsageError: there is no job, another release has written it, or another job has replaced it.
@@ -155,7 +155,7 @@ class JobDirectory:
         return job.with_lists(records)
 
     def _list(self, number: int) -> AddedList | None:
-        """Returns the record of an added list by its number from 0; None if it does not exist. Each is read once."""
+        """Return the record of an added list by its number from 0; None if it does not exist. Each is read once."""
         with self._lock:
             if number < len(self._lists):
                 return self._lists[number]
@@ -170,7 +170,7 @@ class JobDirectory:
         return record
 
     def add_list(self, source: str, files: list[ListFile], ranges: list[Range]) -> AddedList:
-        """Adds a list to the job.
+        """Add a list to the job.
 
         Args:
             source: the list, as the user wrote it.
@@ -202,7 +202,7 @@ class JobDirectory:
                 return record
 
     def add_record(self, number: int, record: AddedList) -> bool:
-        """Adds a list to the job.
+        """Add a list to the job.
 
         Args:
             number: number of lists that were added before, as this process knows them.
@@ -215,7 +215,7 @@ class JobDirectory:
         return self.store.create(name, content) or self.store.read(name) == content
 
     def refuse_foreign(self) -> None:
-        """Refuses a directory with foreign files. Files of processes that are creating the same job are allowed.
+        """Refuse a directory with foreign files. Files of processes that are creating the same job are allowed.
 
         Raises:
             UsageError: the directory has foreign files, or is not a folder.
@@ -230,7 +230,7 @@ class JobDirectory:
             )
 
     def _prove_creation(self, token: str) -> None:
-        """Creates a file twice. The second creation must fail, or two workers could both believe they were first."""
+        """Create a file twice. The second creation must fail, or two workers could both believe they were first."""
         name = f"{_PROBE}-{token}"
         try:
             if not self.store.create(name, b"1") or self.store.create(name, b"2"):
@@ -244,7 +244,7 @@ class JobDirectory:
     # Commit records.
 
     def commit(self, record: CommitRecord) -> CommitRecord:
-        """Makes a range final, unless it is final already. Returns the valid record.
+        """Make a range final, unless it is final already. Return the valid record.
 
         Raises:
             JournalError: the existing record is damaged, or the new one is gone.
@@ -259,7 +259,7 @@ class JobDirectory:
         return found
 
     def final_attempts(self) -> dict[str, str]:
-        """Returns the attempts that commit records name, by range id. A range that is set aside has an empty attempt.
+        """Return the attempts in commit records, by range id. A range that is set aside has an empty attempt.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -272,7 +272,7 @@ class JobDirectory:
             return dict(self._attempts)
 
     def commits(self) -> Iterator[CommitRecord]:
-        """Yields all commit records in the order of the list. Reads each one just before it is needed.
+        """Yield all commit records in the order of the list. Each one is read just before it is needed.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -300,7 +300,7 @@ class JobDirectory:
         return record
 
     def open_ranges(self, job: JobRecord) -> list[Range]:
-        """Returns the ranges without a commit record."""
+        """Return the ranges without a commit record."""
         self.final_attempts()
         # Threads that finish attempts add to `_attempts` and `_rests`.
         with self._lock:
@@ -309,13 +309,13 @@ class JobDirectory:
             return [each for each in (*job.ranges, *rests) if each.id not in self._attempts]
 
     def is_complete(self, job: JobRecord) -> bool:
-        """Returns whether the job has its whole list, and every range has a commit record."""
+        """Return whether the job has its whole list, and every range has a commit record."""
         return job.is_listed and not self.open_ranges(job)
 
     # Claims.
 
     def claims(self) -> dict[str, dict[str, str | None]]:
-        """Returns the claims by range id, the oldest first: the name of each claim, with the worker that it names."""
+        """Return the claims by range id, the oldest first: the name of each claim, with the worker that it names."""
         found: dict[str, dict[str, str | None]] = {}
         for file in sorted(self.store.contents("claims"), key=lambda file: file.name):
             range_id, _, number = file.name.rpartition(".")
@@ -324,12 +324,12 @@ class JobDirectory:
         return {each: {name: found[each][name] for name in sorted(found[each], key=number_of)} for each in found}
 
     def claim(self, range: Range, worker: str, number: int) -> Claim | None:
-        """Claims a range for a worker. Returns None if another worker was faster."""
+        """Claim a range for a worker. Return None if another worker was faster."""
         name = self._create_claim(f"{range.id}.{number}", worker)
         return None if name is None else Claim(range=range, name=name)
 
     def claim_listing(self, worker: str, number: int) -> str | None:
-        """Claims the listing of the source. Returns the file of the claim; None if another process was faster."""
+        """Claim the listing of the source. Return the file of the claim; None if another process was faster."""
         return self._create_claim(f"{LISTING}.{number}", worker)
 
     def _create_claim(self, claim: str, worker: str) -> str | None:
@@ -338,32 +338,32 @@ class JobDirectory:
         return f"claims/{claim}" if created or self.claimant(claim) == worker else None
 
     def claimant(self, name: str) -> str | None:
-        """Returns the worker that a claim names; None if the claim is gone or names no worker."""
+        """Return the worker named in a claim. None if the claim is gone or names no worker."""
         return _claimant(self.store.read(f"claims/{name}"))
 
     def release(self, claim: Claim) -> None:
-        """Removes a claim, because the range is final or other workers may have it."""
+        """Remove a claim, because the range is final or other workers may have it."""
         self.store.remove(claim.name)
 
     # The state of the job.
 
     def is_stopped(self) -> str | None:
-        """Returns how the job is stopped: `drain` or `now`; None if it is not stopped."""
+        """Return how the job is stopped: `drain` or `now`; None if it is not stopped."""
         content = self.store.read(STOPPED)
         if content is None:
             return None
         return "now" if content.strip() == b"now" else "drain"
 
     def stop(self, *, now: bool) -> None:
-        """Asks all workers to end."""
+        """Ask all workers to end."""
         self.store.replace(STOPPED, b"now\n" if now else b"drain\n")
 
     def go_on(self) -> None:
-        """Reverts `stop`."""
+        """Revert `stop`."""
         self.store.remove(STOPPED)
 
     def rate(self, job: JobRecord) -> float | None:
-        """Returns the requests per second of all workers together. `fetchmill set` overrides the job's own rate."""
+        """Return the requests per second of all workers together. `fetchmill set` overrides the job's own rate."""
         content = self.store.read(SETTINGS)
         if content is not None:
             try:
@@ -374,11 +374,11 @@ class JobDirectory:
         return None if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Changes the rate of all workers together, also while they run."""
+        """Change the rate of all workers together, also while they run."""
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
     def attempts(self) -> list[str]:
-        """Returns the folders of all attempts below `data`. Other names there are ignored."""
+        """Return the folders of all attempts below `data`. Other names there are ignored."""
         return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
 
 
@@ -387,7 +387,7 @@ def _list_name(number: int) -> str:
 
 
 def _claimant(content: bytes | None) -> str | None:
-    """Returns the worker that a claim names; None if the claim is gone or names no worker."""
+    """Return the worker named in a claim. None if the claim is gone or names no worker."""
     try:
         values = json.loads(content or b"null")
     except ValueError:

@@ -30,11 +30,11 @@ class ListedRows:
         self._table.execute("CREATE TABLE rows (name TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Adds rows, as lines of a manifest."""
+        """Add rows, as lines of a manifest."""
         self._table.executemany("INSERT OR IGNORE INTO rows VALUES (?)", ((_identity(line),) for line in lines))
 
     def new(self, lines: list[bytes]) -> Iterator[bytes]:
-        """Yields those lines of a manifest whose rows were not added."""
+        """Yield those lines of a manifest whose rows were not added."""
         for start in range(0, len(lines), _ROWS_AT_A_TIME):
             names = [_identity(line) for line in lines[start : start + _ROWS_AT_A_TIME]]
             marks = ",".join("?" * len(names))
@@ -43,11 +43,11 @@ class ListedRows:
             yield from (line for name, line in zip(names, lines[start:], strict=False) if name not in known)
 
     def close(self) -> None:
-        """Closes the table. Its folder is removed by the caller."""
+        """Close the table. Its folder is removed by the caller."""
         self._table.close()
 
 
 def _identity(line: bytes) -> str:
-    """Returns the name of a row, or its URL if it has no name."""
+    """Return the name of a row, or its URL if it has no name."""
     row = json.loads(line)
     return f"n{row['name']}" if row["name"] is not None else f"u{row['url']}"

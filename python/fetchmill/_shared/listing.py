@@ -55,7 +55,7 @@ class Listing:
         return self._lister.listed if self._lister is not None and self._lister.is_running else None
 
     def check(self) -> None:
-        """Notes the end of this worker's listing.
+        """Note the end of this worker's listing.
 
         Raises:
             FetchmillError: the listing has failed.
@@ -66,7 +66,7 @@ class Listing:
                 raise failure
 
     def take_over(self, job: JobRecord, heartbeats: Sequence[Heartbeat], shares: Shares) -> bool:
-        """Begins to list the source if the list is not complete and no living worker lists. Returns whether it begins.
+        """Begin to list the source if the list is not complete and no living worker lists. Returns whether it begins.
 
         Args:
             job: the job.
@@ -93,16 +93,16 @@ class Listing:
         return True
 
     def set_rate(self, per_second: float) -> None:
-        """Limits the listing's requests per second from now on."""
+        """Limit the listing's requests per second from now on."""
         if self._lister is not None:
             self._lister.set_rate(per_second)
 
     def stop(self) -> None:
-        """Requests the end of the listing. Another worker may then list."""
+        """Request the end of the listing. Another worker may then list."""
         if self._lister is not None:
             self._lister.stop()
 
     def join(self, seconds: float) -> None:
-        """Waits for the end of the listing, at most this long."""
+        """Wait for the end of the listing, at most this long."""
         if self._lister is not None:
             self._lister.join(seconds)

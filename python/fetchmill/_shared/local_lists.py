@@ -27,7 +27,7 @@ class LocalLists:
         self._copied: set[str] = set()
 
     def local(self, file: ListFile) -> ListFile:
-        """Returns a file of the list with its path on this machine.
+        """Return a file of the list with its path on this machine.
 
         Raises:
             SecurityError: the file is in a bucket, but not in the job directory.
@@ -46,7 +46,7 @@ class LocalLists:
 
 
 def in_job_directory(file: ListFile, place: str) -> ListFile:
-    """Returns a file of the list as the job names it, after a copy was added to the job directory at `place`.
+    """Return a file of the list as the job names it, after a copy was added to the job directory at `place`.
 
     The file has no modification time: each copy has its own.
     """

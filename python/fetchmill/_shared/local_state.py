@@ -11,12 +11,12 @@ from pathlib import Path
 
 from fetchmill.errors import SecurityError, StorageError
 
-# Maximum number of times a parent folder is created again because another worker removes it.
+# Maximum number of times a parent folder is created again after another worker removed it.
 _TRIES = 100
 
 
 def default_folder(job: str) -> Path:
-    """Returns the default folder for the journals of a job on this machine.
+    """Return the default folder for the journals of a job on this machine.
 
     All users share the folder for temporary files, so this folder inside it must belong to this user only.
 
@@ -38,13 +38,13 @@ def default_folder(job: str) -> Path:
 
 
 def process_name() -> str:
-    """Returns a unique name for this process: host, process and a random part, joined by `-`."""
+    """Return a unique name for this process: host, process and a random part, joined by `-`."""
     letters = [letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname()[:40]]
     return f"{''.join(letters) or 'host'}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def make_folder(parent: Path, worker: str) -> Path:
-    """Creates the folder of a worker, after removing the folders of dead workers.
+    """Create the folder of a worker, after removing the folders of dead workers.
 
     Args:
         parent: the folder for workers of the job on this machine.
@@ -65,20 +65,20 @@ def make_folder(parent: Path, worker: str) -> Path:
 
 
 def _entries(parent: Path) -> list[Path]:
-    """Returns the entries of a folder; none if another worker has removed the folder."""
+    """Return the entries of a folder, or none if another worker has removed it."""
     with suppress(FileNotFoundError):
         return list(parent.iterdir())
     return []
 
 
 def _make_parent(parent: Path) -> None:
-    # `mkdir` raises FileExistsError if another worker removes the folder just after `mkdir` has found it.
+    # `mkdir` raises FileExistsError if another worker removes the folder right after `mkdir` has found it.
     with suppress(FileExistsError):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _make_below(parent: Path, name: str) -> Path:
-    """Creates a folder. Creates the parent again if another worker that ends is removing it."""
+    """Create a folder. Create its parent again if another worker is removing it."""
     folder = parent / name
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
@@ -90,7 +90,7 @@ def _make_below(parent: Path, name: str) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes the folder of a worker. Also removes the parent folder if no other worker has a folder there."""
+    """Remove the folder of a worker. Also removes the parent folder if no other worker has a folder there."""
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         folder.parent.rmdir()

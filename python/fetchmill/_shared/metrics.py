@@ -18,7 +18,7 @@ _OF_WORKER = (
 
 
 def metrics_of(status: SharedStatus) -> str:
-    """Returns the metrics of a shared job in the Prometheus text format. Counters count final ranges."""
+    """Return the metrics of a shared job in the Prometheus text format. Counters count final ranges."""
     return text_of((*_of_job(status), *_of_workers(status)))
 
 
@@ -46,7 +46,7 @@ def _of_job(status: SharedStatus) -> Iterator[Family]:
 
 
 def _of_workers(status: SharedStatus) -> Iterator[Family]:
-    """Yields the number of workers by state, and the metrics of those that have not ended."""
+    """Yield the number of workers by state, and the metrics of those that have not ended."""
     counts: list[Sample] = [
         ({"state": state}, sum(worker.state == state for worker in status.workers)) for state in _STATES
     ]

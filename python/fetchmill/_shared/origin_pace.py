@@ -15,10 +15,10 @@ class AttemptWithPace(Protocol):
     """An attempt with a pace."""
 
     def pace(self) -> float | None:
-        """Returns the requests per second that the origin gets; None if it does not throttle."""
+        """Return the requests per second that the origin gets; None if it does not throttle."""
 
     def set_pace(self, per_second: float) -> None:
-        """Sets the requests per second that the origin gets while it throttles."""
+        """Set the requests per second that the origin gets while it throttles."""
 
 
 class OriginPace:
@@ -29,7 +29,7 @@ class OriginPace:
         self.per_second: float | None = None
 
     def note(self, attempts: Sequence[AttemptWithPace]) -> bool:
-        """Notes what the attempts have found. Returns whether they must divide it: it is new, and only some have it."""
+        """Note what the attempts have found. Return whether they must divide it: it is new, and only some have it."""
         found = [attempt.pace() for attempt in attempts]
         if len(found) == 1:
             # Of several, one is at its end and does not use its part.
@@ -40,19 +40,19 @@ class OriginPace:
         return False
 
     def take_over(self, peers: Iterable[Heartbeat]) -> None:
-        """Takes an equal part of the pace of the other workers, if this worker has none."""
+        """Take an equal part of the pace of the other workers, if this worker has none."""
         paces = [each.pace for each in peers if each.pace is not None]
         if self.per_second is None and paces:
             self.per_second = sum(paces) / (len(paces) + 1)
 
     def divide(self, attempts: Sequence[AttemptWithPace]) -> None:
-        """Divides the pace among the attempts of this worker."""
+        """Divide the pace among the attempts of this worker."""
         if self.per_second is None:
             return
         for attempt in attempts:
             attempt.set_pace(self.per_second / len(attempts))
 
     def scale(self, before: int, after: int) -> None:
-        """Adapts the pace to a new number of workers, which share what the origin gives."""
+        """Adapt the pace to a new number of workers, which share what the origin gives."""
         if self.per_second is not None:
             self.per_second *= before / after

@@ -1,10 +1,13 @@
-"""Tells when an attempt is stuck: it gets no outcome for much longer than before, as on a machine without a network."""
+"""Detects that an attempt is stuck.
+
+It then gets no outcome for much longer than before, as on a machine without a network.
+"""
 
 import time
 
 # Time without an outcome after which an attempt may be stuck.
 STUCK_SECONDS = 2.0
-# The same before the first outcome, when the time of replies is not known, and the maximum for slow replies.
+# Limit before the first outcome, when reply times are unknown, and upper limit for slow replies.
 STUCK_SECONDS_MAX = 10.0
 # An attempt is not stuck while it waits less than this many times its longest wait for an outcome so far.
 _WAITS = 3.0
@@ -19,7 +22,7 @@ class AttemptProgress:
         self._longest = STUCK_SECONDS_MAX
 
     def note(self, settled: int) -> None:
-        """Notes the number of outcomes so far."""
+        """Note the number of outcomes so far."""
         if settled <= self._settled:
             return
         now = time.monotonic()
@@ -28,6 +31,6 @@ class AttemptProgress:
         self._settled, self._since = settled, now
 
     def is_stuck(self) -> bool:
-        """Returns whether the attempt is stuck."""
+        """Return whether the attempt is stuck."""
         limit = min(max(STUCK_SECONDS, _WAITS * self._longest), STUCK_SECONDS_MAX)
         return time.monotonic() - self._since > limit

@@ -52,13 +52,13 @@ class ListFile:
         return self.size if self.rows is None else self.rows
 
     def share(self, range: "Range") -> int:
-        """Returns the size of a range in bytes of the list."""
+        """Return the size of a range in bytes of the list."""
         if self.rows is None:
             return range.end - range.start
         return self.size * range.end // self.rows - self.size * range.start // self.rows
 
     def open(self) -> BinaryIO:
-        """Opens the file.
+        """Open the file.
 
         Raises:
             UsageError: the file cannot be opened, or has changed since the job was created.
@@ -77,7 +77,7 @@ class ListFile:
         return file
 
     def check(self, file: BinaryIO) -> None:
-        """Refuses a file that was written after the job was created.
+        """Refuse a file that was written after the job was created.
 
         Raises:
             UsageError: the size or the modification time differs.
@@ -111,7 +111,7 @@ class Range:
 
     @classmethod
     def from_json(cls, values: Any, file: int) -> Self:  # noqa: ANN401 - what a file has
-        """Makes a range from its start and end.
+        """Make a range from its start and end.
 
         Raises:
             ValueError: the values are not a range.
@@ -123,7 +123,7 @@ class Range:
 
 
 def first_line_end(file: BinaryIO) -> int:
-    """Returns the length in bytes of the first line of a file, including the line end.
+    """Return the length in bytes of the first line of a file, including the line end.
 
     Raises:
         UsageError: the line is too long.
@@ -138,7 +138,7 @@ def _whole_line(length: int) -> int:
 
 
 def first_ranges(files: list[ListFile]) -> Iterator[Range]:
-    """Yields the first ranges of a job, in the order of the list."""
+    """Yield the first ranges of a job, in the order of the list."""
     for number, file in enumerate(files):
         whole = Range(file=number, start=file.header, end=file.end)
         if whole.start >= whole.end:
@@ -149,7 +149,7 @@ def first_ranges(files: list[ListFile]) -> Iterator[Range]:
 
 
 def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterator[Range]:
-    """Divides a range into ranges of about `size`, each of whole lines. Yields an indivisible range unchanged.
+    """Divide a range into ranges of about `size`, each of whole lines. Yield an indivisible range unchanged.
 
     Args:
         opened: the file.

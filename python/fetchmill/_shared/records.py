@@ -13,11 +13,11 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.ranges import ListFile, Range
 from fetchmill.errors import JournalError, UsageError
 
-# Format version of the files in the job directory. It changes when an older release would misread them.
+# Format version of the files in the job directory. It is incremented when older releases would misread them.
 FORMAT = 1
 # Names of the counts in a ledger.
 COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes", "attempts")
-# Those of them that are outcomes of targets.
+# Counts of outcomes among these.
 OUTCOMES = ("fetched", "absent", "failed", "skipped")
 # Counts that are split by name: failed targets by kind and by status, skipped targets by reason.
 NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
@@ -61,7 +61,7 @@ class JobRecord:
         return self.listing is None or self.totals is not None
 
     def with_lists(self, records: Sequence["AddedList"]) -> "JobRecord":
-        """Returns the job with lists that were added to it."""
+        """Return the job with lists that were added to it."""
         return replace(
             self,
             files=(*self.files, *(file for record in records for file in record.files)),
@@ -72,7 +72,7 @@ class JobRecord:
         )
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the file."""
+        """Return the content of the file."""
         values = {
             "format": FORMAT,
             "release": __version__,
@@ -89,7 +89,7 @@ class JobRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """Makes the record from the content of its file.
+        """Make the record from the content of its file.
 
         Raises:
             UsageError: another release has written the file.
@@ -149,7 +149,7 @@ class AddedList:
     totals: ListingTotals | None = None
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the file."""
+        """Return the content of the file."""
         return _to_bytes(
             {
                 "job": self.job,
@@ -162,7 +162,7 @@ class AddedList:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """Makes the record from the content of its file.
+        """Make the record from the content of its file.
 
         Raises:
             JournalError: the file is damaged.
@@ -190,7 +190,7 @@ def _totals_from_json(values: Mapping[str, Any]) -> ListingTotals:
 
 
 def _files_to_json(files: Sequence[ListFile], ranges: Iterable[Range], first: int) -> list[dict[str, Any]]:
-    """Returns files with their ranges, for JSON. `first` is the number of the first file."""
+    """Return files with their ranges, for JSON. `first` is the number of the first file."""
     by_file: list[list[list[int]]] = [[] for _ in files]
     for each in ranges:
         by_file[each.file - first].append([each.start, each.end])
@@ -236,11 +236,11 @@ class CommitRecord:
 
     @property
     def folder(self) -> str | None:
-        """Name of the folder below `data` with the range's objects; None for a range that is set aside."""
+        """Name of the folder below `data` with the range's objects. None for a range that is set aside."""
         return None if self.set_aside else f"{self.range.id}-{self.attempt}"
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the file."""
+        """Return the content of the file."""
         return _to_bytes(
             {
                 "job": self.job,
@@ -258,7 +258,7 @@ class CommitRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """Makes the record from the content of its file.
+        """Make the record from the content of its file.
 
         Raises:
             JournalError: the file is damaged.
@@ -286,7 +286,7 @@ class CommitRecord:
 
 
 def _attempt_of(values: Mapping[str, Any]) -> str:
-    """Returns the attempt. It must be alphanumeric, because it is part of a folder's name."""
+    """Return the attempt. It must be alphanumeric, because it is part of a folder's name."""
     attempt = values["attempt"]
     if not (isinstance(attempt, str) and (attempt.isalnum() or values["set_aside"])):
         raise ValueError(f"{attempt!r} is not an attempt")
@@ -294,7 +294,7 @@ def _attempt_of(values: Mapping[str, Any]) -> str:
 
 
 def empty_ledger() -> dict[str, int]:
-    """Returns a ledger in which all counts are 0."""
+    """Return a ledger in which all counts are 0."""
     return dict.fromkeys(COUNTS, 0)
 
 

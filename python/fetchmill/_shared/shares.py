@@ -1,7 +1,7 @@
 """Divides the limits of a shared job among its workers.
 
-The rate of all requests can change while an attempt runs. The limits for each host cannot: an attempt keeps its part of
-them. So an attempt ends early when a worker appears that it does not know, and the new worker starts after that.
+The rate of all requests can change during an attempt. The limits per host cannot, because an attempt keeps its share of
+them. So an attempt ends early when an unknown worker appears, and the new worker starts after that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Shares:
         self.workers = frozenset((worker,))
         self._worker = worker
         self._limit_per_host = int(options.get("limit_per_host") or 0)
-        # Limits that the user gave are kept exactly. Default limits are divided, too, but no worker waits for this.
+        # Limits given by the user are kept exactly. Default limits are divided too, but no worker waits for this.
         self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
 
     @property
@@ -40,44 +40,44 @@ class Shares:
 
     @property
     def host_sharers(self) -> int:
-        """Number of workers among which the limits for each host are divided; at most `limit_per_host`."""
+        """Number of workers that share the limits per host, up to `limit_per_host`."""
         return min(self.sharers, self._limit_per_host) if self._limit_per_host else self.sharers
 
     @property
     def rank(self) -> int:
         """Place of this worker among the living ones by name, from 0. The first ones get what is left of a limit.
 
-        A worker's part never grows when another worker appears. So the parts keep the limit while some workers still
+        A worker's share never grows when another worker appears. So the shares keep the limit while some workers still
         count others that have ended.
         """
         return sorted(self.workers).index(self._worker)
 
     @property
     def is_standby(self) -> bool:
-        """Whether this worker has no part, since there are more workers than `limit_per_host` allows requests."""
+        """Whether this worker has no share, because there are more workers than `limit_per_host` allows requests."""
         return self.rank >= self.host_sharers
 
     def rate_of_one(self, attempts: int) -> float | None:
-        """Returns the requests per second of each of this worker's attempts."""
+        """Return the requests per second of each of this worker's attempts."""
         return None if self.rate is None else self.rate / self.sharers / max(attempts, 1)
 
     def observe(self, living: Iterable[Heartbeat]) -> bool:
-        """Notes the living workers. Returns whether they have changed."""
+        """Note the living workers. Return whether they have changed."""
         before, self.workers = self.workers, frozenset((self._worker, *(each.worker for each in living)))
         return self.workers != before
 
     def may_start(self, living: Iterable[Heartbeat]) -> bool:
-        """Returns whether all others have made room for this worker, which has not fetched yet."""
+        """Return whether all others have made room for this worker, which has not fetched yet."""
         fetching = [each for each in living if each.state in FETCHING]
         if self.has_host_limits and not all(self._worker in each.knows for each in fetching):
             return False
         return self.rate is None or all(each.sharers >= self.sharers for each in fetching)
 
     def is_outdated(self, known: frozenset[str]) -> bool:
-        """Returns whether an attempt that began when these workers lived must end."""
+        """Return whether an attempt that was started when these workers lived must end."""
         return self.has_host_limits and (self.is_standby or not self.workers <= known)
 
     def as_heartbeat(self, known: Sequence[frozenset[str]]) -> dict[str, Any]:
-        """Returns the values for a heartbeat. `known` has the workers that each running attempt knows."""
+        """Return the values for a heartbeat. `known` has the workers that each running attempt knows."""
         knows = self.workers.intersection(*known) if self.has_host_limits else ()
         return {"sharers": self.sharers, "knows": sorted(knows)}

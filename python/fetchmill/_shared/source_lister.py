@@ -55,13 +55,13 @@ class ListedJob(Protocol):
     """The job that gets the parts."""
 
     def add(self, part: Part) -> bool:
-        """Adds a part. Returns False if another process has added one meanwhile, or has created the job."""
+        """Add a part. Returns False if another process has added one meanwhile, or has created the job."""
 
     def end(self, totals: ListingTotals) -> bool:
-        """Ends the list. Returns False as `add` does."""
+        """End the list. Returns False as `add` does."""
 
     def known_files(self) -> tuple[ListFile, ...]:
-        """Returns the parts that the job had before this process began to list."""
+        """Return the parts that the job had before this process began to list."""
 
 
 class SourceLister:
@@ -114,25 +114,25 @@ class SourceLister:
         return self._count
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self._thread.start()
 
     def set_rate(self, per_second: float) -> None:
-        """Limits the requests per second from now on."""
+        """Limit the requests per second from now on."""
         running = self._running
         if running is not None and self._options.rate is not None:
             running.set_rate(per_second)
 
     def stop(self) -> None:
-        """Requests the end. Rows that no part has are listed again by another process."""
+        """Request the end. Rows that no part has are listed again by another process."""
         self._is_stopped.set()
 
     def join(self, seconds: float | None = None) -> None:
-        """Waits for the end."""
+        """Wait for the end."""
         self._thread.join(seconds)
 
     def raise_failure(self) -> None:
-        """Raises the error that has ended the listing, if there is one."""
+        """Raise the error that has ended the listing, if there is one."""
         if self.failure is not None:
             raise self.failure
 
@@ -167,7 +167,7 @@ class SourceLister:
         return json.dumps(values | self._sharing)
 
     def _known_rows(self) -> ListedRows | None:
-        """Returns the rows that the job has; None if it has none."""
+        """Return the rows that the job has; None if it has none."""
         files = self._to.known_files()
         if not files:
             return None
@@ -178,7 +178,7 @@ class SourceLister:
         return rows
 
     def _add_parts(self, job: Job, known: ListedRows | None) -> bool:
-        """Adds all rows to the job. Returns False if this process stopped, or another one lists now."""
+        """Add all rows to the job. Returns False if this process stopped, or another one lists now."""
         seconds = _PART_SECONDS
         chunks = _chunks(job, self._is_stopped)
         is_more = True
@@ -193,7 +193,7 @@ class SourceLister:
         return True
 
     def _add(self, path: Path) -> bool:
-        """Adds a part to the job, unless it is empty. Returns False if another process lists now."""
+        """Add a part to the job, unless it is empty. Returns False if another process lists now."""
         found = path.stat()
         local = ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=True)
         ranges = tuple(first_ranges([local]))
@@ -212,7 +212,7 @@ class SourceLister:
         return True
 
     def _in_job(self, file: ListFile, name: str) -> ListFile:
-        """Returns a part as the job names it."""
+        """Return a part as the job names it."""
         place = self._store.place(name)
         if is_bucket(self._directory.text):
             return in_job_directory(file, place)
@@ -227,7 +227,7 @@ class SourceLister:
 
 
 def _chunks(job: Job, is_stopped: threading.Event) -> Iterator[bytes]:
-    """Yields rows as lines of a manifest. Yields nothing after some time without rows, and until the job has ended."""
+    """Yield rows as lines of a manifest. Yields nothing after some time without rows, and until the job has ended."""
     while (lines := job.take_rows(_STEP_SECONDS)) is not None:
         if is_stopped.is_set():
             return
@@ -239,7 +239,7 @@ def _chunks(job: Job, is_stopped: threading.Event) -> Iterator[bytes]:
 
 
 def _write_part(file: BinaryIO, chunks: Iterator[bytes], known: ListedRows | None, until: float) -> bool:
-    """Writes rows into a part until its time or size is reached. Returns whether there may be more rows."""
+    """Write rows into a part until its time or size is reached. Returns whether there may be more rows."""
     size = 0
     for lines in chunks:
         new = lines if known is None else b"".join(known.new(lines.splitlines(keepends=True)))

@@ -41,12 +41,12 @@ class SumOfLedgers:
     bytes_of_list: int
 
     def to_bytes(self) -> bytes:
-        """Returns the content for a file."""
+        """Return the content for a file."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 def sum_of(records: Iterable[CommitRecord], job: JobRecord) -> SumOfLedgers:
-    """Returns the sum of the ledgers of these records."""
+    """Return the sum of the ledgers of these records."""
     ledger, seconds, ranges, set_aside, list_bytes = empty_ledger(), 0.0, 0, [], 0
     named: dict[str, dict[str, int]] = {name: {} for name in NAMED_COUNTS}
     for record in records:
@@ -103,7 +103,7 @@ class WorkerStatus:
 
     @classmethod
     def of(cls, heartbeat: Heartbeat, lease: float, done: Mapping[str, float]) -> Self:
-        """Makes the status from a heartbeat and the sums of the worker's commit records."""
+        """Make the status from a heartbeat and the sums of the worker's commit records."""
         is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
         return cls(
             name=heartbeat.worker,
@@ -195,12 +195,12 @@ class SharedStatus:
         return bool(self.ledger["failed"] or self.ledger["absent"] or self.set_aside)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the status as values for JSON."""
+        """Return the status as values for JSON."""
         return asdict(self) | {"finished": self.finished}
 
 
 def shared_status(directory: JobDirectory) -> SharedStatus:
-    """Returns the status of a directory's shared job.
+    """Return the status of a directory's shared job.
 
     Raises:
         UsageError: there is no shared job.
@@ -248,7 +248,7 @@ _NOTHING_DONE: Mapping[str, float] = {"ranges": 0, "fetched": 0, "failed": 0, "s
 
 
 def _counted(records: Iterable[CommitRecord], by_worker: dict[str, dict[str, float]]) -> Iterator[CommitRecord]:
-    """Yields the records, and adds each to the sums of its worker."""
+    """Yield the records, and adds each to the sums of its worker."""
     for record in records:
         if not record.set_aside:
             sums = by_worker.setdefault(record.worker, dict(_NOTHING_DONE))
@@ -259,7 +259,7 @@ def _counted(records: Iterable[CommitRecord], by_worker: dict[str, dict[str, flo
 
 
 def _discarded(heartbeat: Heartbeat, lease: float) -> int:
-    """Returns the number of outcomes of a worker that did not become final. A lost worker loses its last ones, too."""
+    """Return the number of outcomes of a worker that did not become final. A lost worker loses its last ones, too."""
     is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
     return heartbeat.discarded + (sum(heartbeat.counts.get(name, 0) for name in OUTCOMES) if is_lost else 0)
 
@@ -267,7 +267,7 @@ def _discarded(heartbeat: Heartbeat, lease: float) -> int:
 def _with_listing(
     total: SumOfLedgers, listed: ListingTotals | None
 ) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
-    """Returns ledger, failures and skips, including those of the listing, which belong to no range."""
+    """Return ledger, failures and skips, including those of the listing, which belong to no range."""
     failures, skipped_by = Counter(total.named["failures"]), Counter(total.named["skipped_by"])
     ledger = Counter(total.ledger)
     if listed is not None:

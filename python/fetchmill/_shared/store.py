@@ -45,65 +45,65 @@ class Store(Protocol):
     text: str
 
     def place(self, name: str) -> str:
-        """Returns the path or URL of a file, as users write it."""
+        """Return the path or URL of a file, as users write it."""
 
     def with_patience(self, seconds: float) -> Self:
-        """Returns the same store, with methods that fail after about `seconds`."""
+        """Return the same store, with methods that fail after about `seconds`."""
 
     def check_owner(self, name: str) -> None:
-        """Refuses a job directory that another user may have made.
+        """Refuse a job directory that another user may have made.
 
         Raises:
             SecurityError: the directory belongs to another user, or a folder in it is a link.
         """
 
     def top(self) -> list[str]:
-        """Returns the names in the job directory itself, including files that are still being written.
+        """Return the names in the job directory itself, including files that are still being written.
 
         Raises:
             UsageError: the job directory is not a folder.
         """
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates a file with its whole content, unless the name exists. Returns whether it was created.
+        """Create a file with its whole content, unless the name exists. Return whether it was created.
 
         If a reply is lost, a success can look like an existing name. Read the file to see who created it.
         """
 
     def replace(self, name: str, content: bytes) -> float:
-        """Creates a file or replaces its content. Returns the store's time in seconds since 1970."""
+        """Create a file or replace its content. Return the store's time in seconds since 1970."""
 
     def read(self, name: str) -> bytes | None:
-        """Returns the content of a file; None if the file does not exist."""
+        """Return the content of a file; None if the file does not exist."""
 
     def contents(self, folder: str) -> list[StoredFile]:
-        """Returns the files of a folder."""
+        """Return the files of a folder."""
 
     def names(self, folder: str) -> list[str]:
-        """Returns the names of the files in a folder."""
+        """Return the names of the files in a folder."""
 
     def remove(self, name: str) -> None:
-        """Removes a file. Does nothing if the file does not exist."""
+        """Remove a file. Does nothing if the file does not exist."""
 
     def add_file(self, name: str, path: Path) -> None:
-        """Adds a file of this machine, which may be large, under an unused name."""
+        """Add a file of this machine, which may be large, under an unused name."""
 
     def append(self, name: str, line: str) -> None:
-        """Adds a line to a file that only this process writes."""
+        """Add a line to a file that only this process writes."""
 
     def now(self) -> float:
-        """Returns the store's time in seconds since 1970, for a process that has not just written a file."""
+        """Return the store's time in seconds since 1970, for a process that has not just written a file."""
 
     # Attempts: folders below `data`.
 
     def destination(self, attempt: str) -> str:
-        """Returns the destination of an attempt's job."""
+        """Return the destination of an attempt's job."""
 
     def attempts(self) -> list[str]:
-        """Returns the names in `data`."""
+        """Return the names in `data`."""
 
     def publish(self, attempt: str, state: Path) -> None:
-        """Adds the journal of an attempt to its objects, and makes both durable.
+        """Add the journal of an attempt to its objects, and make both durable.
 
         Args:
             attempt: name of the attempt.
@@ -111,14 +111,14 @@ class Store(Protocol):
         """
 
     def remove_attempt(self, attempt: str) -> None:
-        """Removes the objects of an attempt."""
+        """Remove the objects of an attempt."""
 
     def abort_uploads(self) -> None:
-        """Removes unfinished uploads, after the job is finished."""
+        """Remove unfinished uploads, after the job is finished."""
 
 
 def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Store:
-    """Returns the store of a job directory.
+    """Return the store of a job directory.
 
     Args:
         job: a folder, or `s3://BUCKET/PREFIX`.
@@ -138,5 +138,5 @@ def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = No
 
 
 def is_bucket(job: str | os.PathLike[str]) -> bool:
-    """Returns whether a job directory is in a bucket."""
+    """Return whether a job directory is in a bucket."""
     return os.fspath(job).startswith(_BUCKET)

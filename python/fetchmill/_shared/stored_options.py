@@ -35,7 +35,7 @@ _OF_ROWS = ("format",)
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:
-    """Returns the options that the job directory stores: those that differ from their defaults, without secrets."""
+    """Return the options that the job directory stores: those that differ from their defaults, without secrets."""
     own = _never_stored(options.dest)
     values = {
         option.name: _stored(option.name, getattr(options, option.name))
@@ -49,7 +49,7 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
 
 
 def own_values(options: GetOptions) -> dict[str, Any]:
-    """Returns the options of this process alone: secrets, access to a bucket, `state`, `threads` and concurrency."""
+    """Return the options of this process alone: secrets, access to a bucket, `state`, `threads` and concurrency."""
     names = (*SECRETS, *BUCKET_REACH, "state", *_CHOSEN)
     defaults = {option.name: option.default for option in fields(options)}
     own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
@@ -57,24 +57,24 @@ def own_values(options: GetOptions) -> dict[str, Any]:
 
 
 def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a process that are needed to reach the bucket of a job directory."""
+    """Return the options of a process that are needed to reach the bucket of a job directory."""
     return {name: own[name] for name in (*BUCKET_REACH, *_CONNECTIONS) if own.get(name) is not None}
 
 
 def with_own(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the stored options of a job together with those of this process."""
+    """Return the stored options of a job together with those of this process."""
     headers = {**stored.get("headers", {}), **own.get("headers", {})}
     return {**stored, **own, **({"headers": headers} if headers else {})}
 
 
 def secrets_of(options: GetOptions) -> tuple[str, ...]:
-    """Returns the names of the secrets that each worker must be given."""
+    """Return the names of the secrets that each worker must be given."""
     named = [name for name in SECRETS if getattr(options, name) not in (None, False)]
     return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in OPEN_FIELDS))
 
 
 def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tuple[str, ...] = ()) -> None:
-    """Refuses options that fetchmill never stores, such as commands and secrets: anybody may have made the job.
+    """Refuse options that fetchmill never stores, such as commands and secrets: anybody may have made the job.
 
     Args:
         place: the file with the options, for messages.
@@ -100,7 +100,7 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
 
 
 def options_of_listed(options: GetOptions) -> GetOptions:
-    """Returns the options of a job for the objects of its source's list.
+    """Return the options of a job for the objects of its source's list.
 
     Args:
         options: options of a job whose source is a server or a bucket.
@@ -117,7 +117,7 @@ def options_of_listed(options: GetOptions) -> GetOptions:
 
 
 def listing_options(options: GetOptions) -> dict[str, Any]:
-    """Returns the options for listing the source that the job directory stores."""
+    """Return the options for listing the source that the job directory stores."""
     never = (*_never_stored(options.dest), *_CREDENTIALS, "headers", *_OF_ROWS)
     names = {option.name for option in fields(ListOptions)}.difference(never)
     found = {
@@ -129,7 +129,7 @@ def listing_options(options: GetOptions) -> dict[str, Any]:
 
 
 def list_options(source: str, listing: Mapping[str, Any], mine: Mapping[str, Any]) -> ListOptions:
-    """Returns the options with which this process lists a source.
+    """Return the options with which this process lists a source.
 
     Args:
         source: the source, with its secrets.

@@ -44,7 +44,7 @@ _FINISHING_MAX = 3
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEnd:
-    """How a worker ended.
+    """The end of a worker.
 
     Args:
         reason: `finished`: every range has a commit record; `stopped`: by `fetchmill stop`; `asked`: by a signal.
@@ -118,12 +118,12 @@ class RangeWorker:
         return self._directory.store
 
     def stop(self) -> None:
-        """Requests the end. Targets already fed are fetched and made final; the rest is left to other workers."""
+        """Request the end. Targets already fed are fetched and made final, and the rest is left to other workers."""
         self._asked_at = self._asked_at or time.monotonic()
         self._asked.set()
 
     def abort(self) -> None:
-        """Ends the attempts immediately and releases their ranges."""
+        """End the attempts immediately and release their ranges."""
         self.stop()
         self._listing.stop()
         for attempt in self._current():
@@ -133,7 +133,7 @@ class RangeWorker:
             attempt.stop()
 
     def run(self) -> WorkerEnd:
-        """Works until the job is finished or stopped, or this worker is asked to end.
+        """Work until the job is finished or stopped, or this worker is asked to end.
 
         Raises:
             FetchmillError: an attempt failed for a reason that affects other workers, too. Its range is released.
@@ -170,7 +170,7 @@ class RangeWorker:
             remove_folder(self._local)
 
     def leave_listing(self) -> None:
-        """Leaves the rest of the source's list to other workers."""
+        """Leave the rest of the source's list to other workers."""
         self._listing.stop()
         self._listing.join(_LISTING_END_SECONDS)
 
@@ -198,7 +198,7 @@ class RangeWorker:
         return "failed"
 
     def _take_listing(self) -> None:
-        """Lists the source, unless the list is complete or another worker lists."""
+        """List the source, unless the list is complete or another worker lists."""
         self._listing.check()
         if self._job.is_listed or not self._may_start.is_set():
             return
@@ -208,7 +208,7 @@ class RangeWorker:
                 self._set_rates()
 
     def _note_waiting(self, is_waiting: bool) -> None:
-        """Tells the others at once when this worker begins to wait for work, so that they share theirs."""
+        """Notify the others immediately when this worker starts to wait, so that they share their work."""
         begins = is_waiting and not self._is_waiting
         self._is_waiting = is_waiting
         if begins:
@@ -216,7 +216,7 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Returns whether a range may start: other workers know this one, and few attempts wait for their end."""
+        """Return whether a range may start: other workers know this one, and few attempts wait for their end."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._current()):
             return False  # another range would get stuck, too
         if self._shares.has_host_limits and self._listing.is_running:
@@ -226,7 +226,7 @@ class RangeWorker:
         return self._may_start.is_set() and not self._shares.is_standby and len(self._finishing) < finishing_max
 
     def _take(self, open_ranges: list[Range]) -> Claim | None:
-        """Claims a random range that no living worker has, or that is stuck. Workers rarely choose the same one."""
+        """Claim a random range that no living worker has, or that is stuck. Workers rarely choose the same one."""
         claims = self._directory.claims()
         try:
             living = {each.worker: each for each in self._heartbeats.read() if each.lives(self._job.lease)}
@@ -269,7 +269,7 @@ class RangeWorker:
     # Fetching.
 
     def _attempt(self, claim: Claim) -> None:
-        """Feeds a range. A separate thread waits for the end of the attempt."""
+        """Feed a range. A separate thread waits for the end of the attempt."""
         options = {**self._options, "rate": self._shares.rate_of_one(self._requesters() + 1)}
         try:
             file = self._lists.local(self._job.files[claim.range.file])
@@ -292,7 +292,7 @@ class RangeWorker:
         finishing.start()
 
     def _is_to_end(self, attempt: Attempt) -> bool:
-        """Returns whether an attempt must end before the end of its range."""
+        """Return whether an attempt must end before the end of its range."""
         attempt.note_progress()
         seconds = time.monotonic() - attempt.started
         if self._is_ended():
@@ -304,11 +304,11 @@ class RangeWorker:
         return seconds > (SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
 
     def _is_ended(self) -> bool:
-        """Returns whether this worker takes no more ranges."""
+        """Return whether this worker takes no more ranges."""
         return self._asked.is_set() or self._stopped is not None or self._failure is not None
 
     def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
-        """Waits for an attempt and makes its range final, or releases the range."""
+        """Wait for an attempt and makes its range final, or releases the range."""
         is_final = False
         try:
             if failure is not None:
@@ -337,7 +337,7 @@ class RangeWorker:
                 self._failure = self._failure or error
 
     def _release(self, attempt: Attempt, directory: JobDirectory) -> None:
-        """Removes the claim of an attempt, once: after that, another worker may have a claim with the same name."""
+        """Remove the claim of an attempt once. After that, another worker may have a claim with the same name."""
         if not attempt.is_released:
             directory.release(attempt.claim)
             attempt.is_released = True
@@ -360,7 +360,7 @@ class RangeWorker:
         self._finishing = [thread for thread in self._finishing if thread.is_alive()]
 
     def _join_finishing(self) -> None:
-        """Waits for all attempts. If the worker was asked to end, the wait is limited."""
+        """Wait for all attempts. If the worker was asked to end, the wait is limited."""
         while any(thread.is_alive() for thread in self._finishing):
             for thread in self._finishing:
                 thread.join(0.1)
@@ -378,7 +378,7 @@ class RangeWorker:
             return list(self._attempts)
 
     def _conclude(self) -> None:
-        """Writes the sum of all ledgers, and removes attempts that no commit record names."""
+        """Write the sum of all ledgers, and remove attempts that no commit record names."""
         directory = JobDirectory(self.store)
         job = directory.job()
         if len(job.files) > len(self._job.files):
@@ -400,7 +400,7 @@ class RangeWorker:
                     self.store.remove(f"claims/{name}")
 
     def _remove_unnamed_parts(self, job: JobRecord) -> None:
-        """Removes parts of the source's list whose process died before it added them."""
+        """Remove parts of the source's list whose process died before it added them."""
         if job.listing is not None:
             named = {file.path.rpartition("/")[2] for file in job.files}
             for name in self.store.names(PARTS):
@@ -408,7 +408,7 @@ class RangeWorker:
                     self.store.remove(f"{PARTS}/{name}")
 
     def _write_sum(self, content: bytes) -> None:
-        """Writes `finished.json`, unless it already has this content. The sum changes when a list is added."""
+        """Write `finished.json`, unless it already has this content. The sum changes when a list is added."""
         if self.store.read(FINISHED) != content:
             self.store.replace(FINISHED, content)
 
@@ -477,7 +477,7 @@ class RangeWorker:
         return "waiting" if self._is_waiting else "working"
 
     def _look_at_peers(self) -> None:
-        """Divides the limits by the number of living workers. A new worker starts after all others have done so."""
+        """Divide the limits by the number of living workers. A new worker starts after all others have done so."""
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
         before = self._shares.sharers
         if self._shares.observe(peers):
@@ -491,7 +491,7 @@ class RangeWorker:
             self._may_start.set()
 
     def _look_at_stuck(self) -> None:
-        """Ends stuck attempts that have lost their range, or that keep a new worker from its part of the limits."""
+        """End stuck attempts that have lost their range, or that keep a new worker from its part of the limits."""
         for attempt in self._current():
             is_stuck = attempt.is_stuck()
             attempt.was_stuck = attempt.was_stuck or is_stuck
@@ -505,7 +505,7 @@ class RangeWorker:
             self._set_rates()
 
     def _set_rates(self) -> None:
-        """Divides this worker's part of the rate, and its pace, among its attempts."""
+        """Divide this worker's part of the rate, and its pace, among its attempts."""
         with self._lock:
             attempts = list(self._attempts)
             self._pace.divide(attempts)
@@ -516,7 +516,7 @@ class RangeWorker:
                 attempt.set_rate(share)
 
     def _requesters(self) -> int:
-        """Returns the number of jobs of this worker that make requests."""
+        """Return the number of jobs of this worker that make requests."""
         return len(self._current()) + self._listing.is_running
 
 

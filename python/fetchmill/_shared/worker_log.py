@@ -24,11 +24,11 @@ class WorkerLog:
         self._store = None if store is None else store.with_patience(_SECONDS)
 
     def keep_in(self, store: Store) -> None:
-        """Writes all later lines to the log in a job directory."""
+        """Write all later lines to the log in a job directory."""
         self._store = store.with_patience(_SECONDS)
 
     def write(self, line: str) -> None:
-        """Adds a line with the current time."""
+        """Add a line with the current time."""
         if self._store is not None:
             with suppress(FetchmillError):
                 self._store.append(self._name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")

@@ -35,7 +35,7 @@ class AsyncStream:
         return await reader.next() if reply is None else reply
 
     async def aclose(self) -> None:
-        """Abandons requests in flight, and waits for the task that reads the input."""
+        """Abandon requests in flight, and wait for the task that reads the input."""
         await self._reader.aclose()
 
     async def __aenter__(self) -> Self:
@@ -66,7 +66,7 @@ class _LoopReader:
         self._room: asyncio.Future[None] | None = None
 
     async def next(self) -> Reply:
-        """Waits for a reply."""
+        """Wait for a reply."""
         self._attach()
         while True:
             reply = self._ready()
@@ -76,7 +76,7 @@ class _LoopReader:
                 await self._wait()
 
     async def next_of_fed(self) -> Reply:
-        """Waits for a reply while a task of this loop feeds items."""
+        """Wait for a reply while a task of this loop feeds items."""
         self._attach()
         while True:
             if self.failed is not None:
@@ -92,7 +92,7 @@ class _LoopReader:
                 await self._wait()
 
     def _ready(self) -> Reply | None:
-        """Returns a reply if one is ready. After an error or the last reply, the descriptor is no longer watched."""
+        """Return a reply if one is ready. After an error or the last reply, the descriptor is no longer watched."""
         try:
             return self._stream.ready()
         except BaseException:
@@ -100,14 +100,14 @@ class _LoopReader:
             raise
 
     async def aclose(self) -> None:
-        """Closes the stream and waits for the task that reads the input."""
+        """Close the stream and wait for the task that reads the input."""
         feeder = self._feeder
         self.close()
         if feeder is not None and feeder is not asyncio.current_task():
             await asyncio.wait((feeder,))
 
     def close(self) -> None:
-        """Abandons requests in flight and cancels the feeder, which ends when the loop next runs it."""
+        """Abandon requests in flight and cancel the feeder, which ends when the loop next runs it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
             if self._feeder is not None:
@@ -117,7 +117,7 @@ class _LoopReader:
         self._wake()
 
     def _attach(self) -> None:
-        """Begins to watch the descriptor, at the first wait."""
+        """Begin to watch the descriptor, at the first wait."""
         if self._loop is None and self._stream.is_open():
             self._loop = asyncio.get_running_loop()
             self._descriptor = self._stream.fileno()
@@ -141,7 +141,7 @@ class _LoopReader:
             self._waiter.set_result(None)
 
     async def _feed(self, items: AsyncIterable[Any]) -> None:
-        """Reads items while the stream has room for them."""
+        """Read items while the stream has room for them."""
         try:
             async for item in items:
                 self._fed.append(item)

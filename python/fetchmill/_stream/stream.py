@@ -1,10 +1,10 @@
-"""Streams: an iterable of URLs goes in, replies come out, in flat memory.
+"""Streams take an iterable of URLs and return replies, in flat memory.
 
     for reply in fetchmill.stream(f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000)):
         print(reply.url, reply.status, len(reply.body))
 
-The core fetches on a separate thread. It exchanges batches with the program, so a reply costs no lock, no message and
-no task. The iterable runs in the thread that takes the replies.
+The core fetches on a separate thread. It exchanges batches with the program, so a single reply needs no lock, message
+or task. The iterable runs in the thread that takes the replies.
 """
 
 import os
@@ -81,7 +81,7 @@ class Client:
         return _open_batches(self._fetcher, items, batch_size, certain=certain, owns=False)
 
     def get(self, item: str | Request) -> Reply:
-        """Fetches one URL or request and returns the reply."""
+        """Fetch one URL or request and return the reply."""
         with self.stream((item,)) as replies:
             return next(replies)
 
@@ -91,7 +91,7 @@ class Client:
         return self._fetcher.concurrency
 
     def close(self) -> None:
-        """Closes all connections and ends open streams. A second call does nothing."""
+        """Close all connections and end open streams. A second call does nothing."""
         self._fetcher.close()
 
     def __enter__(self) -> Self:
@@ -112,11 +112,10 @@ def stream(
     certain: bool | None = None,
     **options: Unpack[StreamKeywords],
 ) -> Stream:
-    """Fetches the URLs of an iterable and yields the replies.
+    """Fetch the URLs of an iterable and yield the replies.
 
-    The iterable may be endless. At most `concurrency` requests are in flight; with `auto`, fetchmill finds a useful
-    number. In addition, up to 256 items are read ahead whose replies the loop has not taken. No item is read while the
-    loop body runs.
+    The iterable may be endless. At most `concurrency` requests are in flight. With `auto`, fetchmill finds a useful
+    number. In addition, up to 256 items are read ahead. No item is read while the loop body runs.
 
     The iterable runs in the loop's thread between two replies, so a slow iterable delays replies that are ready. An
     async iterable runs in a separate event loop, and up to 64 more items are read ahead. If the iterable raises, the
@@ -164,7 +163,7 @@ def astream(
     certain: bool | None = None,
     **options: Unpack[StreamKeywords],
 ) -> AsyncStream:
-    """Fetches the URLs of an iterable and yields the replies in an event loop, like `stream`.
+    """Fetch the URLs of an iterable and yield the replies in an event loop, like `stream`.
 
     An async iterable runs in a task of the same loop. Any other iterable runs between two replies and must not block.
 
@@ -193,12 +192,12 @@ def astream(
 def stream_batches(
     items: RequestItems, *, batch_size: int = BATCH_SIZE, certain: bool = False, **options: Unpack[StreamKeywords]
 ) -> Batches:
-    """Fetches the URLs of an iterable and yields the replies as Arrow record batches.
+    """Fetch the URLs of an iterable and yield the replies as Arrow record batches.
 
-    No Python object is made for a reply. The columns are index (the position in the input), url, tag (as text), status,
-    error (the failure kind), content_type, body and total_time (seconds). Any library that reads the Arrow PyCapsule
-    interface accepts a batch: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`. It also accepts all batches
-    together: `pyarrow.table(fetchmill.stream_batches(urls))`.
+    No Python object is created per reply. The columns are index (the position in the input), url, tag (as text),
+    status, error (the failure kind), content_type, body and total_time (seconds). Any library that reads the Arrow
+    PyCapsule interface accepts a batch: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`. It also accepts all
+    batches together: `pyarrow.table(fetchmill.stream_batches(urls))`.
 
     Args:
         items: as for `stream`.
@@ -233,7 +232,7 @@ class _Manner(NamedTuple):
 
     @property
     def is_certain(self) -> bool:
-        """Whether replies are held until they are certain; the default is True with a state folder."""
+        """Whether to hold replies until they are certain. Defaults to True with a state folder."""
         return self.state is not None if self.certain is None else self.certain
 
 
@@ -268,7 +267,7 @@ def _open_batches(fetcher: Fetcher, items: RequestItems, batch_size: int, *, cer
 
 
 def _check_items(items: RequestItems, on_error: OnReplyError) -> bool:
-    """Checks the arguments. Returns whether errors are raised."""
+    """Check the arguments. Return whether errors are raised."""
     if isinstance(items, (str, bytes, Request)) or not isinstance(items, (Iterable, AsyncIterable)):
         raise UsageError(
             f"the input must be an iterable of URLs, not {type(items).__name__}; put a single URL into a list"

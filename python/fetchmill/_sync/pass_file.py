@@ -47,7 +47,7 @@ class BegunPass:
     is_applying: bool = False
 
     def plan_options(self, protected: list[str]) -> str:
-        """Returns the options of the plan, for the native module.
+        """Return the options of the plan, for the native module.
 
         Args:
             protected: prefixes (`name_text`) of the names of objects that must not be removed.
@@ -72,7 +72,7 @@ class PassFolder:
         self._begun = folder / "pass.json"
 
     def begun(self) -> BegunPass | None:
-        """Returns the pass that has begun; None if there is no such pass.
+        """Return the pass that has begun; None if there is no such pass.
 
         Raises:
             JournalError: the file of the pass is not valid.
@@ -87,7 +87,7 @@ class PassFolder:
         return _understood(self._begun, text)
 
     def write(self, begun: BegunPass) -> None:
-        """Writes the pass durably.
+        """Write the pass durably.
 
         Raises:
             StorageError: the file cannot be written.
@@ -104,17 +104,17 @@ class PassFolder:
             raise StorageError(f"cannot write {self._begun}: {error.strerror or error}") from None
 
     def forget_fetched(self) -> None:
-        """Removes objects that were fetched for an earlier plan."""
+        """Remove objects that were fetched for an earlier plan."""
         self._remove(self.requests)
         self._remove(self.fetched)
 
     def forget_listing(self) -> None:
-        """Removes a listing, complete or not."""
+        """Remove a listing, complete or not."""
         self._remove(self.listing)
         self._remove(self.listing.with_name("listing.csv.zst.fetchmill"))
 
     def forget(self) -> None:
-        """Removes all files of a pass. If this is interrupted, the pass is still over; the rest is removed later.
+        """Remove all files of a pass. If this is interrupted, the pass is still over; the rest is removed later.
 
         Raises:
             StorageError: a file cannot be removed.

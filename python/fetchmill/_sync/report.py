@@ -103,7 +103,7 @@ class SyncReport(ReadableReport):
         return self.listed == self.unchanged + self.fetched + self.absent + self.failed + self.skipped
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         return asdict(self) | {
             "failures": dict(self.failures),
             "failed_statuses": dict(self.failed_statuses),

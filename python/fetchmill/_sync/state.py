@@ -7,5 +7,5 @@ STATE = ".fetchmill/sync"
 
 
 def is_synced(dest: str) -> bool:
-    """Returns whether a sync keeps this folder. False if access is denied; a later open then reports the error."""
+    """Return whether a sync keeps this folder. False if access is denied; a later open then reports the error."""
     return any(os.access(f"{dest or '.'}/{STATE}/{name}", os.F_OK) for name in ("base.sqlite", "pass.json"))

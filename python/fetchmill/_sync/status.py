@@ -44,12 +44,12 @@ class SyncStatus(ReadableReport):
     started_at: datetime | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         return asdict(self) | {"started_at": self.started_at.isoformat() if self.started_at else None}
 
 
 def sync_status(dest: str) -> SyncStatus:
-    """Returns the status of a synced folder.
+    """Return the status of a synced folder.
 
     Raises:
         JournalError: the state of the folder cannot be read.
@@ -78,7 +78,7 @@ def sync_status(dest: str) -> SyncStatus:
 
 
 def sync_failures(dest: str) -> Iterator[tuple[bytes, str, str | None, str | None]]:
-    """Iterates over the failures of the last pass: name, outcome, failure kind and a line for people."""
+    """Iterate over the failures of the last pass: name, outcome, failure kind and a line for people."""
     with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
         store = SyncStore(dest, scratch)
         try:
@@ -101,7 +101,7 @@ def _phase_of(folder: PassFolder, *, is_applying: bool) -> Phase:
 
 
 def _is_locked(path: Path) -> bool:
-    """Returns whether a process holds the lock."""
+    """Return whether a process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

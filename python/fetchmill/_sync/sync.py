@@ -32,7 +32,7 @@ def sync(
     progress: ProgressChoice = None,
     **options: Unpack[SyncKeywords],
 ) -> SyncReport:
-    """Synchronizes a folder with its source: fetches new and changed objects, and with `delete` removes missing ones.
+    """Synchronize a folder with its source: fetches new and changed objects, and with `delete` removes missing ones.
 
     One call is one pass, or the rest of a pass that an earlier call has begun. Blocks until the end and releases the
     GIL meanwhile. If the process is killed, each object is completely old or completely new, and the same call
@@ -87,7 +87,7 @@ def run_pass(
     show: Callable[[SyncStore], object] = lambda _: None,
     items: Callable[[], Iterator[Any]] | None = None,
 ) -> SyncReport:
-    """Runs a pass, or the rest of one.
+    """Run a pass, or the rest of one.
 
     Args:
         options: the options of the sync.
@@ -117,19 +117,19 @@ class _ProgramRunner:
         self._show = show
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Does nothing: the counters of each phase start from 0 by themselves."""
+        """Do nothing: the counters of each phase start from 0 by themselves."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
-        """Runs a job to its end."""
+        """Run a job to its end."""
         return run_to_end(start, self._show)
 
     def call(self, call: Callable[[], T]) -> T:
-        """Makes a call on a separate thread."""
+        """Make a call on a separate thread."""
         return call_in_steps(call, lambda: None)
 
 
 def call_in_steps(call: Callable[[], T], step: Callable[[], object]) -> T:
-    """Makes a call on a separate thread, so that signals are handled meanwhile.
+    """Make a call on a separate thread, so that signals are handled meanwhile.
 
     Args:
         call: the long operation. This function always waits for its end.
@@ -166,7 +166,7 @@ def _opened(store: SyncStore) -> Iterator[SyncStore]:
 
 
 def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
-    """Refuses a folder with foreign files, which neither a sync nor a job has made, unless the user allows it."""
+    """Refuse a folder with foreign files, which neither a sync nor a job has made, unless the user allows it."""
     state = dest / Path(STATE).parent
     try:
         foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)

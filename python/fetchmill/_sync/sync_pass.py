@@ -36,13 +36,13 @@ class Runner(Protocol):
         """Whether the pass must end after its current operation."""
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Called before each phase."""
+        """Prepare for a phase. Called before each."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
-        """Runs a job to its end, or until it is stopped. Returns its report."""
+        """Run a job to its end, or until it is stopped. Return its report."""
 
     def call(self, call: Callable[[], T]) -> T:
-        """Makes a call that may take long."""
+        """Make a call that may take long."""
 
 
 class SyncPass:
@@ -78,7 +78,7 @@ class SyncPass:
         self._show: Callable[[SyncStore], object] = lambda _: None
 
     def run(self) -> SyncReport:
-        """Runs the pass to its end, or until the runner is stopped.
+        """Run the pass to its end, or until the runner is stopped.
 
         Raises:
             UsageError: the destination belongs to another source.
@@ -116,7 +116,7 @@ class SyncPass:
         return self._report(begun, is_resumed=False, interrupted=self._plan is None)
 
     def _begin(self) -> tuple[BegunPass, bool]:
-        """Returns the pass, and whether an earlier call has begun it."""
+        """Return the pass, and whether an earlier call started it."""
         begun, base = self._folder.begun(), self._store.base()
         if begun is not None and base is not None and begun.number <= base["pass"]:
             begun = None  # the pass was concluded; the process was killed before it removed the files
@@ -141,7 +141,7 @@ class SyncPass:
         return BegunPass(last + 1, str(self._options.source), self._options.filters, now, **wanted)
 
     def _require_same(self, known: Mapping[str, Any] | None) -> None:
-        """Refuses another source or other filters than those of the destination."""
+        """Refuse another source or other filters than those of the destination."""
         if known is None:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters
@@ -154,7 +154,7 @@ class SyncPass:
             )
 
     def _list_and_compare(self, begun: BegunPass) -> BegunPass:
-        """Lists and compares, unless already done. Returns the planned pass. If stopped, `self._plan` stays None."""
+        """List and compare, unless already done. Return the planned pass. If stopped, `self._plan` stays None."""
         if not self._store.has_plan():
             if begun.is_applying:
                 raise JournalError(
@@ -165,7 +165,7 @@ class SyncPass:
         return self._compare(begun)
 
     def _list(self) -> bool:
-        """Lists the source. Returns whether the listing is complete."""
+        """List the source. Return whether the listing is complete."""
         if self._folder.listing.exists():
             return True
         self._runner.begin("listing", None)
@@ -210,7 +210,7 @@ class SyncPass:
         return wanted
 
     def _protected(self) -> list[str]:
-        """Returns prefixes of names that may be missing because the listing of a folder failed."""
+        """Return prefixes of names that may be missing because the listing of a folder failed."""
         found: list[str] = []
         last: bytes | None = None
         named: list[bytes] = []
@@ -241,7 +241,7 @@ class SyncPass:
         )
 
     def _fetch(self, begun: BegunPass) -> bool:
-        """Fetches new and changed objects. Returns whether this is complete."""
+        """Fetch new and changed objects. Return whether this is complete."""
         if begun.is_applying or not self._has_requests():
             return self._prepare(begun)
         self._runner.begin("fetching", self._plan)
@@ -258,7 +258,7 @@ class SyncPass:
         return not ended["interrupted"] and not self._runner.is_stopped and self._prepare(begun)
 
     def _prepare(self, begun: BegunPass) -> bool:
-        """Prepares the changes. Returns whether all are ready. The destination is still unchanged."""
+        """Prepare the changes. Return whether all are ready. The destination is still unchanged."""
         if begun.is_applying:
             return True
         if self._options.format != "files":
@@ -269,7 +269,7 @@ class SyncPass:
         return True
 
     def _apply(self, begun: BegunPass) -> bool:
-        """Applies the changes. Returns whether all objects are in place."""
+        """Apply the changes. Return whether all objects are in place."""
         if not begun.is_applying:
             self._folder.write(replace(begun, is_applying=True))
         self._runner.begin("applying", self._plan)
@@ -282,7 +282,7 @@ class SyncPass:
         return str(self._folder.fetched) if self._has_requests() else None
 
     def _failed_statuses(self) -> Mapping[str, int]:
-        """Returns the pass's failures by HTTP status, earlier calls included. The job that fetches has counted them."""
+        """Return the pass's failures by HTTP status, earlier calls included. The job that fetches has counted them."""
         is_fetched = self._has_requests() and self._folder.fetched.exists()
         return status(self._folder.fetched).failed_statuses if is_fetched else {}
 

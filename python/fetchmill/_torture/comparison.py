@@ -40,17 +40,17 @@ class Found:
 
 
 def digest(body: bytes) -> bytes:
-    """Returns the SHA-256 of a body."""
+    """Return the SHA-256 of a body."""
     return hashlib.sha256(body).digest()
 
 
 def contents(dest: Path, format: str) -> Expected:
-    """Reads the whole destination. Memory: a name and a digest for each object."""
+    """Read the whole destination. Uses memory for a name and a digest per object."""
     return Counter((name, digest(body)) for name, body in readers.read(dest, format))
 
 
 def compare(dest: Path, format: str, expected: Expected) -> Found:
-    """Reads the whole destination, and compares each object."""
+    """Read the whole destination and compare each object."""
     try:
         stored = contents(dest, format)
     except Exception as error:  # noqa: BLE001 - of any reader: a damaged file is a finding

@@ -12,11 +12,11 @@ DURABLE = (
     *("fsync", "fdatasync", "syncfs", "ftruncate", "rename", "renameat", "renameat2"),
     *("link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat"),
 )
-# Calls that need room on the disk.
+# Calls that need disk space.
 WRITES = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "fallocate", "copy_file_range")
 
 _CUT_SECONDS = (0.1, 1.5)
-# Weights of the kinds.
+# Weights of the kinds of disturbances.
 _WEIGHTS: dict[Kind, int] = {"kill": 6, "full-disk": 2, "cut": 2}
 _RUNS = (1, 4)
 # Share of disturbances in the first quarter of the calls. A run that resumes has fewer calls left.
@@ -45,7 +45,7 @@ class Disturbance:
 
 
 def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance]:
-    """Draws the disturbed runs of a round.
+    """Draw the disturbed runs of a round.
 
     Args:
         seed: the same seed draws the same disturbances.
@@ -53,7 +53,7 @@ def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance
         can_cut: whether the kernel allows cuts. Otherwise each cut becomes a kill.
 
     Returns:
-        One to four disturbances, one for each disturbed run.
+        Return one to four disturbances, one per disturbed run.
     """
     rng = random.Random(seed)  # noqa: S311 - a seed must repeat it
     kinds = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=rng.randint(*_RUNS))

@@ -75,13 +75,13 @@ FORMATS = tuple(_READERS)
 
 
 def missing_package(format: str) -> str | None:
-    """Returns the package that is needed to read a format and not installed; None if it is installed or not needed."""
+    """Return the package that is needed to read a format and not installed; None if it is installed or not needed."""
     package = _NEEDED[format]
     return package if package and find_spec(package) is None else None
 
 
 def read(dest: Path, format: str) -> Iterator[Stored]:
-    """Yields all objects of a destination with their names, or with their URLs for WARC."""
+    """Yield all objects of a destination with their names, or with their URLs for WARC."""
     return _READERS[format](dest)
 
 
@@ -90,5 +90,5 @@ def _shards(dest: Path, suffix: str) -> list[Path]:
 
 
 def _name(path: str) -> str:
-    """Returns the name for a path on disk or in a tar."""
+    """Return the name for a path on disk or in a tar."""
     return unquote_to_bytes(path.encode(errors="surrogateescape")).decode(errors="surrogateescape")

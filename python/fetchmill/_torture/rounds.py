@@ -1,4 +1,4 @@
-"""One round: disturbs a job, resumes it to its end, and compares it with the expected objects."""
+"""A round: disturbs a job, resumes it to its end, and compares it with the expected objects."""
 
 import shutil
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _KILLED = -9
 _INTERNAL_ERROR = 1
 # Exit code of a job that cannot write.
 _CANNOT_WRITE = 7
-# Minimum free space. With less, a job that cannot write proves nothing.
+# Minimum free space. A job that cannot write proves nothing.
 _FREE_BYTES_MIN = 64 << 20
 
 
@@ -46,7 +46,7 @@ class Round:
 
 
 def run_round(number: int, format: str, source: Source, folder: Path, seed: int, *, can_cut: bool) -> Round:
-    """Runs a round.
+    """Run a round.
 
     Args:
         number: number of the round, from 1.
@@ -79,7 +79,7 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
 
 
 def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], list[Disturbance]]:
-    """Runs the job once per disturbance. Returns problems, and the disturbances that happened."""
+    """Run the job once per disturbance. Return problems, and the disturbances that happened."""
     problems, happened = [], []
     for disturbance in disturbances:
         ended = run(job.get, job.dest, disturbance, environment=job.environment, seconds_max=job.seconds_max)
@@ -90,7 +90,7 @@ def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], 
 
 
 def _finish(job: Job) -> list[str]:
-    """Runs the job to its end, and verifies it. Returns problems."""
+    """Run the job to its end and verify it. Return problems."""
     ended = _run_undisturbed(job, job.get)
     if ended.code not in FINISHED:
         _must_have_room(job.dest.parent, ended)
@@ -104,7 +104,7 @@ def _run_undisturbed(job: Job, command: Sequence[str]) -> Ended:
 
 
 def _problems(job: Job, ended: Ended, disturbance: Disturbance) -> list[str]:
-    """Returns the problems that the disturbance does not explain."""
+    """Return the problems that the disturbance does not explain."""
     if not ended.was_disturbed:
         is_excused = ended.code in FINISHED
     elif disturbance.kind == "kill":

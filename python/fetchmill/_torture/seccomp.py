@@ -61,7 +61,7 @@ _NUMBERS = {
     },
 }
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
-# The same on both machines.
+# Same number on both machines.
 _PIDFD_OPEN = 434
 _PIDFD_GETFD = 438
 
@@ -104,7 +104,7 @@ class Notification:
 
 
 def numbers() -> dict[str, int]:
-    """Returns the numbers of system calls on this machine, by name.
+    """Return the numbers of system calls on this machine, by name.
 
     Raises:
         UnsupportedError: the operating system or the machine is unknown.
@@ -116,7 +116,7 @@ def numbers() -> dict[str, int]:
 
 
 def install(calls: Iterable[str]) -> int:
-    """Installs the filter in this thread and in all that it starts.
+    """Install the filter in this thread and in all that it starts.
 
     Args:
         calls: names of the calls that wait for an answer. Calls that the machine lacks are left out.
@@ -145,7 +145,7 @@ def install(calls: Iterable[str]) -> int:
 
 
 def receive(listener: int) -> Notification | None:
-    """Returns the next waiting call; None if the announced call has ended together with its thread."""
+    """Return the next waiting call. None if the announced call ended together with its thread."""
     names = {number: name for name, number in numbers().items()}
     buffer = bytearray(_NOTIFICATION_BYTES)
     try:
@@ -159,7 +159,7 @@ def receive(listener: int) -> Notification | None:
 
 
 def answer(listener: int, asked: Notification, error: int = 0) -> None:
-    """Lets a call continue or fail.
+    """Let a call continue or fail.
 
     Args:
         listener: the descriptor from which the call was received.
@@ -176,7 +176,7 @@ def answer(listener: int, asked: Notification, error: int = 0) -> None:
 
 
 def open_process(pid: int) -> int:
-    """Opens a descriptor of another process.
+    """Open a descriptor of another process.
 
     Raises:
         UnsupportedError: the kernel refuses the operation.
@@ -188,7 +188,7 @@ def open_process(pid: int) -> int:
 
 
 def take_descriptor(pidfd: int, number: int) -> int | None:
-    """Copies a descriptor of another process.
+    """Copy a descriptor of another process.
 
     Returns:
         The copy, or None if that process has closed it.

@@ -33,7 +33,7 @@ _FAULTS = (
     Fault("status", rate=0.01, status=503, times=1),
     Fault("stray", rate=0.05),
 )
-# Frequent shards and commits, so that there are many moments to disturb.
+# Frequent shards and commits give many moments to disturb.
 _PACE = ("--concurrency", "24", "--seal-after", "50ms", "--commit-window", "20ms")
 # Approximate numbers of durable calls in an undisturbed run. They are constant, so that a seed always draws the same.
 _CALLS = {"files": 2300, "tar": 280, "jsonl": 280, "parquet": 560, "warc": 280}
@@ -69,12 +69,12 @@ class Job:
 
     @property
     def get(self) -> list[str]:
-        """Returns the command that starts and resumes the job."""
+        """The command that starts and resumes the job."""
         return _get(self.source, self.dest, self.format, self.arguments)
 
     @property
     def verify(self) -> list[str]:
-        """Returns the command that verifies the job."""
+        """The command that verifies the job."""
         return [*_fetchmill(), "verify", str(self.dest), "--quiet"]
 
     @property
@@ -84,7 +84,7 @@ class Job:
 
     @property
     def fetched_again(self) -> int | None:
-        """Number of requests beyond one per object; None for a source of the user."""
+        """Number of extra requests beyond one per object; None for a source of the user."""
         return None if self.server is None else max(0, self.server.stats()["get"] - self.expected.total())
 
 
@@ -93,7 +93,7 @@ class Source(ABC):
 
     @abstractmethod
     def job(self, format: str, dest: Path, seed: str) -> AbstractContextManager[Job]:
-        """Makes the job of one round, for a `with` block.
+        """Make the job of one round, for a `with` block.
 
         Raises:
             UsageError: the undisturbed job of a source does not finish, or stores nothing.
@@ -106,7 +106,7 @@ class FaultyServer(Source):
 
     @contextmanager
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:
-        """Yields a job with a server of its own. Environment variables of fetchmill do not reach it."""
+        """Yield a job with a server of its own. Environment variables of fetchmill do not reach it."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FETCHMILL_")}
         with _serve(random.Random(f"{seed} faults").getrandbits(32)) as server:  # noqa: S311 - a seed must repeat it
             prefix = f"{server.url}/get/" if format == "warc" else ""
@@ -118,7 +118,7 @@ class FaultyServer(Source):
 
 
 class GivenSource(Source):
-    """A source of the user. A job must store the same objects as an undisturbed job before it.
+    """A source of the user. A job must store the same objects as the undisturbed job that ran before it.
 
     Args:
         folder: an existing folder for the undisturbed jobs.
@@ -146,7 +146,7 @@ class GivenSource(Source):
 
     @contextmanager
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:  # noqa: ARG002 - nothing is drawn
-        """Yields a job for the first objects of the source."""
+        """Yield a job for the first objects of the source."""
         if format not in self._known:
             self._known[format] = self._run_undisturbed(format)
         expected, calls, seconds_max = self._known[format]

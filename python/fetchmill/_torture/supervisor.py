@@ -59,7 +59,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     seconds_max: float | None = None,
 ) -> Ended:
-    """Runs a command to its end.
+    """Run a command to its end.
 
     Args:
         command: the absolute path of the program, and its arguments.
@@ -79,7 +79,7 @@ def run(
         launcher = [sys.executable, "-P", "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
         process = subprocess.Popen(  # noqa: S603 - the command of the caller
             [*launcher, *command],
-            # Python must not write its own files, so that only calls of the command are counted.
+            # Do not let Python write its own files, so that only calls of the command are counted.
             env={**(os.environ if environment is None else environment), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -101,7 +101,7 @@ def run(
 
 
 def can_cut() -> bool:
-    """Returns whether the kernel allows this process to shut down connections of another process."""
+    """Return whether the kernel allows this process to shut down connections of another process."""
     command = [sys.executable, "-I", "-c", "input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - constant
         try:
@@ -144,7 +144,7 @@ class _Supervisor:
     cut_until: float = 0.0
 
     def supervise(self, ends_at: float | None) -> bool:
-        """Answers calls until the process ends. Returns whether it was killed for exceeding its time limit."""
+        """Answer calls until the process ends. Return whether it was killed for exceeding its time limit."""
         waiting = select.poll()
         waiting.register(self.listener, select.POLLIN)
         try:
@@ -220,7 +220,7 @@ def _sockets_of(pid: int) -> list[int]:
 
 
 def _shut_down(descriptor: int) -> None:
-    """Shuts down a TCP or UDP socket. Ignores other families."""
+    """Shut down a TCP or UDP socket. Ignore other families."""
     with socket.socket(fileno=descriptor) as taken:
         if taken.family not in (socket.AF_INET, socket.AF_INET6):
             return

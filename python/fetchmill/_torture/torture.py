@@ -60,7 +60,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.wrong or self.other_problems)
 
     def add(self, ended: Round) -> None:
-        """Adds a round to the sums."""
+        """Add a round to the sums."""
         self.rounds += 1
         self.objects += ended.objects
         self.lost += ended.found.lost
@@ -74,7 +74,7 @@ class Verdict:
 
 
 def torture(plan: TorturePlan, on_round: Callable[[Round], None]) -> Verdict:
-    """Runs the rounds of a plan, at least one.
+    """Run the rounds of a plan, at least one.
 
     Args:
         plan: the plan.

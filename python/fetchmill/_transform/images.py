@@ -1,8 +1,8 @@
 """`--image-max-side` and its relatives: images are decoded, filtered by size, shrunk and encoded by Pillow.
 
-Images are untrusted. So only decoders of common formats are used, exceeding Pillow's pixel limit (89 million) is an
-error, and any exception of Pillow fails only that image. A process needs at most 12 bytes of memory per pixel: 4 for
-the decoded image, and 4 for each copy in another mode. There are at most two copies.
+Images are untrusted. So only decoders for common formats are used, exceeding Pillow's pixel limit (89 million) is an
+error, and an exception in Pillow fails only that image. A process needs up to 12 bytes of memory per pixel: 4 for the
+decoded image, and 4 for each of up to two copies in another mode.
 """
 
 import io
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fetchmill._transform.reply import FetchedReply
 
-# Without EPS, which starts another program, and formats that hardly any web server has.
+# Excludes EPS, which starts another program, and formats that hardly any web server has.
 _DECODERS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 # Output format if an image must be encoded, has none of the formats in `_MODES`, and no output format is given.
 _OTHERWISE = "PNG"
@@ -31,7 +31,7 @@ COLUMNS = ("width", "height", "original_width", "original_height")
 class ImageTransform:
     """A transform that stores images in the requested size and format.
 
-    An image that needs no change is stored byte for byte. It is decoded first to prove that it is complete.
+    An image that needs no change is stored byte for byte. It is decoded first to verify that it is complete.
 
     Args:
         max_side: maximum length of the longer side in pixels, as stored. None: no maximum.
@@ -48,7 +48,7 @@ class ImageTransform:
     columns: tuple[str, ...] = ()
 
     def __call__(self, replies: list[FetchedReply]) -> Iterator[bytes | dict[str, Any] | Exception | None]:
-        """Yields a result for each reply: the image, None if it is too small, or an error if it is not an image."""
+        """Yield a result for each reply: the image, None if it is too small, or an error if it is not an image."""
         for reply in replies:
             try:
                 with warnings.catch_warnings():
@@ -61,7 +61,7 @@ class ImageTransform:
                 yield error
 
     def text(self) -> str:
-        """Returns the settings as text. The text is part of a job's identity."""
+        """Return the settings as text. The text is part of a job's identity."""
         values = {"max_side": self.max_side, "min_side": self.min_side, "format": self.format, "quality": self.quality}
         return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
@@ -77,7 +77,7 @@ class ImageTransform:
         return {"body": stored, **{name: values[name] for name in self.columns}}
 
     def _stored(self, image: Image.Image, body: bytes) -> tuple[bytes, tuple[int, int]]:
-        """Returns the bytes to store, with width and height."""
+        """Return the bytes to store, with width and height."""
         came = str(image.format)
         encoder = self.format.upper() if self.format else came if came in _MODES else _OTHERWISE
         is_large = self.max_side is not None and max(image.size) > self.max_side
@@ -98,19 +98,19 @@ class ImageTransform:
 
 
 def _mixable(image: Image.Image) -> Image.Image:
-    """Converts an image to a mode whose pixels can be averaged. Pillow drops pixels of other modes, or refuses them."""
+    """Convert an image to a mode whose pixels can be averaged. Pillow drops pixels of other modes, or refuses them."""
     if image.mode in ("1", "P"):
         return _encodable(image, "WEBP")
     return _gray(image) if image.mode.startswith("I") else image
 
 
 def _gray(image: Image.Image) -> Image.Image:
-    """Converts 16 bits per pixel to the upper 8 bits."""
+    """Convert 16 bits per pixel to the upper 8 bits."""
     return image.point(lambda value: value / 256).convert("L")
 
 
 def _encodable(image: Image.Image, encoder: str) -> Image.Image:
-    """Converts an image to a mode that the encoder accepts. Transparent pixels become white in a JPEG."""
+    """Convert an image to a mode that the encoder accepts. Transparent pixels become white in a JPEG."""
     if image.mode in _MODES[encoder]:
         return image
     if image.mode.startswith("I"):

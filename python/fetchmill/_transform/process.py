@@ -49,7 +49,7 @@ class TransformSetup:
 
 
 def main() -> None:
-    """Works until the engine closes its end of the socket, which is standard input."""
+    """Work until the engine closes its end of the socket, which is standard input."""
     _exit_with_job()
     # Ctrl-C reaches all processes of a terminal. Only the job handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -77,12 +77,12 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _exit_with_job() -> None:
-    """Makes the kernel kill this process when the job's thread ends, because the user's function may hang."""
+    """Make the kernel kill this process when the job's thread ends, because the user's function may hang."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _take_socket() -> socket.socket:
-    """Moves the socket away from standard input. Standard output goes to standard error, because it may carry data."""
+    """Move the socket away from standard input. Standard output goes to standard error, because it may carry data."""
     taken = socket.socket(fileno=os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -92,8 +92,8 @@ def _take_socket() -> socket.socket:
 
 
 def _load(setup: TransformSetup) -> Function:
-    """Loads the function and its modules."""
-    # As in multiprocessing: a main module that starts processes while it is imported would otherwise do so forever.
+    """Load the function and its modules."""
+    # As in multiprocessing: otherwise, a main module that starts processes during import would do so forever.
     current = vars(process.current_process())
     current["_inheriting"] = True
     try:
@@ -104,7 +104,7 @@ def _load(setup: TransformSetup) -> Function:
 
 
 def _read_part(requests: BinaryIO) -> bytes:
-    """Reads a length and that many bytes. Returns b"" if the engine has closed its end."""
+    """Read a length and that many bytes. Return b"" if the engine has closed its end."""
     head = requests.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return b""
@@ -149,7 +149,7 @@ def _replies(request: bytes) -> list[FetchedReply]:
 
 
 def _read_file(path: bytes) -> bytes:
-    """Reads a body that was too large for the engine's memory."""
+    """Read a body that was too large for the engine's memory."""
     with open(path, "rb") as file:  # noqa: PTH123 - bytes are no Path
         return file.read()
 
@@ -166,7 +166,7 @@ def _date(seconds: int) -> datetime | None:
 
 
 def _results(function: Function, replies: list[FetchedReply], columns: Sequence[str]) -> list[EncodedResult]:
-    """Returns the answer for each reply. If the function raises for several replies, each one is tried separately."""
+    """Return an answer for each reply. If the function raises for several replies, each is tried separately."""
     try:
         results = _call(function, replies)
     except BaseException as error:  # noqa: BLE001 - it is the reply's failure
@@ -208,7 +208,7 @@ def _body_of(value: object) -> bytes:
 
 
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
-    """Encodes the values of all columns in order. Columns that the result lacks get the marker `_NONE`."""
+    """Encode the values of all columns in order. Columns that the result lacks get the marker `_NONE`."""
     if not columns:
         raise TypeError("a result may be a dict only if transform_columns is set and the format has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:

@@ -24,7 +24,7 @@ _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from fetchmill._transform.pr
 
 
 def native_transform(transform: Function | str, columns: Sequence[str], images: str | None = None) -> dict[str, Any]:
-    """Returns the settings that the native module needs to run a transform.
+    """Return the settings that the native module needs to run a transform.
 
     Args:
         transform: the function, or its location `module:function`.
@@ -50,7 +50,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
 
 
 def _import(text: str) -> Function:
-    """Imports the function that a text names."""
+    """Import the function that a text names."""
     module, _, path = text.partition(":")
     try:
         found = attrgetter(path)(import_module(module))
@@ -69,7 +69,7 @@ def _portable(function: Function) -> Function:
 
 
 def _preparation(*, needs_main: bool) -> dict[str, Any]:
-    """Returns the data that prepares a process like this one. It has the main module only if the function needs it."""
+    """Return the data that prepares a process like this one. It has the main module only if the function needs it."""
     try:
         preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
     except RuntimeError as error:

@@ -13,7 +13,7 @@ from fetchmill.bounded.scaling import Scaler
 
 
 def inputs(iterables: tuple[Iterable[Any] | AsyncIterable[Any], ...]) -> AsyncGenerator[tuple[Any, ...], None]:
-    """Yields the arguments of each call. An async iterable must be the only one."""
+    """Yield the arguments of each call. An async iterable must be the only one."""
     plain = [iterable for iterable in iterables if not isinstance(iterable, AsyncIterable)]
     if len(plain) == len(iterables):
         return _zip(zip(*plain, strict=False))
@@ -38,7 +38,7 @@ async def _read(items: AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, ...], No
 
 
 class AsyncWorkerPool:
-    """One task that reads the input, and the tasks that work.
+    """A task that reads the input, and the tasks that work.
 
     The pool must not refer to the results iterator: the running tasks would then keep the iterator alive forever.
     """
@@ -78,13 +78,13 @@ class AsyncWorkerPool:
         self._waiters: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
-        """Begins to read the input. Only the first call has an effect."""
+        """Begin to read the input. Only the first call has an effect."""
         if self._loop is None and not self._is_closed:
             self._loop = asyncio.get_running_loop()
             self._add_task(self._feed())
 
     async def next_call(self) -> Call | None:
-        """Waits for the next finished call. Returns None when there are no more."""
+        """Wait for the next finished call. Return None when there are no more."""
         while True:
             call = self._buffer.take()
             if call is not None:
@@ -96,7 +96,7 @@ class AsyncWorkerPool:
             await self._change()
 
     def finish(self) -> None:
-        """Raises the errors of the input, `on_start` and `on_done`, once."""
+        """Raise the errors of the input, `on_start` and `on_done`, once."""
         errors, self._errors = self._errors, []
         if len(errors) == 1:
             raise errors[0]
@@ -104,7 +104,7 @@ class AsyncWorkerPool:
             raise ExceptionGroup("on_start or on_done failed in several workers", errors)
 
     async def aclose(self) -> None:
-        """Cancels all tasks and waits for them. Errors raised meanwhile go to the loop's exception handler."""
+        """Cancel all tasks and wait for them. Errors raised meanwhile go to the loop's exception handler."""
         self.close()
         waited_for = self._tasks - {asyncio.current_task()}
         if waited_for:
@@ -117,14 +117,14 @@ class AsyncWorkerPool:
         self._errors.clear()
 
     def close(self) -> None:
-        """Cancels all tasks except those that run `on_done`."""
+        """Cancel all tasks except those that run `on_done`."""
         if not self._is_closed:
             self._is_closed = True
             for task in self._tasks - self._leaving:
                 task.cancel()
 
     def close_soon(self) -> None:
-        """Calls `close` in the loop's thread. Any thread may call this when it drops the results."""
+        """Call `close` in the loop's thread. Any thread may call this when it drops the results."""
         if self._tasks and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.close)
 
@@ -139,7 +139,7 @@ class AsyncWorkerPool:
         self._wake()
 
     async def _feed(self) -> None:
-        """Reads the input while the window has room. An error of the input is raised after the results."""
+        """Read the input while the window has room. An error of the input is raised after the results."""
         number = 0
         try:
             async with contextlib.aclosing(self._items) as items:
@@ -190,7 +190,7 @@ class AsyncWorkerPool:
             await self._close_worker(started)
 
     async def _take(self) -> Call | None:
-        """Waits for a call, and with a rate until the call may begin. Returns None when there are no more."""
+        """Wait for a call, and with a rate until the call may begin. Return None when there are no more."""
         async with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = await self._work.get()
             if call is None or self._is_failing:
@@ -231,7 +231,7 @@ class AsyncWorkerPool:
             self._errors.append(error)
 
     async def _change(self) -> None:
-        """Waits until a call is done or a result is taken."""
+        """Wait until a call is done or a result is taken."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter

@@ -19,7 +19,7 @@ class Call:
         self.error: BaseException | None = None
 
     def errors(self) -> list[BaseException]:
-        """Returns the errors of the call, or those of its items if it has several."""
+        """Return the errors of the call, or those of its items if it has several."""
         if isinstance(self.value, Chunk):
             return [outcome.error for outcome in self.value if outcome.error is not None]
         return [] if self.error is None else [self.error]
@@ -38,7 +38,7 @@ class Chunk(list[Outcome]):
 
 
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the input gives
-    """Returns an item as the input gave it: a single argument without its tuple."""
+    """Return an item as the input gave it: a single argument without its tuple."""
     return arguments[0] if len(arguments) == 1 else arguments
 
 
@@ -52,7 +52,7 @@ class ResultBuffer:
         self._next = 0
 
     def add(self, call: Call) -> None:
-        """Adds a finished call."""
+        """Add a finished call."""
         if not self._is_ordered:
             self._ready.append(call)
             return
@@ -62,16 +62,16 @@ class ResultBuffer:
             self._next += 1
 
     def take(self) -> Call | None:
-        """Returns the next call; None if it is not there yet."""
+        """Return the next call; None if it is not there yet."""
         return self._ready.popleft() if self._ready else None
 
     def is_ready(self) -> bool:
-        """Returns whether the next call is there."""
+        """Return whether the next call is there."""
         return bool(self._ready)
 
 
 def as_raisable(error: BaseException) -> BaseException:
-    """Returns an error that an iterator may raise. StopIteration would end the iterator silently, so it is wrapped."""
+    """Return an error that an iterator may raise. StopIteration would end the iterator silently, so it is wrapped."""
     if isinstance(error, StopIteration | StopAsyncIteration):
         instead = RuntimeError(f"the function raised {type(error).__name__}")
         instead.__cause__ = error

@@ -20,7 +20,7 @@ def as_completed(
     *,
     timeout: float | None = None,
 ) -> "AsCompleted[T]":
-    """Yields the results of awaitables as they complete, with at most `limit` of them running.
+    """Yield the results of awaitables as they complete, with at most `limit` of them running.
 
     A plain `for` yields awaitables. Each one returns the next result or raises the next error:
 
@@ -43,10 +43,10 @@ def as_completed(
     With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. Everything is read and started at the first
     step, a duplicate awaitable counts once, and started awaitables keep running even if the loop is left.
 
-    With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most
-    `2 * limit` are started and not yet taken. If the input raises, the loop raises that error after the results of
-    everything read before. Requesting the next awaitable before the last one is awaited reads one more awaitable. It
-    starts when fewer than `limit` run. Cancelling an awaitable that waits loses no result.
+    With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
+    limit` are started and not yet taken. If the input raises, the loop raises that error after the results of
+    everything read before. If the next awaitable is requested before the last one was awaited, one more awaitable is
+    read. It starts when fewer than `limit` are running. Cancelling a waiting awaitable loses no result.
 
     If nothing refers to the iterator or its awaitables any more (`break`, an error, a cancellation), or at `aclose()`,
     the tasks that it started are cancelled and reading stops. Futures of the input are not cancelled.
@@ -83,7 +83,7 @@ class AsCompleted(Generic[T]):
         return self._result()
 
     async def _result(self) -> T:
-        # The awaitable refers to the iterator, so the tasks live as long as either of them.
+        # The awaitable refers to the iterator, so the tasks live as long as either exists.
         try:
             return (await self._completion.take()).result()
         finally:
@@ -103,7 +103,7 @@ class AsCompleted(Generic[T]):
             del self
 
     async def aclose(self) -> None:
-        """Cancels the tasks that were started here and waits for them. Does nothing with `limit=None`, like asyncio."""
+        """Cancel the tasks that were started here and waits for them. Does nothing with `limit=None`, like asyncio."""
         await self._completion.aclose()
 
     async def __aenter__(self) -> Self:
@@ -119,7 +119,10 @@ class AsCompleted(Generic[T]):
 
 
 class _Completion(Generic[T]):
-    """The state that tasks call back to. It must not refer to the iterator, or the tasks would keep that alive."""
+    """The state that tasks call back to.
+
+    It must not refer to the iterator, because the tasks would keep the iterator alive.
+    """
 
     def __init__(
         self,
@@ -148,7 +151,7 @@ class _Completion(Generic[T]):
         self._is_ended = False
 
     def start(self, *, is_async: bool) -> None:
-        """Begins to read the input, at the first step."""
+        """Begin to read the input, at the first step."""
         if self._aws is None:
             return
         aws = self._aws
@@ -168,7 +171,7 @@ class _Completion(Generic[T]):
             self._timer = self._loop.call_later(self._timeout, self._time_out)
 
     def ask(self) -> bool:
-        """Reserves a result for the caller. Returns False if nothing more has been read."""
+        """Reserve a result for the caller. Return False if nothing more has been read."""
         self._fill()
         if self._claimed == self._read:
             self._hold_one()
@@ -178,7 +181,7 @@ class _Completion(Generic[T]):
         return True
 
     async def next(self) -> "asyncio.Future[T]":
-        """Waits for the next result."""
+        """Wait for the next result."""
         while not self.ask():
             if self._is_ended:
                 self.raise_failure()
@@ -187,7 +190,7 @@ class _Completion(Generic[T]):
         return await self.take()
 
     async def take(self) -> "asyncio.Future[T]":
-        """Waits for a result that `ask` reserved."""
+        """Wait for a result that `ask` reserved."""
         try:
             future = await self._done.get()
         except BaseException:
@@ -201,13 +204,13 @@ class _Completion(Generic[T]):
         return future
 
     def raise_failure(self) -> None:
-        """Raises the error of the input, once."""
+        """Raise the error of the input, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def _fill(self) -> None:
-        """Starts awaitables while the limits allow it."""
+        """Start awaitables while the limits allow it."""
         while self._running < self._limit and self._running + self._done.qsize() < AHEAD * self._limit:
             if not self._held:
                 self._hold_one()
@@ -216,7 +219,7 @@ class _Completion(Generic[T]):
             self._start_one(self._held.popleft())
 
     def _hold_one(self) -> None:
-        """Reads one more, if there is one."""
+        """Read one more, if there is one."""
         if self._iterator is None:
             return
         try:
@@ -258,7 +261,7 @@ class _Completion(Generic[T]):
             self._timer.cancel()
 
     def _end(self, failure: BaseException | None) -> None:
-        """Reads no more."""
+        """Read no more."""
         self._is_ended = True
         self._iterator = None
         if failure is not None:
@@ -266,7 +269,7 @@ class _Completion(Generic[T]):
         self._wake()
 
     def _time_out(self) -> None:
-        """Makes all unfinished awaitables raise TimeoutError. The unread rest of the input counts as one."""
+        """Make all unfinished awaitables raise TimeoutError. The unread rest of the input counts as one."""
         if self._iterator is not None:
             self._hold_one()
         missing = self._running + len(self._held)
@@ -279,7 +282,7 @@ class _Completion(Generic[T]):
             self._done.put_nowait(None)
 
     def close(self) -> None:
-        """Reads no more and cancels the tasks that were started here."""
+        """Stop reading and cancel the tasks that were started here."""
         self._end(None)
         if self._timer is not None:
             self._timer.cancel()
@@ -295,7 +298,7 @@ class _Completion(Generic[T]):
                 self._done.put_nowait(dropped)
 
     def close_soon(self) -> None:
-        """Calls `close` in the loop's thread, if there is something to close. Any thread may call this."""
+        """Call `close` in the loop's thread, if there is something to close. Any thread may call this."""
         has_feeder = self._feeder is not None and not self._feeder.done()
         if not (self._own or self._held or has_feeder):
             return
@@ -305,7 +308,7 @@ class _Completion(Generic[T]):
             self._loop.call_soon_threadsafe(self.close)
 
     async def aclose(self) -> None:
-        """Closes the input and waits for the tasks that were started here."""
+        """Close the input and wait for the tasks that were started here."""
         waited_for: set[asyncio.Future[Any]] = set(self._own)
         if self._feeder is not None:
             waited_for.add(self._feeder)
@@ -314,7 +317,7 @@ class _Completion(Generic[T]):
             await asyncio.wait(waited_for)
 
     async def _feed(self, aws: AsyncIterable[Awaitable[T]]) -> None:
-        """Reads an async iterable while the limits allow it."""
+        """Read an async iterable while the limits allow it."""
         iterator = aiter(aws)
         try:
             async for awaitable in iterator:
@@ -331,7 +334,7 @@ class _Completion(Generic[T]):
                 await iterator.aclose()
 
     async def _change(self) -> None:
-        """Waits until an awaitable is read or done, or the input ends."""
+        """Wait until an awaitable is read or done, or the input ends."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -352,6 +355,6 @@ def _is_cancelling(future: "asyncio.Future[Any]") -> bool:
 
 
 def _close_unused(awaitable: Awaitable[Any]) -> None:
-    """Closes a coroutine that never ran, so that Python does not warn that it was never awaited."""
+    """Close a coroutine that never ran, so that Python does not warn that it was never awaited."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()

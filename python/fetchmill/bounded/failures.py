@@ -43,11 +43,11 @@ class ItemTimeoutError(WorkerDiedError, TimeoutError):
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it is no error of its own: the cause of one
-    """The traceback of a worker process as text. It becomes the `__cause__` of the error raised there."""
+    """The traceback of a worker process as text. It becomes the `__cause__` of an error raised there."""
 
 
 def count(results: Iterable[object]) -> Tally:
-    """Consumes all results and counts them."""
+    """Consume all results and count them."""
     counter = Counter()
     for result in results:
         counter.add(result)
@@ -55,7 +55,7 @@ def count(results: Iterable[object]) -> Tally:
 
 
 class Counter:
-    """Counts results as they come."""
+    """Counts results as they arrive."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -63,7 +63,7 @@ class Counter:
         self._failures: list[Failed] = []
 
     def add(self, result: object) -> None:
-        """Counts one result."""
+        """Count one result."""
         if not isinstance(result, Failed):
             self._done += 1
             return
@@ -72,18 +72,18 @@ class Counter:
             self._failures.append(result)
 
     def tally(self) -> Tally:
-        """Returns the counts so far."""
+        """Return the counts so far."""
         return Tally(self._done, self._failed, tuple(self._failures))
 
 
 def format_item(item: object) -> str:
-    """Formats an item for a message: its `repr` in one line, cut after `SHOWN_MAX` characters."""
+    """Format an item for a message: its `repr` in one line, cut after `SHOWN_MAX` characters."""
     text = repr(item)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
-    """Raises ValueError if a value is not a number of items. Values from a configuration may be text.
+    """Raise ValueError if a value is not a number of items. Values from a configuration may be text.
 
     Args:
         name: name of the keyword.
@@ -95,6 +95,6 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
 
 
 def check_on_error(on_error: str) -> None:
-    """Raises ValueError if the value is neither "raise" nor "return"."""
+    """Raise ValueError if the value is neither "raise" nor "return"."""
     if on_error not in {"raise", "return"}:
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")

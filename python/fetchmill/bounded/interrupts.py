@@ -6,7 +6,7 @@ from multiprocessing.process import BaseProcess
 
 
 def start_without_interrupts(process: BaseProcess) -> None:
-    """Starts a process with SIGINT blocked, so that Ctrl-C during its start does not print a traceback.
+    """Start a process with SIGINT blocked, so that Ctrl-C during its start does not print a traceback.
 
     The process calls `ignore_interrupts` first. A mask belongs to a thread, so this is safe in any thread.
     """
@@ -20,6 +20,6 @@ def start_without_interrupts(process: BaseProcess) -> None:
 
 
 def ignore_interrupts() -> None:
-    """Ignores SIGINT from now on, pending signals included. The worker process calls it."""
+    """Ignore SIGINT from now on, pending signals included. The worker process calls it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -15,7 +15,7 @@ class NotPortableError(TypeError):
 
 
 def portable(value: T) -> T:
-    """Returns the value, or a wrapper that becomes the value when another process unpickles it.
+    """Return the value, or a wrapper that becomes the value when another process unpickles it.
 
     The other process imports a module's function by its name. A lambda, a nested function, and a function of a
     notebook's cell are pickled by value, if cloudpickle is installed.
@@ -40,7 +40,7 @@ def portable(value: T) -> T:
 
 
 def _why_not_by_name(value: object) -> str | None:
-    """Returns why another process cannot import the value; None if it can."""
+    """Return why another process cannot import the value; None if it can."""
     try:
         pickled = bytes(ForkingPickler.dumps(value))
     except Exception as error:  # noqa: BLE001 - whatever an object of somebody else's does

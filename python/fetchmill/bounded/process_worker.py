@@ -32,7 +32,8 @@ class ProcessWorker:
         self._call_timeout = call_timeout
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
-        # The pidfd shows the process's death even if a grandchild holds the pipe open. It is never reused like a pid.
+        # The pidfd shows the death of the process even if a grandchild keeps the pipe open. Unlike a pid, it is never
+        # reused.
         self._pidfd = -1
         self._events = select.poll()
         # Protects `_pidfd`. Reentrant, because a finalizer may call `give_up` at any point.
@@ -41,7 +42,7 @@ class ProcessWorker:
         self._is_given_up = False
 
     def start(self) -> None:
-        """Starts the process and waits until it is ready."""
+        """Start the process and wait until it is ready."""
         try:
             self._is_busy = True
             self._spawn()
@@ -54,7 +55,7 @@ class ProcessWorker:
             raise
 
     def call(self, chunk: list[tuple[Any, ...]]) -> Chunk:
-        """Makes the process call the function for each item of the chunk."""
+        """Make the process call the function for each item of the chunk."""
         pickled = [_pickle(arguments) for arguments in chunk]
         sent = pickle.dumps([item for item in pickled if isinstance(item, bytes)])
         # Set the flag first: either this code sees `_is_given_up`, or `give_up` sees a busy process and kills it.
@@ -70,7 +71,7 @@ class ProcessWorker:
         )
 
     def end(self) -> None:
-        """Makes the process run `on_done`, and waits for its end."""
+        """Make the process run `on_done`, and wait for its end."""
         try:
             if self._pidfd >= 0 and self._process is not None and not self._is_busy:
                 self._is_busy = True
@@ -82,7 +83,7 @@ class ProcessWorker:
             self._release()
 
     def give_up(self) -> None:
-        """Kills the process if it is busy. An idle process ends when the pool calls `end`."""
+        """Kill the process if it is busy. An idle process ends when the pool calls `end`."""
         self._is_given_up = True
         if self._is_busy:
             self._kill()
@@ -105,7 +106,7 @@ class ProcessWorker:
         self._events.register(self._pidfd, select.POLLIN)
 
     def _ask(self, request: bytes, when: str, seconds: float | None = None) -> bytes:
-        """Sends a request and waits up to `seconds` for the answer. The error of a dead process contains `when`."""
+        """Send a request and wait up to `seconds` for the answer. The error of a dead process contains `when`."""
         try:
             if self._connection is not None:
                 self._connection.send_bytes(request)
@@ -143,7 +144,7 @@ class ProcessWorker:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _release(self) -> None:
-        """Waits for the process's end. A busy process is killed; an idle one ends by itself."""
+        """Wait for the process's end. A busy process is killed; an idle one ends by itself."""
         if self._is_busy:
             self._kill()
         process, self._process = self._process, None
@@ -161,7 +162,7 @@ class ProcessWorker:
 
 
 def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
-    """Pickles an item. Returns the error if that fails; then only this item fails."""
+    """Pickle an item. Return the error if that fails; then only this item fails."""
     try:
         return bytes(ForkingPickler.dumps(arguments))
     except Exception as error:  # noqa: BLE001 - raised where the results are taken
@@ -175,7 +176,7 @@ def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
 
 
 def _result(pickled: bytes) -> Any:  # noqa: ANN401 - whatever the function gave
-    """Returns the value of the process, or raises its error with the process's traceback as the cause."""
+    """Return the value of the process, or raise its error with the process's traceback as the cause."""
     value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
     if isinstance(error, BaseException):
         error.__cause__ = RemoteTraceback(f"\n{text}")

@@ -54,7 +54,7 @@ def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Calls `function(item)` for every item in up to `limit` processes, waits for all and drops the results.
+    """Call `function(item)` for every item in up to `limit` processes, wait for all and drop the results.
 
     >>> each(abs, [-1, 2], limit=4)
     Tally(done=2, failed=0, failures=())
@@ -128,7 +128,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     chunksize: int = 1,
     **retries: Unpack[CallOptions],
 ) -> Results[Any]:
-    """Yields `function(item)` for every item as results arrive, using up to `limit` processes.
+    """Yield `function(item)` for every item as results arrive, using up to `limit` processes.
 
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
@@ -199,7 +199,7 @@ def _results(  # noqa: PLR0913 - those of `map`
 
 
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    """Groups items into chunks. If the input raises in the middle of a chunk, that chunk is yielded first."""
+    """Group items into chunks. If the input raises in the middle of a chunk, that chunk is yielded first."""
     chunk: list[tuple[Any, ...]] = []
     try:
         for item in items:

@@ -21,12 +21,12 @@ class RateLimiter:
         self._next: float | None = None
 
     def reserve(self, now: float) -> float:
-        """Reserves the next start time. Returns the seconds until then."""
+        """Reserve the next start time. Return the seconds until then."""
         moment = now if self._next is None else max(self._next, now - SLACK_SECONDS)
         self._next = moment + self._seconds
         return max(0.0, moment - now)
 
 
 def make_rate_limiter(rate: float | None) -> RateLimiter | None:
-    """Returns a limiter for `rate`; None if there is no rate."""
+    """Return a limiter for `rate`; None if there is no rate."""
     return None if rate is None else RateLimiter(rate)

@@ -81,7 +81,7 @@ class Results(Generic[R]):
         self._pool.give_up()
 
     def close(self) -> None:
-        """Abandons items that have not begun and waits for running calls. Running processes are killed."""
+        """Abandon items that have not started, and wait for running calls. Running processes are killed."""
         self._give_up()
         self._pool.join()
 
@@ -97,7 +97,7 @@ class Results(Generic[R]):
         if self._is_begun:
             self._pool.give_up()
         else:
-            # As with Executor.map, items read at the call are done even if no result is ever requested.
+            # As with Executor.map, items read during the call are processed even if no result is ever requested.
             self._pool.end_input()
 
 

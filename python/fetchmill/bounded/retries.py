@@ -30,7 +30,7 @@ class CallOptions(RetryOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often an item is tried, after which errors, and how long each call may take.
+    """The number of attempts per item, the errors after which it is tried again, and the time limit of each call.
 
     Args:
         attempts: maximum number of calls for an item.
@@ -56,29 +56,29 @@ class RetryPolicy:
             raise ValueError(f"item_timeout must be a number of seconds above 0, or None, not {self.item_timeout!r}")
 
     def wait_after(self, attempt: int) -> float:
-        """Returns the seconds to wait after this attempt. The first attempt is 1."""
-        # A power too large for a float raises an error, so the exponent is at most 64.
+        """Return the seconds to wait after this attempt. The first attempt is 1."""
+        # The exponent is limited to 64, because a power too large for a float raises an error.
         wait: float = min(self.retry_wait * 2.0 ** min(attempt - 1, 64), WAIT_MAX)
         return wait * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a plain function to be retried. The caller enforces `item_timeout`."""
+        """Wrap a plain function to be retried. The caller enforces `item_timeout`."""
         return function if self.attempts == 1 else Retrying(function, self)
 
     def of_coroutines(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """Wraps a coroutine function to be retried. `item_timeout` holds for each attempt."""
+        """Wrap a coroutine function to be retried. `item_timeout` applies to each attempt."""
         return function if self.attempts == 1 and self.item_timeout is None else RetryingCoroutines(function, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A function that is called again after some errors. It can be pickled if the function can."""
+    """A function that is called again after certain errors. It can be pickled if the original can."""
 
     function: Callable[..., Any]
     policy: RetryPolicy
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the function
-        """Calls it."""
+        """Call it."""
         for attempt in range(1, self.policy.attempts):
             try:
                 return self.function(*arguments)
@@ -89,13 +89,13 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class RetryingCoroutines:
-    """A coroutine function that is called again after some errors. Each attempt has a time limit."""
+    """A coroutine function that is called again after certain errors. Each attempt has a time limit."""
 
     function: Callable[..., Awaitable[Any]]
     policy: RetryPolicy
 
     async def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the function
-        """Awaits it."""
+        """Await it."""
         for attempt in range(1, self.policy.attempts):
             try:
                 return await self._call(arguments)

@@ -23,7 +23,7 @@ class Scaler:
         self._call_seconds = _MovingAverage(weight=0.125)
 
     def scale_up(self, waiting: int, *, is_ended: bool) -> int:
-        """Returns how many workers to start for `waiting` items, and counts them as starting."""
+        """Return how many workers to start for `waiting` items, and count them as starting."""
         # With a rate, items are taken one at a time, so a second idle worker would have nothing to do.
         wanted = min(waiting, 1) if self._is_paced else waiting
         number = min(wanted - self.idle - self.starting, self.limit - self.ready - self.starting)
@@ -36,36 +36,36 @@ class Scaler:
         return number
 
     def on_started(self, seconds: float) -> None:
-        """A worker is ready and idle, `seconds` after its start."""
+        """Record that a worker is ready and idle, `seconds` after its start."""
         self.starting -= 1
         self.ready += 1
         self.idle += 1
         self._start_seconds.add(seconds)
 
     def on_start_failed(self) -> None:
-        """A worker could not be started."""
+        """Record that a worker could not be started."""
         self.starting -= 1
 
     def on_taken(self) -> None:
-        """An idle worker has taken an item."""
+        """Record that an idle worker has taken an item."""
         self.idle -= 1
 
     def on_call_done(self, seconds: float) -> None:
-        """A worker is idle again after a call of `seconds`."""
+        """Record that a worker is idle again after a call of `seconds`."""
         self.idle += 1
         self._call_seconds.add(seconds)
 
     def on_returned(self) -> None:
-        """A worker is idle again and has not called the function."""
+        """Record that a worker is idle again and has not called the function."""
         self.idle += 1
 
     def on_left(self) -> None:
-        """An idle worker has ended."""
+        """Record that an idle worker has ended."""
         self.ready -= 1
         self.idle -= 1
 
     def _is_worthwhile(self, waiting: int) -> bool:
-        """Returns whether the waiting items keep the ready workers busy for more than two start times."""
+        """Return whether the waiting items keep the ready workers busy for more than two start times."""
         if not self.ready or self._call_seconds.value is None or self._start_seconds.value is None:
             return True
         return waiting * self._call_seconds.value / self.ready > 2 * self._start_seconds.value

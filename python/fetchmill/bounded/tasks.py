@@ -47,7 +47,7 @@ async def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Awaits `function(item)` for every item, up to `limit` at a time, waits for all and drops the results.
+    """Await `function(item)` for every item, up to `limit` at a time, wait for all and drop the results.
 
     >>> async def show(word: str) -> None:
     ...     print(word)
@@ -121,7 +121,7 @@ def map(
     timeout: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> "AsyncResults[Any]":
-    """Yields the result of `function(item)` for every item as results arrive, up to `limit` at a time.
+    """Yield the result of `function(item)` for every item as results arrive, up to `limit` at a time.
 
     >>> async def double(number: int) -> int:
     ...     return 2 * number
@@ -220,7 +220,7 @@ class AsyncResults(Generic[R]):
         return self._deadline
 
     async def aclose(self) -> None:
-        """Cancels the remaining work and waits until every `on_done` has run."""
+        """Cancel the remaining work and wait until every `on_done` has run."""
         await self._pool.aclose()
 
     async def __aenter__(self) -> Self:

@@ -53,7 +53,7 @@ def each(
     rate: float | None = None,
     **retries: Unpack[RetryOptions],
 ) -> Tally:
-    """Calls `function(item)` for every item in up to `limit` threads, waits for all and drops the results.
+    """Call `function(item)` for every item in up to `limit` threads, wait for all and drop the results.
 
     >>> each(print, ["one"], limit=4)
     one
@@ -124,7 +124,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     chunksize: int = 1,
     **retries: Unpack[RetryOptions],
 ) -> Results[Any]:
-    """Yields `function(item)` for every item as results arrive, using up to `limit` threads.
+    """Yield `function(item)` for every item as results arrive, using up to `limit` threads.
 
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
@@ -196,4 +196,4 @@ class _ThreadWorker:
             self._on_done(*self._started or (None,))
 
     def give_up(self) -> None:
-        """Nothing ends a call in a thread."""
+        """Do nothing, because a call in a thread cannot be ended."""

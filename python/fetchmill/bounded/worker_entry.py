@@ -28,22 +28,22 @@ class WorkerFunctions:
     """Whether anybody wants to have what the function gives."""
 
     def start(self) -> tuple[Any, ...]:
-        """Calls `on_start`. Returns the extra arguments of each call."""
+        """Call `on_start`. Return the extra arguments of each call."""
         return () if self.on_start is None else (self.on_start(),)
 
     def call(self, arguments: tuple[Any, ...], started: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever it gives
-        """Calls the function with one item."""
+        """Call the function with one item."""
         value = self.function(*arguments, *started)
         return value if self.keeps_values else None
 
     def end(self, started: tuple[Any, ...]) -> None:
-        """Calls `on_done` with the value of `on_start`."""
+        """Call `on_done` with the value of `on_start`."""
         if self.on_done is not None:
             self.on_done(*started or (None,))
 
 
 def serve(connection: Connection, functions: WorkerFunctions) -> None:
-    """Works until the parent sends `END` or has ended."""
+    """Work until the parent sends `END` or has ended."""
     ignore_interrupts()
     try:
         started = functions.start()
@@ -64,7 +64,7 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
 
 
 def _call(functions: WorkerFunctions, pickled: bytes, started: tuple[Any, ...]) -> bytes:
-    """Pickles the function's value or error for one item. Each is pickled separately, so that it can fail alone."""
+    """Pickle the function's value or error for one item. Each is pickled separately, so that it can fail alone."""
     try:
         return _encode_value(functions.call(pickle.loads(pickled), started))  # noqa: S301 - the parent's
     except BaseException as error:  # noqa: BLE001 - raised in the parent
@@ -84,7 +84,7 @@ def _encode_value(value: Any) -> bytes:  # noqa: ANN401 - whatever the function 
 
 
 def _encode_error(error: BaseException) -> bytes:
-    """Pickles an error. An error that does not survive pickling becomes a RuntimeError with the same text."""
+    """Pickle an error. An error that does not survive pickling becomes a RuntimeError with the same text."""
     text = "".join(traceback.format_exception(error))
     try:
         pickled = bytes(ForkingPickler.dumps((None, error, text)))

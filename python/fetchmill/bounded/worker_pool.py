@@ -23,7 +23,7 @@ from fetchmill.bounded.scaling import Scaler
 # A finished call, the error of a worker's start, or (`_EndError`) the error of its end.
 _Message = Call | BaseException
 
-# Time that a started thread may take to begin: another thread may hold the GIL.
+# Time limit for a new thread to start. Another thread may hold the GIL.
 START_MILLISECONDS_MAX = 1000
 
 
@@ -31,16 +31,16 @@ class Worker(Protocol):
     """Makes the calls of one thread of the pool. Only that thread uses it, except for `give_up`."""
 
     def start(self) -> None:
-        """Gets ready. An error ends the whole pool."""
+        """Get ready. An error ends the whole pool."""
 
     def call(self, arguments: Any) -> Any:  # noqa: ANN401 - whatever the input gives
-        """Works on one item. WorkerDiedError means that this worker is lost; any other error fails the item."""
+        """Work on one item. WorkerDiedError means that this worker is lost; any other error fails the item."""
 
     def end(self) -> None:
-        """Runs `on_done` and releases resources."""
+        """Run `on_done` and release resources."""
 
     def give_up(self) -> None:
-        """Stops a running call if possible. Any thread may call this."""
+        """Stop a running call if possible. Any thread may call this."""
 
 
 class WorkerPool:
@@ -89,12 +89,12 @@ class WorkerPool:
         _open_pools.add(self)
 
     def read_at_once(self) -> None:
-        """Reads as much as the window allows, without waiting for results."""
+        """Read as much as the window allows, without waiting for results."""
         while self._items is not None and self._out < self._window:
             self._read_one()
 
     def next_call(self) -> Call | None:
-        """Waits for the next finished call. Returns None when there are no more.
+        """Wait for the next finished call. Return None when there are no more.
 
         Raises:
             TimeoutError: The pool's timeout has expired.
@@ -111,7 +111,7 @@ class WorkerPool:
             self._receive(self._next_done())
 
     def finish(self) -> None:
-        """Waits for the workers to end, after the last call. Raises their errors and the error of the input."""
+        """Wait for the workers to end, after the last call. Raise their errors and the error of the input."""
         self.end_input()
         self.join()
         while not self._done.empty():
@@ -124,13 +124,16 @@ class WorkerPool:
             raise ExceptionGroup("on_done failed in several workers", self._end_errors)
 
     def end_input(self) -> None:
-        """Stops reading. The workers finish what has been read, then end."""
+        """Stop reading. The workers finish what has been read, then end."""
         if self._items is not None:
             self._items = None
             self._work.put(None)
 
     def give_up(self) -> None:
-        """Abandons the pool: no other call begins. Calls in processes are killed; calls in threads run to their end."""
+        """Abandon the pool: no other call begins.
+
+        Calls in processes are killed, and calls in threads run to their end.
+        """
         if not self._is_given_up:
             self._is_given_up = True
             self._items = None
@@ -141,7 +144,7 @@ class WorkerPool:
             self._running.release()
 
     def join(self) -> None:
-        """Waits for all threads of the pool, except the calling one."""
+        """Wait for all threads of the pool, except the calling one."""
         while True:
             with self._lock:
                 thread = next((thread for thread in self._threads if thread is not threading.current_thread()), None)
@@ -153,7 +156,7 @@ class WorkerPool:
                 self._threads.discard(thread)
 
     def _read_on(self) -> None:
-        """Reads one item if a result is already waiting. Otherwise reads until a result waits, or the window is full.
+        """Read one item if a result is already waiting. Otherwise reads until a result waits, or the window is full.
 
         A slow input then delays a finished result by at most one item, and a fast input keeps all workers busy.
         """
@@ -202,7 +205,7 @@ class WorkerPool:
             raise as_raisable(message)
 
     def _scale_up(self) -> None:
-        """Starts workers if the scaler wants more for the waiting calls."""
+        """Start workers if the scaler wants more for the waiting calls."""
         with self._lock:
             number = 0
             if not (self._is_given_up or self._is_failing()):
@@ -230,7 +233,7 @@ class WorkerPool:
             self._on_start_failed(thread, error)
 
     def _on_start_failed(self, thread: threading.Thread, error: RuntimeError) -> None:
-        """Handles a system without free threads: the existing workers do the work."""
+        """Handle a system without free threads: the existing workers do the work."""
         with self._lock:
             self._threads.discard(thread)
             self._scaler.on_start_failed()
@@ -240,7 +243,7 @@ class WorkerPool:
             self._done.put(error)
 
     def _run_worker(self) -> None:
-        """Runs one worker's thread."""
+        """Run one worker's thread."""
         began = time.monotonic()
         worker = self._make_worker()
         with self._lock:
@@ -292,7 +295,7 @@ class WorkerPool:
                 return
 
     def _take(self) -> Call | None:
-        """Waits for a call, and with a rate until the call may begin. Returns None when there are no more."""
+        """Wait for a call, and with a rate until the call may begin. Return None when there are no more."""
         with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = self._work.get()
             if call is None or self._is_given_up or call.number > self._failed_at:
@@ -308,7 +311,7 @@ class WorkerPool:
         return None
 
     def _wait_for_moment(self, rate_limiter: RateLimiter) -> bool:
-        """Waits until the call may begin. Returns False if the pool was abandoned meanwhile."""
+        """Wait until the call may begin. Return False if the pool was abandoned meanwhile."""
         seconds = rate_limiter.reserve(time.monotonic())
         if seconds > 0 and self._running.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             self._running.release()
@@ -333,7 +336,7 @@ class _EndError(BaseException):
 
 
 def _has_started(thread: threading.Thread) -> bool:
-    """Returns whether a thread runs or has run. If its start was interrupted, it may begin a moment later or never."""
+    """Return whether a thread runs or has run. If its start was interrupted, it may begin a moment later or never."""
     for _ in range(START_MILLISECONDS_MAX):
         if thread.ident is not None:
             return True
@@ -345,7 +348,7 @@ _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
 def _end_all() -> None:
-    """Ends all pools at the interpreter's exit and waits for running calls, as Python waits for threads."""
+    """End all pools at the interpreter's exit and wait for running calls, as Python waits for threads."""
     pools = tuple(_open_pools)
     for pool in pools:
         pool.give_up()
@@ -354,7 +357,7 @@ def _end_all() -> None:
 
 
 def end_all_first() -> None:
-    """Makes `_end_all` run before all other exit handlers that are registered so far."""
+    """Make `_end_all` run before all other exit handlers that are registered so far."""
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 

@@ -28,7 +28,7 @@ def _found() -> click.Command:
     try:
         found: click.Command = import_module(f"{_PACKAGE}.command").command
     except ModuleNotFoundError as error:
-        # If the installed package lacks another module, that is a different error.
+        # An installed package that lacks another module is a different error.
         if error.name != _PACKAGE:
             raise
         return _not_installed

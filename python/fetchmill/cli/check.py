@@ -61,7 +61,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Runs the command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     if no_redirects:
         if options["redirects"]:
             raise click.UsageError("--redirects and --no-redirects cannot be combined")
@@ -144,7 +144,7 @@ command = TableCommand(
 
 
 def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) -> None:
-    """Writes the summary to standard output, because it is the result. With --json, the event `report` has it."""
+    """Write the summary to standard output, because it is the result. With --json, the event `report` has it."""
     if isinstance(display, QuietDisplay):
         return
     if isinstance(display, JsonDisplay):
@@ -157,7 +157,7 @@ def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) ->
 
 
 def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
-    """Returns the results and how to continue, as lines."""
+    """Return the results and how to continue, as lines."""
     lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
     lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *opt_out_lines(report)]
     if found:
@@ -170,7 +170,7 @@ def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: boo
 
 
 def _doubt_lines(report: dict[str, Any]) -> list[str]:
-    """Returns lines for rows that may be wrong: `suspect` and `doubtful` ones."""
+    """Return lines for rows that may be wrong: `suspect` and `doubtful` ones."""
     lines = []
     if report["suspect"]:
         lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be the cause")
@@ -181,7 +181,7 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _run_line(report: dict[str, Any]) -> str:
-    """Returns the number of rows and the duration, as a line."""
+    """Return the number of rows and the duration, as a line."""
     rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
         return f"all done already: {rows}; use another RESULTS for a new check"
@@ -189,7 +189,7 @@ def _run_line(report: dict[str, Any]) -> str:
 
 
 def _count_lines(report: dict[str, Any]) -> list[str]:
-    """Returns a line for each answer with its number of rows, the most frequent answer first."""
+    """Return a line for each answer with its number of rows, the most frequent answer first."""
     counts = sorted(report["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
     width = max((len(format_count(count)) for _, count in counts), default=0)
     total = max(report["rows"], 1)
@@ -197,7 +197,7 @@ def _count_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns lines for the first failures."""
+    """Return lines for the first failures."""
     if not failed:
         return []
     rows = [(str(row["kind"] or row["status"]), _site(row)) for row in failed]

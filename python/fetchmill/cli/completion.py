@@ -1,4 +1,4 @@
-"""`fetchmill completion`: prints the script with which a shell completes commands, options and their values."""
+"""`fetchmill completion`: prints a script for shell completion of commands, options and their values."""
 
 import sys
 
@@ -27,5 +27,5 @@ def command(context: click.Context, shell: str) -> None:
     if found is None:
         raise InternalError(f"no completion for {shell}")
     root = context.find_root()
-    # The last argument is the variable that the group looks for when it starts.
+    # The last argument is the environment variable that the command group checks when it starts.
     write_line(sys.stdout, found(root.command, {}, "fetchmill", "_FETCHMILL_COMPLETE").source().strip("\n"))

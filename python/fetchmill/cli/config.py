@@ -48,7 +48,7 @@ class ConfigOption(click.Option):
 
 
 def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
-    """Reads the options of a command from a TOML file, as keyword arguments.
+    """Read the options of a command from a TOML file, as keyword arguments.
 
     `--config` reads the same file (docs/reference/configuration.md). Nothing else in the Python interface reads a file
     of options or the variable FETCHMILL_CONFIG.
@@ -80,7 +80,7 @@ def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def read_config(path: str, command: click.Command, commands: Collection[str]) -> dict[str, Any]:
-    """Returns the values of a command's options in a file, by the names of the command's parameters.
+    """Return the values of a command's options in a file, by the names of the command's parameters.
 
     Raises:
         UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
@@ -130,7 +130,7 @@ def _read(path: str) -> str:
 
 
 def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
-    """Returns the option that a key names, and the option's value."""
+    """Return the option that a key names, and the option's value."""
     place = _place(path, text, command.name, key)
     options = keys_in_files(command)
     written = key.replace("-", "_")
@@ -150,14 +150,14 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 
 
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
-    """Returns the options of a command by the keys that a file may have, written with underscores."""
+    """Return the options of a command by the keys that a file may have, written with underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
 
 
 def _keys_of(option: click.Option) -> list[str]:
-    """Returns the keys of an option: its names with underscores. `--header` becomes the table `headers`."""
+    """Return the keys of an option: its names with underscores. `--header` becomes the table `headers`."""
     if option.name == "headers":
         return ["headers"]
     long = [name for name in option.opts if name.startswith("--")] or option.opts
@@ -166,7 +166,7 @@ def _keys_of(option: click.Option) -> list[str]:
 
 
 def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - of any option
-    """Converts a TOML value to the value of an option. Text is parsed as on the command line."""
+    """Convert a TOML value to the value of an option. Text is parsed as on the command line."""
     metadata = getattr(option, "metadata", None) or {}
     may_be_bool = option.is_flag or metadata.get("kind") == "answers"
     if option.is_flag or isinstance(given, bool):
@@ -194,7 +194,7 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuses other types that click accepts as text or a path. It would take a number for an open descriptor."""
+    """Refuse other types that click accepts as text or a path. It would take a number for an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
     # No message shows the value, because it may be a token instead of the path of a token file.
@@ -221,7 +221,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 
 def _place(path: str, text: str, table: str | None, key: str) -> str:
-    """Returns the file and, if it can be found, the line of a key."""
+    """Return the file and, if it can be found, the line of a key."""
     current: str | None = None
     written = re.compile(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*[=.]")
     for number, line in enumerate(text.splitlines(), 1):

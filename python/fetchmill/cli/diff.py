@@ -62,7 +62,7 @@ class _JsonWriter:
         self._is_read = True
 
     def write(self, changes: "list[ChangeRow]") -> None:
-        """Writes some more changes."""
+        """Write some more changes."""
         if self._limit:
             changes = changes[: self._limit - self._written]
         for site, before, after in changes:
@@ -71,7 +71,7 @@ class _JsonWriter:
             self._line(start + json.dumps({"site": site, "before": before, "after": after}))
 
     def close(self, report: "DiffReport") -> None:
-        """Writes the end of the object."""
+        """Write the end of the object."""
         start = "]" if self._written else '{"changes": []'
         self._line(f"{start}, {json.dumps(report.to_dict())[1:]}")
 
@@ -80,7 +80,7 @@ class _JsonWriter:
 
 
 def _report_lines(report: "DiffReport") -> list[str]:
-    """Returns lines with the counts, and with the number of rows for each pair of old and new answers."""
+    """Return lines with the counts, and with the number of rows for each pair of old and new answers."""
     counts = ("unchanged", "changed", "added", "removed")
     lines = [", ".join(f"{format_count(getattr(report, name))} {name}" for name in counts)]
     ordered = sorted(report.transitions.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -91,7 +91,7 @@ def _report_lines(report: "DiffReport") -> list[str]:
 
 
 def _row_lines(changes: "list[ChangeRow]") -> list[str]:
-    """Returns lines for the first rows that differ."""
+    """Return lines for the first rows that differ."""
     if not changes:
         return []
     rows = [

@@ -21,7 +21,7 @@ fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE \\
     --definition NAME > job.json
 aws batch submit-job --cli-input-json file://job.json
 """
-# Time after which Kubernetes kills. A worker that was asked to end needs at most 25 s.
+# Time after which Kubernetes kills. A worker asked to end needs up to 25 s.
 _GRACE_SECONDS = 30
 # Minimum number of slashes in a path, so that it has a folder that can be mounted.
 _PARTS_MIN = 2
@@ -64,7 +64,7 @@ _NEEDED = {"slurm": (), "kubernetes": ("image", "claim"), "aws-batch": ("queue",
 
 
 def _name(job: str) -> str:
-    """Returns a name that schedulers accept: lower-case letters, digits and hyphens."""
+    """Return a name that schedulers accept: lower-case letters, digits and hyphens."""
     kept = re.sub(r"[^a-z0-9]+", "-", job.rstrip("/").rpartition("/")[2].lower()).strip("-")
     return f"fetchmill-{kept or 'job'}"[:60].rstrip("-")
 
@@ -83,7 +83,7 @@ def _slurm(job: str, workers: int) -> str:
 
 
 def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
-    """Returns a job without a number of completions. After one worker has succeeded, Kubernetes starts no other."""
+    """Return a job without a number of completions. After one worker has succeeded, Kubernetes starts no other."""
     container: dict[str, object] = {
         "name": "worker",
         "image": settings["image"],

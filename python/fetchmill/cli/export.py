@@ -1,4 +1,4 @@
-"""`fetchmill export`: writes the objects of a job again in another format."""
+"""`fetchmill export`: writes the objects of a job in another format."""
 
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
 
 
 def _start(options: str, signals: Signals) -> "Export":
-    """Starts the export, and lets signals stop it."""
+    """Start the export and let signals stop it."""
     from fetchmill._native import Export
 
     job = Export(options)
@@ -100,7 +100,7 @@ def _start(options: str, signals: Signals) -> "Export":
 
 
 def _conclude(report: Report, settled_before: int, state: str | None, display: "Display") -> None:
-    """Shows the summary, which stays. With --json, the event `report` has it instead."""
+    """Show the final summary. With --json, write the event `report` instead."""
     if isinstance(display, JsonDisplay):
         return
     lines = ["all done already"] if report.already_finished else [run_line(report, settled_before)]

@@ -88,7 +88,7 @@ class _Destination(click.Path):
     """The type of DEST. If DEST is missing, the message shows where to put it."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
-        """Returns the command that was probably meant."""
+        """Return the command that was probably meant."""
         del param
         source = ctx.params.get("source") if ctx else None
         return f"Give a folder, for example: fetchmill get {escape(shlex.quote(source))} out/" if source else None
@@ -104,7 +104,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Runs the command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     if options["transform"]:
         import_from_working_folder()
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
@@ -172,7 +172,7 @@ class _Sharing(NamedTuple):
 
 
 def _refuse_misplaced(options: GetOptions) -> None:
-    """Refuses a DEST that is probably something else.
+    """Refuse a DEST that is probably something else.
 
     Raises:
         UsageError: SOURCE and DEST are swapped, or the name of a new folder looks like a file in another format.
@@ -194,7 +194,7 @@ def _refuse_misplaced(options: GetOptions) -> None:
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
-    """Creates or joins a shared job, and works on it. Returns the exit code."""
+    """Create or join a shared job, and work on it. Return the exit code."""
     if log_file:
         raise click.UsageError(
             "--log-file cannot be used with a shared job; workers write their logs to the job directory"
@@ -216,7 +216,7 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
 
 
 def _show_targets(options: GetOptions) -> int:
-    """Writes the targets of a list: the URL, and the name if it differs. The counts go to standard error."""
+    """Write the targets of a list: the URL, and the name if it differs. The counts go to standard error."""
     from fetchmill._native import ListTargets
 
     shown = skipped = bad = 0
@@ -236,7 +236,7 @@ def _show_targets(options: GetOptions) -> int:
 
 
 def _target_line(url: str | None, name: str) -> str:
-    """Returns the line of a target in a dry run."""
+    """Return the line of a target in a dry run."""
     if url is None:
         return f"{escape(name)} is not a URL"
     return url if url == name else f"{url}\t{escape(name)}"

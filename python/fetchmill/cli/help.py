@@ -36,13 +36,13 @@ def command(context: click.Context, topic: str | None) -> None:
 
 
 def _title(page: Traversable) -> str:
-    """Returns the first heading of a page."""
+    """Return the first heading of a page."""
     lines = page.read_text().splitlines()
     return next((line.lstrip("#").strip() for line in lines if line.startswith("#")), "")
 
 
 def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traversable]) -> str:
-    """Returns the help of the command with this name.
+    """Return the help of the command with this name.
 
     Raises:
         UsageError: there is no such command.
@@ -63,7 +63,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
 
 
 def _show(text: str) -> None:
-    """Shows a page: with a pager on a terminal, otherwise unchanged."""
+    """Show a page: with a pager on a terminal, otherwise unchanged."""
     if not sys.stdout.isatty():
         write_line(sys.stdout, text.rstrip("\n"))
         return

@@ -25,16 +25,16 @@ class Formatter(click.HelpFormatter):
     """Formats help so that lines break only between words."""
 
     def write_text(self, text: str) -> None:
-        """Writes paragraphs."""
+        """Write paragraphs."""
         super().write_text(text.replace("-", _KEPT_HYPHEN))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Writes names with their descriptions."""
+        """Write names with their descriptions."""
         kept = [(name, text.replace("-", _KEPT_HYPHEN)) for name, text in rows]
         super().write_dl(kept, col_max, col_spacing)
 
     def getvalue(self) -> str:
-        """Returns everything that was written."""
+        """Return everything that was written."""
         return super().getvalue().replace(_KEPT_HYPHEN, "-")
 
 
@@ -61,19 +61,19 @@ class CliCommand(click.Command):
         self._matters = matters
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Returns the parameters of the command, with `-h` before `--help`."""
+        """Return the parameters of the command, with `-h` before `--help`."""
         *own, of_help = super().get_params(ctx)
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Returns the option `--help`, under the name that the table of sections uses."""
+        """Return the option `--help`, under the name that the table of sections uses."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
         return option
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes examples first, and the options before the exit codes."""
+        """Write examples first, and the options before the exit codes."""
         summary, _, details = cleandoc(self.help or "").partition("\n\n")
         self.format_usage(ctx, formatter)
         _write_text(formatter, summary)
@@ -83,7 +83,7 @@ class CliCommand(click.Command):
         _write_text(formatter, self.epilog or "", indent=0)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes options in the sections of the table, or in one section if they are few."""
+        """Write options in the sections of the table, or in one section if they are few."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
         for heading, of_section in in_sections(options).items():
             records = (option.get_help_record(ctx) for option in of_section)
@@ -91,7 +91,7 @@ class CliCommand(click.Command):
                 formatter.write_dl([record for record in records if record])
 
     def get_brief(self, ctx: click.Context) -> str:
-        """Returns the text that `-h` shows."""
+        """Return the text that `-h` shows."""
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
         _write_text(formatter, cleandoc(self.help or "").partition("\n\n")[0])
@@ -104,7 +104,7 @@ class CliCommand(click.Command):
 
 
 def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
-    """Returns the option `-h`.
+    """Return the option `-h`.
 
     Args:
         get_brief: returns the text that `-h` shows.
@@ -128,7 +128,7 @@ def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
 
 
 def write_examples(formatter: click.HelpFormatter, lines: Sequence[str]) -> None:
-    """Writes a section with these lines unchanged."""
+    """Write a section with these lines unchanged."""
     if lines:
         with formatter.section("Examples"):
             for line in lines:
@@ -136,19 +136,19 @@ def write_examples(formatter: click.HelpFormatter, lines: Sequence[str]) -> None
 
 
 def first_clause(help: str) -> str:
-    """Returns the first clause of an option's help."""
+    """Return the first clause of an option's help."""
     return re.split(r"; |\. |  \[", help)[0].rstrip(".")
 
 
 def _first_examples(lines: Sequence[str]) -> list[str]:
-    """Returns the lines of the first examples."""
+    """Return the lines of the first examples."""
     starts = [number for number, line in enumerate(lines) if not line.startswith(" ")]
     end = starts[_EXAMPLES_IN_BRIEF] if len(starts) > _EXAMPLES_IN_BRIEF else len(lines)
     return list(lines[:end])
 
 
 def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -> None:
-    """Writes paragraphs."""
+    """Write paragraphs."""
     if text:
         formatter.write_paragraph()
         formatter.current_indent += indent
@@ -157,7 +157,7 @@ def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -
 
 
 def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
-    """Returns the options by the headings of their sections, both in the order of the table."""
+    """Return the options by the headings of their sections, both in the order of the table."""
     if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
         return {"Options": list(options)}
     # Imported late, because only help needs it.
@@ -171,7 +171,7 @@ def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]
 
 
 def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
-    """Returns an option and a brief description, for one line."""
+    """Return an option and a brief description, for one line."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")][:1]
     metavar = "" if option.is_flag else option.make_metavar(ctx).split("|")[0].strip("[]")
@@ -183,7 +183,7 @@ def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
 
 
 def _brief_help(option: click.Option, help: str) -> str:
-    """Returns a description of an option in one clause, with its choices and its default."""
+    """Return a description of an option in one clause, with its choices and its default."""
     clause = first_clause(option.help or "")
     if isinstance(option.type, click.Choice):
         clause += f": {', '.join(option.type.choices)}"

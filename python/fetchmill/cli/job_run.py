@@ -30,7 +30,7 @@ FINISHED_WITH_FAILURES = 3
 def run_job(
     checked: GetOptions, *, as_json: bool, quiet: bool, log_file: str | None = None, log_format: str | None = None
 ) -> int:
-    """Runs a job and shows its progress. Returns the exit code."""
+    """Run a job and show its progress. Return the exit code."""
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -59,7 +59,10 @@ def run_job(
 
 
 def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":
-    """Starts the job and lets signals stop it, including an earlier one. Returns the job and notices of its engine."""
+    """Start the job and let signals stop it, including any that arrived earlier.
+
+    Return the job and notices of its engine.
+    """
     from fetchmill._job.stored_command import job_json
     from fetchmill._native import Job
 
@@ -79,7 +82,7 @@ def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tup
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display, log: LogFile) -> None:
-    """Shows the summary, which stays. With --json, the event `report` has it instead."""
+    """Show the final summary. With --json, write the event `report` instead."""
     summary = _summary(report, settled_before, None if options.state is None else str(options.state))
     log.conclude([*report.notices, *summary], report.to_dict())
     for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
@@ -90,7 +93,7 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
 
 
 def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
-    """Returns lines with the result, the ledger, and how to continue."""
+    """Return lines with the result, the ledger, and how to continue."""
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
     lines = [
         *done,

@@ -57,7 +57,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Runs the command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     listed = ListOptions(source=source, manifest=manifest, **gathered(options))
     # Imported late, because help does not need it.
     from fetchmill._job.list import ListReport, RowJob, state_folder
@@ -123,16 +123,16 @@ command = TableCommand(
 
 
 def _display(as_json: bool, quiet: bool, *, is_given: bool) -> Display:
-    """Returns the display for progress. It shows nothing if names are written to a terminal."""
+    """Return the display for progress. It shows nothing if names are written to a terminal."""
     if is_given and not as_json and sys.stdout.isatty():
         return QuietDisplay()
     return choose_display(as_json, quiet)
 
 
 def _printer(as_json: bool) -> "Callable[[Sequence[ListedTarget]], None]":
-    """Returns a function that writes a batch of targets to standard output.
+    """Return a function that writes a batch of targets to standard output.
 
-    The function raises BrokenPipeError if nobody reads standard output any more.
+    The function raises BrokenPipeError if no one reads standard output any more.
     """
 
     def write(targets: "Sequence[ListedTarget]") -> None:
@@ -144,19 +144,19 @@ def _printer(as_json: bool) -> "Callable[[Sequence[ListedTarget]], None]":
 
 
 def _name(target: "ListedTarget") -> str:
-    """Returns the name of a target's object, or else its URL."""
+    """Return the name of a target's object, or else its URL."""
     return escape(target.name or target.url or "")
 
 
 def _event(target: "ListedTarget") -> str:
-    """Returns the event for a target, with all its facts."""
+    """Return the event for a target, with all its facts."""
     time = target.last_modified
     known = target._asdict() | {"last_modified": time and time.isoformat().replace("+00:00", "Z")}
     return json.dumps({"event": "target", **known})
 
 
 def _conclude(report: "ListReport", display: Display, *, as_json: bool, quiet: bool) -> None:
-    """Writes the summary to standard error, because names are the result. With --json, writes the event `report`."""
+    """Write the summary to standard error, because names are the result. With --json, write the event `report`."""
     if as_json:
         for notice in report.notices:
             display.notice(notice)

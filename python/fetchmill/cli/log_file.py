@@ -26,7 +26,7 @@ PROGRESS_SECONDS = 10.0
 
 
 def log_options() -> list[click.Parameter]:
-    """Returns the options of commands that can write a log."""
+    """Return the options of commands that can write a log."""
     return [
         click.Option(
             ["--log-file"],
@@ -66,7 +66,7 @@ class LogFile(Display):
         self._descriptor = None if path is None else _open(path)
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Writes a line if one is due."""
+        """Write a line if one is due."""
         if self._descriptor is None:
             return
         if self._events is not None:
@@ -78,14 +78,14 @@ class LogFile(Display):
             self._write_text("; ".join(describe(snapshot, rates)))
 
     def notice(self, text: str) -> None:
-        """Writes a line."""
+        """Write a line."""
         if self._events is not None:
             self._events.notice(text)
         else:
             self._write_text(text)
 
     def conclude(self, lines: Sequence[str], report: Mapping[str, Any]) -> None:
-        """Writes the summary: lines for people, or the report for machines."""
+        """Write the summary: lines for people, or the report for machines."""
         if self._events is not None:
             self._write_event("report", report)
         else:
@@ -93,7 +93,7 @@ class LogFile(Display):
                 self._write_text(line)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -133,12 +133,12 @@ class BothDisplays(Display):
         self._both = (first, second)
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Passes a snapshot on."""
+        """Pass a snapshot on."""
         for display in self._both:
             display.update(snapshot)
 
     def notice(self, text: str) -> None:
-        """Passes a line on."""
+        """Pass a line on."""
         for display in self._both:
             display.notice(text)
 
@@ -152,12 +152,12 @@ def _open(path: str) -> int:
 
 
 def _now() -> str:
-    """Returns the current time, such as 2026-11-23T08:30:00.123Z."""
+    """Return the current time, such as 2026-11-23T08:30:00.123Z."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _hidden(value: Any) -> Any:  # noqa: ANN401 - what JSON has
-    """Returns a JSON value without the secrets that URLs in it contain."""
+    """Return a JSON value without the secrets that URLs in it contain."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, Mapping):

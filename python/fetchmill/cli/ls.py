@@ -71,7 +71,7 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
 
 
 def _opened(dest: str, state: str | None) -> "Objects":
-    """Opens the objects of a destination.
+    """Open the objects of a destination.
 
     Raises:
         UsageError: there is no job. If DEST is a source instead, the hint says how to list a source.
@@ -96,7 +96,7 @@ class _NameListing:
         self.unmatched = list(patterns)
 
     def names(self, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
-        """Returns names, and their lengths if requested."""
+        """Return names, and their lengths if requested."""
         find = self._objects.lengths if with_lengths else _names_alone(self._objects)
         if not self._patterns:
             return iter(find(None))
@@ -105,7 +105,7 @@ class _NameListing:
     def _of(
         self, number: int, find: Callable[[str], Iterable[tuple[str, int | None]]]
     ) -> Iterator[tuple[str, int | None]]:
-        """Yields the names that one pattern matches and no earlier pattern matched."""
+        """Yield the names that one pattern matches and no earlier pattern matched."""
         pattern = self._patterns[number]
         earlier = [_matcher(other) for other in self._patterns[:number]]
         for pair in find(pattern):
@@ -115,7 +115,7 @@ class _NameListing:
                 yield pair
 
     def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
-        """Yields names with all facts of each object. Reads the shards if the format stores more than the manifest."""
+        """Yield names with all facts of each object. Read the shards if the format stores more than the manifest."""
         if self._objects.format not in _WITH_FACTS:
             yield from self.names(with_lengths=True)
             return

@@ -42,11 +42,11 @@ class _LazyGroup(click.Group):
     context_class = Context
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Returns the parameters of the group, and `-h`."""
+        """Return the parameters of the group, and `-h`."""
         return [*super().get_params(ctx), brief_option(self.get_brief)]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes examples first, and commands grouped by task."""
+        """Write examples first, and commands grouped by task."""
         self._format_beginning(ctx, formatter)
         for heading, names in GROUPS.items():
             with formatter.section(heading):
@@ -55,7 +55,7 @@ class _LazyGroup(click.Group):
         self.format_epilog(ctx, formatter)
 
     def get_brief(self, ctx: click.Context) -> str:
-        """Returns the text that `-h` shows."""
+        """Return the text that `-h` shows."""
         formatter = ctx.make_formatter()
         self._format_beginning(ctx, formatter)
         formatter.write_paragraph()
@@ -74,13 +74,13 @@ class _LazyGroup(click.Group):
         write_examples(formatter, _EXAMPLES)
 
     def _records(self, ctx: click.Context, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Returns commands and their descriptions. Names are padded to the same width in all groups."""
+        """Return commands and their descriptions. Names are padded to the same width in all groups."""
         width = max(map(len, COMMANDS))
         found = ((name, self.get_command(ctx, name)) for name in names)
         return [(name.ljust(width), each.get_short_help_str(WIDTH)) for name, each in found if each]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes only the options, because `format_help` writes the commands."""
+        """Write only the options, because `format_help` writes the commands."""
         click.Command.format_options(self, ctx, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -99,7 +99,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the command to run, and reports its name to the caller of the program."""
+        """Return the command to run, and report its name to the caller of the program."""
         found = super().resolve_command(ctx, args)
         if ctx.obj is not None and found[0] is not None:
             ctx.obj(found[0])
@@ -153,7 +153,7 @@ def main(
     *,
     on_command: Callable[[str], object] | None = None,
 ) -> NoReturn:
-    """Runs the command line and exits.
+    """Run the command line and exit.
 
     Args:
         arguments: arguments without the program's name. The arguments of the process if not given.
@@ -169,7 +169,7 @@ def main(
 
 
 def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None) -> int:
-    """Runs the command line. Returns the exit code."""
+    """Run the command line. Return the exit code."""
     found: list[str] = []
 
     def note(name: str) -> None:
@@ -196,7 +196,7 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 
 
 def _fail(error: BaseException, found: list[str]) -> int:
-    """Shows an error as one line, perhaps with a hint. With --json, also writes an event. Returns the exit code."""
+    """Show an error in one line, possibly with a hint. With --json, also write an event. Return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(command.get_brief(error.ctx))
         return error.exit_code
@@ -224,7 +224,7 @@ def _fail(error: BaseException, found: list[str]) -> int:
 
 
 def _with_own_names(error: FetchmillError) -> str:
-    """Returns the text of an error, with the command line's names of options instead of Python's."""
+    """Return the text of an error, with the command line's names of options instead of Python's."""
     from fetchmill.cli.option_names import written
 
     text = str(error)
@@ -234,7 +234,7 @@ def _with_own_names(error: FetchmillError) -> str:
 
 
 def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
-    """Returns an error in the usage of a command, and a hint at what was probably meant."""
+    """Return an error in the usage of a command, and a hint at what was probably meant."""
     from fetchmill.cli.parameter_types import HINT
     from fetchmill.cli.suggestions import suggest_command, suggest_option
 

@@ -2,5 +2,5 @@
 
 
 def written(name: str) -> str:
-    """Returns the option for a Python name: `--rate-per-host` for `rate_per_host`, `--header` for `headers`."""
+    """Return the option for a Python name: `--rate-per-host` for `rate_per_host`, `--header` for `headers`."""
     return f"--{'header' if name == 'headers' else name.replace('_', '-')}"

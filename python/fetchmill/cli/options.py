@@ -62,7 +62,7 @@ _SETTINGS = ("commit_window", "durability", "seal_after")
 _MAY_STAND_ALONE = ("retry-failed",)
 # Aliases that the command line has, too. `--limit` is refused, because it has two meanings.
 _WRITTEN_ALIASES = ("timeout",)
-# Kinds of options that may be repeated. Each use gives one value of the sequence or mapping that Python takes.
+# Kinds of options that may be repeated. Each use adds a value to the sequence or mapping passed to Python.
 _REPEATED = ("headers", "patterns", "statuses")
 
 
@@ -80,12 +80,12 @@ class TableOption(click.Option):
         self.alias = alias
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Returns the value of the environment variable. For a token, it is the token itself, not a path."""
+        """Return the value of the environment variable. For a token, it is the token itself, not a path."""
         value = super().resolve_envvar_value(ctx)
         return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Returns the option for help. A value that may be left out is in brackets."""
+        """Return the option for help. A value that may be left out is in brackets."""
         record = super().get_help_record(ctx)
         if record is None or self.metadata["kind"] != "answers":
             return record
@@ -111,12 +111,12 @@ class SettingsOption(click.Option):
         )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Completes the name."""
+        """Complete the name."""
         del ctx
         return [CompletionItem(f"{name}=") for name in self._names if f"{name}=".startswith(incomplete)]
 
     def expanded(self, args: list[str]) -> list[str]:
-        """Returns arguments with the options that `--set` stands for.
+        """Return arguments with the options that `--set` stands for.
 
         Raises:
             UsageError: there is no such option, or the value is missing.
@@ -140,7 +140,7 @@ class SettingsOption(click.Option):
 
 
 def _described(option: click.Option) -> str:
-    """Returns the help of an option, with its choices."""
+    """Return the help of an option, with its choices."""
     choices = f"  [{'|'.join(option.type.choices)}]" if isinstance(option.type, click.Choice) else ""
     return f"{option.help}{choices}"
 
@@ -149,7 +149,7 @@ class TableCommand(CliCommand):
     """A command with options of a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses arguments. An option whose value may be left out takes a value only after `=`."""
+        """Parse arguments. An option whose value may be left out takes a value only after `=`."""
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
@@ -165,7 +165,7 @@ class TableCommand(CliCommand):
 
 
 def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None:
-    """Returns a hint if a value follows an option that takes a value only after `=`."""
+    """Return a hint if a value follows an option that takes a value only after `=`."""
     for name in _MAY_STAND_ALONE:
         at = args.index(f"--{name}=any") + 1 if f"--{name}=any" in args else len(args)
         if at < len(args) and f"({args[at]})" in error.format_message():
@@ -174,7 +174,7 @@ def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None
 
 
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
-    """Returns the fields of a table that are options, in order."""
+    """Return the fields of a table that are options, in order."""
     options: list[click.Parameter] = []
     aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
     for field in fields(table):
@@ -208,7 +208,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
-    """Returns the field that an option sets, and the names of the option. A flag that may be on gets a `--no-` name."""
+    """Return the field that an option sets, and the names of the option. A flag that may be on gets a `--no-` name."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     option = written(field.name)
     names = [f"{option}/--no-{option.removeprefix('--')}" if may_be_on else option]
@@ -218,7 +218,7 @@ def _declarations(field: Field[Any], alias: str | None) -> list[str]:
 
 
 def import_from_working_folder() -> None:
-    """Allows modules in the working folder to be imported, as with `python -m`."""
+    """Allow modules in the working folder to be imported, as with `python -m`."""
     import sys
     from pathlib import Path
 
@@ -226,7 +226,7 @@ def import_from_working_folder() -> None:
 
 
 def gathered(options: dict[str, Any]) -> dict[str, Any]:
-    """Converts repeated options to the values that the tables take."""
+    """Convert repeated options to the values that the tables take."""
     for name, values in options.items():
         if isinstance(values, tuple):
             options[name] = (dict(values) if name == "headers" else list(values)) if values else None

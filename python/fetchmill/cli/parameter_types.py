@@ -20,7 +20,7 @@ class Quantity(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Returns the parsed value. A default is already a value."""
+        """Return the parsed value. A default is already a value."""
         if not isinstance(value, str):
             return value
         try:
@@ -33,7 +33,7 @@ class Choice(click.Choice[str]):
     """One of some words. For words that other tools use, errors have a hint."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ANN401
-        """Returns the error message, and stores the hint in the context."""
+        """Return the error message, and store the hint in the context."""
         from fetchmill.cli.suggestions import suggest_value
 
         hint = suggest_value(str(value), self.choices)
@@ -43,7 +43,7 @@ class Choice(click.Choice[str]):
 
 
 def _parse_columns(text: str) -> list[str]:
-    """Parses names or numbers that are separated by commas. A name in double quotes may contain a comma."""
+    """Parse names or numbers that are separated by commas. A name in double quotes may contain a comma."""
     import csv
 
     return next(csv.reader([text], skipinitialspace=True))
@@ -68,7 +68,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 
 
 def _parse_answers(text: str) -> bool | list[str]:
-    """Parses answers that are separated by commas. Returns True for `any`, which means all failures."""
+    """Parse answers that are separated by commas. Return True for `any`, which means all failures."""
     answers = [answer.strip() for answer in text.split(",")]
     return answers == ["any"] or answers
 
@@ -98,7 +98,7 @@ class TokenFile(click.ParamType[str]):
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
-        """Returns the token. No message shows the value, because it may be the token instead of the path."""
+        """Return the token. No message shows the value, because it may be the token instead of the path."""
         if isinstance(value, GivenToken):
             return str(value)
         from pathlib import Path

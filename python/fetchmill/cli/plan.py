@@ -60,7 +60,7 @@ _DIGITS = 3
 
 
 def _run(source: str, dest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
-    """Runs the command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     checked = PlanOptions(source=source, dest=dest, **gathered(options))
     # Imported late, because help does not need it.
     from fetchmill._plan.plan import make_plan
@@ -112,7 +112,7 @@ command = TableCommand(
 
 
 def _end_at_signals() -> None:
-    """Lets the first signal end the probe. Later signals are ignored while the temporary folder is removed."""
+    """Let the first signal end the probe. Later signals are ignored while the temporary folder is removed."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -124,7 +124,7 @@ def _end_at_signals() -> None:
 
 
 class _ProbeProgress:
-    """Progress of the probe: a line on a terminal that is rewritten, or a single line at the start for a log."""
+    """Progress of the probe: a line that is rewritten on a terminal, or a single line at the start of a log."""
 
     def __init__(self, options: PlanOptions, *, is_shown: bool) -> None:
         self._seconds = options.probe_seconds
@@ -133,7 +133,7 @@ class _ProbeProgress:
             say(f"probing {options.source} for {format_seconds(self._seconds)}; nothing is stored")
 
     def update(self, phase: str, seconds: float, snapshot: "Snapshot | None") -> None:
-        """Shows the progress."""
+        """Show the progress."""
         if not self._is_live:
             return
         line = f"probing: {phase}, {min(seconds, self._seconds):.0f} of {self._seconds:.0f} s"
@@ -142,7 +142,7 @@ class _ProbeProgress:
         self._write(f"\r\x1b[K{line}")
 
     def close(self) -> None:
-        """Removes the line."""
+        """Remove the line."""
         if self._is_live:
             self._write("\r\x1b[K")
 
@@ -155,7 +155,7 @@ class _ProbeProgress:
 
 
 def _conclude(plan: "Plan") -> int:
-    """Returns the exit code. Warns or raises StorageError if space may be insufficient."""
+    """Return the exit code. Warns or raises StorageError if space may be insufficient."""
     if plan.room is None or plan.dest is None:
         return 0
     asked = plan.of_format(plan.format)
@@ -172,7 +172,7 @@ def _conclude(plan: "Plan") -> int:
 
 
 def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
-    """Returns the needed and the free amount of inodes or bytes, whichever is insufficient."""
+    """Return the needed and the free amount of inodes or bytes, whichever is insufficient."""
     assert plan.room is not None  # noqa: S101 - the caller has checked it
     free = plan.room.free_inodes
     is_for_certain = asked.fits == "no"
@@ -183,7 +183,7 @@ def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
 
 
 def _lines(plan: "Plan") -> list[str]:
-    """Returns the plan as lines for people."""
+    """Return the plan as lines for people."""
     rate = _range(plan.objects_per_second, _rounded)
     rows = [
         ("objects", f"{format_count(plan.objects)} ({_FROM[plan.objects_from]})"),
@@ -206,7 +206,7 @@ def _lines(plan: "Plan") -> list[str]:
 
 
 def _requests_text(plan: "Plan") -> str:
-    """Returns the number of requests for objects and for the listing."""
+    """Return the number of requests for objects and for the listing."""
     text = f"{_range(plan.object_requests, _rounded)} for objects"
     if plan.listing_requests.value:
         text += f", {_range(plan.listing_requests, _rounded)} for the listing"
@@ -214,7 +214,7 @@ def _requests_text(plan: "Plan") -> str:
 
 
 def _format_lines(plan: "Plan") -> list[str]:
-    """Returns a table with a row for each format."""
+    """Return a table with a row per format."""
     rows = [("format", "disk", "inodes", "time", "")]
     rows += [
         (
@@ -231,7 +231,7 @@ def _format_lines(plan: "Plan") -> list[str]:
 
 
 def _room_lines(plan: "Plan") -> list[str]:
-    """Returns the free space and inodes, as lines."""
+    """Return the free space and inodes, as lines."""
     if plan.room is None:
         return []
     free = plan.room.free_inodes
@@ -241,17 +241,17 @@ def _room_lines(plan: "Plan") -> list[str]:
 
 
 def _range(estimate: "Estimate", shown: Callable[[float], str]) -> str:
-    """Formats an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. Shows only the value if both ends look equal."""
+    """Format an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. Show only the value if both ends look equal."""
     value, low, high = (shown(each) for each in (estimate.value, estimate.low, estimate.high))
     return value if low == high else f"{value} ({low} to {high})"
 
 
 def _price_text(price: float) -> str:
-    """Formats a price with cents, or with two digits if it is less than one."""
+    """Format a price with cents, or with two digits if it is less than one."""
     return f"{price:,.2f}" if price >= 1 else f"{price:.2g}"
 
 
 def _rounded(value: float) -> str:
-    """Formats a figure with its significant digits. Small figures are shown as whole numbers."""
+    """Format a figure with its significant digits. Small figures are shown as whole numbers."""
     digits = len(str(int(value))) - _DIGITS
     return format_count(round(value, -digits) if digits > 0 else value)

@@ -27,13 +27,13 @@ class Display:
     """The base of displays, which shows nothing. Only one thread calls a display. A closed stream raises no error."""
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Shows a snapshot, unless it is too early for the next one."""
+        """Show a snapshot, unless it is too early for the next one."""
 
     def notice(self, text: str) -> None:
-        """Shows a line that stays."""
+        """Show a line that stays."""
 
     def close(self) -> None:
-        """Removes output that must not stay."""
+        """Remove output that must not stay."""
 
 
 class QuietDisplay(Display):
@@ -54,14 +54,14 @@ class PlainDisplay(Display):
         self._next = PLAIN_SECONDS
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Writes a line if one is due."""
+        """Write a line if one is due."""
         rates = self._meter.add(snapshot)
         if snapshot.seconds >= self._next:
             self._next = snapshot.seconds + PLAIN_SECONDS
             self._write_line(f"{self._now()} " + "; ".join(describe(snapshot, rates)))
 
     def notice(self, text: str) -> None:
-        """Writes a line."""
+        """Write a line."""
         self._write_line(text)
 
 
@@ -75,19 +75,19 @@ class JsonDisplay(Display):
         self._next = 0.0
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Writes an event if one is due."""
+        """Write an event if one is due."""
         rates = self._meter.add(snapshot)
         if snapshot.seconds >= self._next:
             self._next = snapshot.seconds + self._seconds
             self._write_event("progress", progress_event(snapshot, rates))
 
     def notice(self, text: str) -> None:
-        """Writes an event."""
+        """Write an event."""
         self._write_event("notice", {"message": text})
 
 
 def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
-    """Returns a progress bar; nothing while the total is unknown."""
+    """Return a progress bar; nothing while the total is unknown."""
     from rich.padding import Padding
     from rich.progress_bar import ProgressBar
 
@@ -98,44 +98,44 @@ def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
 
 
 def _lines(lines: list[str]) -> "RenderableType":
-    """Returns lines that are cut at the width of the terminal, because a line that wraps would move the block."""
+    """Return lines that are cut at the width of the terminal, because a line that wraps would move the block."""
     from rich.text import Text
 
     return Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
 
 
 class LiveDisplay(Display):
-    """Shows a block on a terminal that is rewritten with each snapshot."""
+    """Shows a block on a terminal and rewrites it with each snapshot."""
 
     def __init__(self, stream: TextIO) -> None:
-        # Imported late, because importing rich takes as long as all else at the start.
+        # Imported late, because importing rich takes as long as the rest of the startup.
         from rich.console import Console
         from rich.live import Live
 
         self._meter = Meter()
         self._console = Console(file=stream, highlight=False)
-        # The display has no thread of its own, and leaves nothing on the terminal.
+        # The display uses no thread, and leaves nothing on the terminal.
         self._live: Live | None = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Rewrites the block."""
+        """Rewrite the block."""
         from rich.console import Group
 
         parts = [*_bar(snapshot), _lines(describe(snapshot, self._meter.add(snapshot)))]
         self._update_live(lambda live: live.update(Group(*parts), refresh=True))
 
     def notice(self, text: str) -> None:
-        """Writes a line above the block."""
+        """Write a line above the block."""
         self._update_live(lambda live: live.console.print(text, markup=False, soft_wrap=True))
 
     def close(self) -> None:
-        """Removes the block."""
+        """Remove the block."""
         self._update_live(lambda live: live.stop())
         self._live = None
 
     def _update_live(self, act: "Callable[[Live], None]") -> None:
-        """Updates the block. A closed terminal does not end the job, though rich raises SystemExit for it."""
+        """Update the block. A closed terminal does not end the job, though rich raises SystemExit for it."""
         if self._live is None:
             return
         try:

@@ -26,7 +26,7 @@ _WORKERS_HELP = "Number of workers, with --on ray; one for each node if not give
 
 
 def ray_options() -> list[click.Parameter]:
-    """Returns the options `--on` and `--workers`."""
+    """Return the options `--on` and `--workers`."""
     return [
         click.Option(["--on"], type=Choice(["ray"]), help=_ON_HELP),
         click.Option(["--workers"], type=COUNT, help=_WORKERS_HELP),
@@ -34,7 +34,7 @@ def ray_options() -> list[click.Parameter]:
 
 
 def check_workers(on: str | None, workers: int | None) -> None:
-    """Refuses a number of workers if Ray does not start them.
+    """Refuse a number of workers if Ray does not start them.
 
     Raises:
         UsageError: `--workers` is given without `--on`.
@@ -54,7 +54,7 @@ def run_shared(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Works on a shared job, in this process or in Ray. Returns the exit code.
+    """Work on a shared job, in this process or in Ray. Return the exit code.
 
     Args:
         job: the job directory.
@@ -102,7 +102,7 @@ class _RayDisplay:
         self._next = time.monotonic() + PLAIN_SECONDS
 
     def say(self, line: str) -> None:
-        """Shows a line that stays."""
+        """Show a line that stays."""
         self._clear()
         if self._as_json:
             write_event("notice", {"message": line})
@@ -110,7 +110,7 @@ class _RayDisplay:
             say(escape(line))
 
     def show(self, status: "SharedStatus") -> None:
-        """Shows the progress of the job."""
+        """Show the progress of the job."""
         if self._as_json:
             write_event("progress", status.to_dict())
         elif self._is_live:
@@ -123,7 +123,7 @@ class _RayDisplay:
             say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {_progress(status)}")
 
     def end(self, status: "SharedStatus") -> None:
-        """Shows the whole status."""
+        """Show the whole status."""
         self._clear()
         if self._as_json:
             write_event("shared", status.to_dict())
@@ -140,7 +140,7 @@ class _RayDisplay:
 
 
 def _progress(status: "SharedStatus") -> str:
-    """Returns the progress of a shared job as one line."""
+    """Return the progress of a shared job as one line."""
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
     counts = {name: status.ledger[name] + status.in_progress[name] for name in ("fetched", "absent", "failed")}
     parts = [

@@ -57,7 +57,7 @@ def _is_shared(dest: str) -> bool:
 
 
 def _single(dest: str, state: str | None) -> "tuple[History, list[str]]":
-    """Returns the history of a job on one machine, and the lines of its status."""
+    """Return the history of a job on one machine, and the lines of its status."""
     from fetchmill._destination.history import history
 
     found = history(dest, state=state)
@@ -75,7 +75,7 @@ def _shared(dest: str) -> "tuple[History, list[str]]":
 
 
 def _history_lines(found: "History") -> list[str]:
-    """Returns lines with the duration and speed of a job, and what limited it."""
+    """Return lines with the duration and speed of a job, and what limited it."""
     from fetchmill._dashboard.history import describe_limits
 
     if not found.samples:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
-    """Returns whether a destination is the directory of a shared job."""
+    """Return whether a destination is the directory of a shared job."""
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.stored_options import reach_of
 
@@ -20,7 +20,7 @@ def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
 
 
 def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: bool) -> int:
-    """Resumes the job of one process. Returns the exit code.
+    """Resume the job of one process. Return the exit code.
 
     Args:
         dest: the destination.
@@ -39,12 +39,12 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
 
 
 def run_options(*left_out: str) -> list[click.Parameter]:
-    """Returns the options of a run of an existing job. They are those of `get`, because most options may change."""
+    """Return the options of a run of an existing job. They are those of `get`, because most options may change."""
     return [option for option in options_of(GetOptions) if option.name not in left_out]
 
 
 def output_options() -> list[click.Parameter]:
-    """Returns the options `--json` and `--quiet`."""
+    """Return the options `--json` and `--quiet`."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),

@@ -1,4 +1,4 @@
-"""`fetchmill retry`: tries targets of a job again that failed or were absent."""
+"""`fetchmill retry`: repeats the failed or absent targets of a job."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`fetchmill serve`: a file server for tests and measurements, until a signal stops it."""
+"""`fetchmill serve`: runs a file server for tests and measurements until a signal stops it."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
 from fetchmill.errors import UsageError
 
-# Duration of a stall. It is longer than any client waits.
+# Duration of a stall, longer than any client waits.
 _STALL_SECONDS = 3600.0
 _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "stray")
 
@@ -111,7 +111,7 @@ share of the names; whether a name is hit depends on --seed alone.
 @click.option("--repeat-marker", is_flag=True, help="Let the listing go round in a circle.")
 @click.option("--stats", is_flag=True, help="Write the counters as JSON to standard output at the end.")
 def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
-    """The body of the command; its help is _HELP."""
+    """The body of the command. Its help text is _HELP."""
     server = _start(_options(flags))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -135,7 +135,7 @@ def _start(options: ServeOptions) -> Server:
 
 
 def _options(flags: dict[str, Any]) -> ServeOptions:
-    """Converts the flags to options, and the fault flags to faults."""
+    """Convert the flags to options, and the fault flags to faults."""
     if (flags["folder"] is None) == (flags["synthetic"] is None):
         raise click.UsageError("Give either FOLDER or --synthetic N.")
     faults = _faults(flags)

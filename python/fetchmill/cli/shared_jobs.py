@@ -25,7 +25,7 @@ OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
     *BUCKET_REACH,
 )
-# Those of `OWN` that a command needs if it only reads or changes a job.
+# The options in `OWN` that are needed to only read or change a job.
 REACH = ("endpoint_url", "region", "profile")
 
 
@@ -37,7 +37,7 @@ def run_worker(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Works on a shared job. Returns the exit code.
+    """Work on a shared job. Return the exit code.
 
     Args:
         job: the job directory.
@@ -80,18 +80,18 @@ class _Log:
         self._quiet = quiet
 
     def keep_in(self, store: "Store") -> None:
-        """Writes all later lines to the job directory, too."""
+        """Write all later lines to the job directory, too."""
         self._log.keep_in(store)
 
     def say(self, line: str) -> None:
-        """Shows a line."""
+        """Show a line."""
         if not self._quiet:
             say(line)
         self._log.write(line)
 
 
 def status_lines(status: "SharedStatus", *, with_ended: bool = False) -> list[str]:
-    """Returns the status of a shared job as a small table.
+    """Return the status of a shared job as a small table.
 
     Args:
         status: the status.
@@ -130,7 +130,7 @@ def status_lines(status: "SharedStatus", *, with_ended: bool = False) -> list[st
 
 
 def _listing(status: "SharedStatus") -> str:
-    """Returns what a status says of a list that is not complete."""
+    """Return what a status says of a list that is not complete."""
     if status.is_listed:
         return ""
     lists = any(worker.listed is not None for worker in status.living)
@@ -178,7 +178,7 @@ def worker_command(
     short_help: str,
     more: "list[click.Parameter]",
 ) -> TableCommand:
-    """Returns a command that works on an existing job."""
+    """Return a command that works on an existing job."""
     return TableCommand(
         name,
         callback=callback,
@@ -198,18 +198,18 @@ def worker_command(
 
 
 def given(own: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that differ from their defaults."""
+    """Return the options that differ from their defaults."""
     defaults = {name: field.default for name, field in GetOptions.__dataclass_fields__.items()}
     return {name: value for name, value in gathered(own).items() if value != defaults[name]}
 
 
 def own_options() -> list[click.Parameter]:
-    """Returns the options that each process has for itself."""
+    """Return the options that each process has for itself."""
     return _options(OWN)
 
 
 def reach_options() -> list[click.Parameter]:
-    """Returns the options of commands that only read or change a job: those for reaching the job's bucket."""
+    """Return the options of commands that only read or change a job: those for reaching the job's bucket."""
     return _options(REACH)
 
 

@@ -90,7 +90,7 @@ def command(
 
 
 def _show(dest: str, state: str | None, as_json: bool) -> bool:
-    """Shows the status. Returns whether the job is running and the output is still read."""
+    """Show the status. Return whether the job is running and the output is still read."""
     if state is None and _is_shared(dest):
         return _show_shared(dest, as_json)
     if state is None and _is_synced(dest):
@@ -147,7 +147,7 @@ def _show_sync(dest: str, as_json: bool) -> bool:
 
 
 def _sync_lines(status: "SyncStatus") -> list[str]:
-    """Returns the last pass as a small table."""
+    """Return the last pass as a small table."""
     if status.phase is None:
         condition = f"pass {status.number} is finished"
     else:
@@ -169,7 +169,7 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
 
 
 def _watch(dest: str, state: str | None, as_json: bool) -> None:
-    """Shows the status each second. Clears the screen of a terminal, so that the table stays in place."""
+    """Show the status each second. Clears the screen of a terminal, so that the table stays in place."""
     clears = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         if clears:
@@ -182,7 +182,7 @@ def _watch(dest: str, state: str | None, as_json: bool) -> None:
 
 
 def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
-    """Writes a line for each failure as it is read. Ends early, without an error, if nobody reads the output."""
+    """Write a line for each failure as it is read. End early, without an error, if nobody reads the output."""
     if state is None and _is_synced(dest):
         _write_sync_failures(dest, as_json)
         return
@@ -197,7 +197,7 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
 
 
 def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
-    """Writes a line for each known name, and one line for a reason without names."""
+    """Write a line for each known name, and one line for a reason without names."""
     if state is None and _is_synced(dest):
         raise click.UsageError(f"{dest} is a folder kept by `fetchmill sync`, which does not record skipped targets")
     from fetchmill._destination.status import skipped
@@ -215,7 +215,7 @@ def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
 
 
 def _opt_out_lines(found: "Skipped", as_json: bool) -> "Iterator[str]":
-    """Yields lines for the rules by which targets opted out, and for the hosts whose robots.txt forbids most."""
+    """Yield lines for the rules by which targets opted out, and for the hosts whose robots.txt forbids most."""
     for kind, counts in (("rule", found.rules), ("host", found.hosts)):
         for text, count in counts.items():
             told = {"reason": found.reason, "count": count, kind: text}

@@ -1,4 +1,4 @@
-"""`fetchmill stop`: has all workers of a shared job end."""
+"""`fetchmill stop`: ends all workers of a shared job."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Output to standard streams that may be closed: `fetchmill ... | head` must not end a job.
 
 A stream that cannot be written is redirected to /dev/null. Later writes and the interpreter's own flush at exit then
-succeed. It is not an error if nobody reads any more. After any other error, such as a full disk, the output is
+succeed. It is not an error if no one is reading any more. After any other error, such as a full disk, the output is
 incomplete, and `output_error` returns the reason at the end of the command.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TextIO
 
 
 def open_missing() -> None:
-    """Opens descriptors 0 to 2 on /dev/null if the parent left them closed.
+    """Open descriptors 0 to 2 on /dev/null if the parent left them closed.
 
     Otherwise the next opened file, such as the journal, would become standard error.
     """
@@ -29,7 +29,7 @@ def open_missing() -> None:
 
 
 def write_line(stream: TextIO, text: str) -> bool:
-    """Writes a line and flushes it. Returns False if it cannot be written, for example because nobody reads it."""
+    """Write a line and flush it. Return False if this fails, for example because no one reads it."""
     line = text + "\n"
     try:
         data = line.encode(stream.encoding or "utf-8", stream.errors or "strict")
@@ -39,7 +39,7 @@ def write_line(stream: TextIO, text: str) -> bool:
 
 
 def write_bytes(stream: TextIO, data: bytes) -> bool:
-    """Writes bytes unchanged. Returns False if they cannot be written, for example because nobody reads them."""
+    """Write bytes unchanged. Return False if this fails, for example because no one reads them."""
     try:
         stream.flush()
         _write_all(stream.buffer, memoryview(data))
@@ -50,7 +50,7 @@ def write_bytes(stream: TextIO, data: bytes) -> bool:
 
 
 def _write_all(stream: BinaryIO, rest: memoryview) -> None:
-    """Writes all bytes. Without a buffer (PYTHONUNBUFFERED), a write may take a part; a non-blocking pipe, nothing."""
+    """Write all bytes. Without a buffer (PYTHONUNBUFFERED), a write may take a part; a non-blocking pipe, nothing."""
     while rest:
         try:
             written = stream.write(rest)
@@ -69,7 +69,7 @@ def _write_all(stream: BinaryIO, rest: memoryview) -> None:
 
 
 def escape(text: str) -> str:
-    """Escapes tabs, line ends and terminal sequences in a text."""
+    """Escape tabs, line ends and terminal sequences in a string."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(
@@ -78,7 +78,7 @@ def escape(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Hides signatures, tokens and passwords of the URLs in a text for people."""
+    """Redact signatures, tokens and passwords in the URLs of a text for people."""
     if "=" not in text and "@" not in text:
         return text
     from fetchmill._destination.status import without_secrets as hide
@@ -87,24 +87,24 @@ def without_secrets(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Writes a line for people to standard error."""
+    """Write a line for people to standard error."""
     write_line(sys.stderr, without_secrets(text))
 
 
 def json_line(values: dict[str, Any]) -> str:
-    """Returns a JSON object in one line."""
+    """Return a JSON object in one line."""
     import json
 
     return json.dumps(values)
 
 
 def write_event(event: str, values: dict[str, Any]) -> bool:
-    """Writes an event to standard output, as a JSON object in one line."""
+    """Write an event to standard output, as a JSON object in one line."""
     return write_line(sys.stdout, json_line({"event": event, **values}))
 
 
 def flush_or_silence() -> None:
-    """Flushes the standard streams before the interpreter does, which would report errors."""
+    """Flush the standard streams before the interpreter does, which would report errors."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -113,7 +113,10 @@ def flush_or_silence() -> None:
 
 
 def output_error() -> str | None:
-    """Returns why standard output is incomplete, in one line. None if it is complete, or nobody read it any more."""
+    """Return in one line why standard output is incomplete.
+
+    None if it is complete, or no one was reading it any more.
+    """
     flush_or_silence()
     try:
         # Some file systems only report lost data when a descriptor is closed.
@@ -131,7 +134,7 @@ _failures: list[OSError] = []
 
 
 def give_up(stream: TextIO, error: OSError | ValueError) -> None:
-    """Redirects a stream that cannot be written to /dev/null, and remembers the error."""
+    """Redirect a stream that cannot be written to /dev/null, and remember the error."""
     if stream is sys.stdout and isinstance(error, OSError) and not isinstance(error, ConnectionError):
         _failures.append(error)
     with contextlib.suppress(OSError, ValueError):

@@ -68,18 +68,18 @@ _VALUES = {
 
 
 def suggest_value(value: str, choices: Collection[str]) -> str | None:
-    """Returns a hint at the value that was probably meant."""
+    """Return a hint at the value that was probably meant."""
     meant = _suggest(value, choices, _VALUES)
     return f"did you mean {meant}?" if meant else None
 
 
 def suggest_command(name: str, known: Collection[str]) -> str | None:
-    """Returns the command that was probably meant."""
+    """Return the command that was probably meant."""
     return _suggest(name, known, _COMMANDS)
 
 
 def suggest_option(name: str, known: Collection[str]) -> str | None:
-    """Returns a hint at the option that was probably meant.
+    """Return a hint at the option that was probably meant.
 
     Args:
         name: the option as the user wrote it, without the dashes.
@@ -92,13 +92,13 @@ def suggest_option(name: str, known: Collection[str]) -> str | None:
 
 
 def suggest(name: str, known: Collection[str]) -> str | None:
-    """Returns the known name with the most similar spelling."""
+    """Return the known name with the most similar spelling."""
     close = difflib.get_close_matches(name, known, n=1)
     return close[0] if close else None
 
 
 def _suggest(name: str, known: Collection[str], meanings: dict[str, str]) -> str | None:
-    """Returns a known name by meaning, or else by spelling. The spelling of a name in `meanings` counts, too."""
+    """Return a known name by meaning, or else by spelling. The spelling of a name in `meanings` counts, too."""
     if (meant := meanings.get(name)) in known:
         return meant
     close = suggest(name, [*known, *(word for word, meant in meanings.items() if meant in known)])

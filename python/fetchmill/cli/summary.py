@@ -45,7 +45,7 @@ DOUBTFUL_SHOWN = 5
 
 
 def ledger_line(report: Report) -> str:
-    """Returns the balance: listed = fetched + absent + failed + skipped, plus pending targets."""
+    """Return the balance: listed = fetched + absent + failed + skipped, plus pending targets."""
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
@@ -53,7 +53,7 @@ def ledger_line(report: Report) -> str:
 
 
 def skipped_lines(report: Report, state: str | None) -> list[str]:
-    """Returns lines with the reasons for skipping, and the command that lists the skipped targets."""
+    """Return lines with the reasons for skipping, and the command that lists the skipped targets."""
     if not report.skipped_by:
         return []
     reasons = describe_failures(report.skipped_by, None)
@@ -62,7 +62,7 @@ def skipped_lines(report: Report, state: str | None) -> list[str]:
 
 
 def opt_out_lines(report: Mapping[str, Any]) -> list[str]:
-    """Returns lines with opt-outs by rule, and the hosts whose robots.txt forbids most. Takes a report as a dict."""
+    """Return lines with opt-outs by rule, and the hosts whose robots.txt forbids most. Take a report as a dict."""
     count, rules = report["skipped_by"].get(OPTED_OUT, 0), dict(report["opted_out_by"])
     if not count:
         return []
@@ -86,7 +86,7 @@ def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
 
 
 def failure_lines(report: Report, state: str | None) -> list[str]:
-    """Returns lines with the failures, and the commands that list and retry them."""
+    """Return lines with the failures, and the commands that list and retry them."""
     if not report.failed and not report.absent:
         return []
     where = destination_arguments(report.dest, state)
@@ -108,21 +108,21 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
 
 
 def _retry(report: Report, where: str, answers: str) -> str:
-    """Returns the command that retries targets. A list from standard input is not stored, so it must be given again."""
+    """Return the command that retries targets. A list from standard input is not stored, so it must be given again."""
     if report.source == "standard input":
         return f"the same command with --retry-failed{'=' if answers else ''}{answers}"
     return f"fetchmill retry {where} {answers}".rstrip()
 
 
 def failed_lines(report: "Report | SyncReport") -> list[str]:
-    """Returns lines with failures by status and kind, and whether refused requests had credentials."""
+    """Return lines with failures by status and kind, and whether refused requests had credentials."""
     if not report.failures:
         return []
     return [f"failed: {describe_failures(_by_status(report), None)}", *_credential_lines(report)]
 
 
 def _by_status(report: "Report | SyncReport") -> dict[str, int]:
-    """Returns failures by kind, or by status if the status was the reason: `{"401 Unauthorized": 3, "dns": 1}`."""
+    """Return failures by kind, or by status if the status was the reason: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
         kind = _kind_of(int(text.removeprefix("status ")[:3]))
@@ -134,7 +134,7 @@ def _by_status(report: "Report | SyncReport") -> dict[str, int]:
 
 
 def _kind_of(status: int) -> str:
-    """Returns the failure kind of a complete reply."""
+    """Return the failure kind of a complete reply."""
     if status in _THROTTLED:
         return "throttled"
     if status in _TRANSIENT or status // 100 == 5:  # noqa: PLR2004 - the class of statuses
@@ -143,7 +143,7 @@ def _kind_of(status: int) -> str:
 
 
 def _credential_lines(report: "Report | SyncReport") -> list[str]:
-    """Returns lines that say whether refused requests had credentials."""
+    """Return lines that say whether refused requests had credentials."""
     if report.credentials is None:
         return []
     why = "credentials were refused" if report.credentials else "no credentials were given, see --bearer"
@@ -152,7 +152,7 @@ def _credential_lines(report: "Report | SyncReport") -> list[str]:
 
 
 def doubtful_lines(report: Report, state: str | None) -> list[str]:
-    """Returns lines for objects that may contain another object's bytes."""
+    """Return lines for objects that may contain another object's bytes."""
     if not report.doubtful_count:
         return []
     where = destination_arguments(report.dest, state)
@@ -163,7 +163,7 @@ def doubtful_lines(report: Report, state: str | None) -> list[str]:
 
 
 def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str:
-    """Returns a line for doubtful objects or rows.
+    """Return a line for doubtful objects or rows.
 
     Args:
         names: names of the first ones.
@@ -177,14 +177,14 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
 
 
 def private_address_lines(failures: Mapping[str, int]) -> list[str]:
-    """Returns a line that says how to allow private addresses, if some were refused."""
+    """Return a line that says how to allow private addresses, if some were refused."""
     if not failures.get("private-address"):
         return []
     return [f"private-address: {_OF_PRIVATE}"]
 
 
 def run_line(report: Report, settled_before: int) -> str:
-    """Returns a line with the number of objects in this run, the duration and the speed."""
+    """Return a line with the number of objects in this run, the duration and the speed."""
     objects = report.settled - settled_before
     line = f"{format_objects(objects)} in {format_seconds(report.seconds)}"
     if objects and report.fetched and report.seconds > 0:
@@ -195,7 +195,7 @@ def run_line(report: Report, settled_before: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Formats a short duration as `15.2 us`, `6.7 ms` or `1.2 s`."""
+    """Format a short duration as `15.2 us`, `6.7 ms` or `1.2 s`."""
     for unit, size in (("us", 1e-6), ("ms", 1e-3)):
         if seconds < 1000 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -203,14 +203,14 @@ def _duration(seconds: float) -> str:
 
 
 def limit_lines(report: Report) -> list[str]:
-    """Returns a line with what limited a run. Runs of a few seconds get no line."""
+    """Return a line with what limited a run. Run of a few seconds get no line."""
     if report.limited_by is None or report.seconds < LIMIT_SHOWN_SECONDS:
         return []
     return [describe_limit(report.limited_by)]
 
 
 def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
-    """Returns a line for a stopped run, with the reason and how to resume."""
+    """Return a line for a stopped run, with the reason and how to resume."""
     if not is_interrupted:
         return []
     if rule is None:
@@ -223,7 +223,7 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 
 
 def finished_lines(report: Report) -> list[str]:
-    """Returns lines for a job that was finished before this run."""
+    """Return lines for a job that was finished before this run."""
     lines = [
         f"all done already; the source was listed at {listed_at(report)}",
         "use a new destination to fetch objects added since then",
@@ -234,14 +234,14 @@ def finished_lines(report: Report) -> list[str]:
 
 
 def listed_at(report: Report) -> str:
-    """Returns the time when the listing was completed."""
+    """Return the time when the listing was completed."""
     if report.listed_at is None:
         return "an unknown time"
     return report.listed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def status_lines(status: Status, state: str | None) -> list[str]:
-    """Returns the status of a job as a small table."""
+    """Return the status of a job as a small table."""
     if status.running:
         condition = "running"
         if status.progress and status.age is not None:
@@ -272,7 +272,7 @@ def status_lines(status: Status, state: str | None) -> list[str]:
 
 
 def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str]]:
-    """Returns rows with the speed of a running job."""
+    """Return rows with the speed of a running job."""
     rate = f"{format_count(progress.objects_per_second)} objects/s, {format_bytes(progress.bytes_per_second)}/s"
     rows = [
         ("rate", rate),
@@ -288,7 +288,7 @@ def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str
 
 
 def _eta(status: Status, progress: JobProgress) -> str:
-    """Returns the remaining time; a lower bound while the listing is not complete."""
+    """Return the remaining time; a lower bound while the listing is not complete."""
     if status.remaining_seconds is not None:
         return format_seconds(status.remaining_seconds)
     if progress.objects_per_second <= 0:
@@ -297,7 +297,7 @@ def _eta(status: Status, progress: JobProgress) -> str:
 
 
 def destination_arguments(dest: str, state: str | None) -> str:
-    """Returns DEST and --state as arguments for a shell."""
+    """Return DEST and --state as arguments for a shell."""
     import shlex
 
     return shlex.quote(dest) + (f" --state {shlex.quote(state)}" if state else "")

@@ -72,7 +72,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Runs the command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     checked = SyncOptions(source=lasting_source(source), dest=dest, **gathered(options))
     # Imported late, because help does not need it.
     from fetchmill._sync.sync import run_pass
@@ -161,14 +161,14 @@ class _ShownRunner:
         return self._signals.number is not None
 
     def stop(self) -> None:
-        """Handles a first signal between two jobs: the current step must end soon, or the process ends."""
+        """Handle a first signal between two jobs: the current step must end soon, or the process ends."""
         self._deadline = time.monotonic() + DRAIN_SECONDS_MAX
 
     def abort(self) -> None:
-        """Handles a second signal. Does nothing, because the process ends."""
+        """Do nothing at a second signal, because the process is ending."""
 
     def begin(self, phase: "Phase", plan: "SyncPlan | None") -> None:
-        """Shows the next phase."""
+        """Show the next phase."""
         line = _phase_line(phase, plan)
         self._log.notice(line)
         if self._as_json:
@@ -177,7 +177,7 @@ class _ShownRunner:
             say(line)
 
     def run(self, start: "Callable[[], RunningJob]") -> dict[str, Any]:
-        """Runs a job and shows its progress. Returns the report of the job."""
+        """Run a job and show its progress. Return the report of the job."""
         job = start()
         self._signals.attach(job)
         log, display = self._open_log(), choose_display(self._as_json, self._quiet)
@@ -190,13 +190,13 @@ class _ShownRunner:
         return job.report()
 
     def call(self, call: Callable[[], T]) -> T:
-        """Makes a call that may take a long time."""
+        """Make a call that may take a long time."""
         from fetchmill._sync.sync import call_in_steps
 
         return call_in_steps(call, self._end_in_time)
 
     def _end_in_time(self) -> None:
-        """Ends the process after the deadline. The interrupted step was not durable, so the next run repeats it."""
+        """End the process after the deadline. The interrupted step was not durable, so the next run repeats it."""
         code = self._signals.exit_code
         if code is not None and self._deadline is not None and time.monotonic() > self._deadline:
             say("stopped; run the same command again to continue")
@@ -205,7 +205,7 @@ class _ShownRunner:
 
 
 def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
-    """Describes the current phase of a pass."""
+    """Describe the current phase of a pass."""
     if plan is None:
         return {"listing": "listing the source", "comparing": "comparing with the destination"}.get(phase, phase)
     if phase == "fetching":
@@ -217,7 +217,7 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
 
 
 def _write_names(store: "SyncStore", *, as_json: bool) -> None:
-    """Writes the output of a dry run: an action and a name per line. Ends early if nobody reads the output."""
+    """Write the output of a dry run, with an action and a name per line. End early if no one reads it."""
     for action in ("fetch", "ask", "remove"):
         last: bytes | None = None
         while names := store.names(action, last, _NAMES):
@@ -232,7 +232,7 @@ def _name_line(action: str, name: bytes, as_json: bool) -> str:
 
 
 def _summary(report: "SyncReport") -> list[str]:
-    """Returns lines with the ledger of a pass and advice."""
+    """Return lines with the ledger of a pass and advice."""
     if report.interrupted:
         return ["stopped after a checkpoint; run the same command again to continue"]
     if report.dry_run and report.plan is not None:

@@ -1,11 +1,11 @@
-"""SIGTERM for commands that have no job to drain. They end immediately and clean up."""
+"""Handles SIGTERM for commands without a job to drain. They clean up and end immediately."""
 
 import signal
 from types import FrameType
 
 
 def exit_on_sigterm() -> None:
-    """Lets SIGTERM raise SystemExit with the exit code 143, so that `finally` blocks run."""
+    """Let SIGTERM raise SystemExit with the exit code 143, so that `finally` blocks run."""
     signal.signal(signal.SIGTERM, _exit)
 
 

@@ -75,7 +75,7 @@ def command(
     as_json: bool,
     **when: Any,  # noqa: ANN401
 ) -> int:
-    """Runs the rounds; the help is `_HELP`."""
+    """Run the rounds; the help is `_HELP`."""
     from fetchmill._torture.supervisor import can_cut
     from fetchmill._torture.torture import TorturePlan, torture
 
@@ -110,7 +110,7 @@ def _make_folder(folder: str | None) -> Path:
 
 
 def _tidy(folder: Path) -> None:
-    """Removes everything except faulty destinations."""
+    """Remove everything except faulty destinations."""
     for undisturbed in folder.glob("undisturbed-*"):
         shutil.rmtree(undisturbed, ignore_errors=True)
     with suppress(OSError):
@@ -118,7 +118,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _readable(format: str | None) -> list[str]:
-    """Returns the formats that have a reader."""
+    """Return the formats that have a reader."""
     chosen = []
     for each in FORMATS if format is None else [format]:
         package = missing_package(each)
@@ -132,7 +132,7 @@ def _readable(format: str | None) -> list[str]:
 
 
 def _again(ended: "Round", seed: int, source: str | None) -> str:
-    """Returns the command that repeats a round. Leaves out options of `get`, because they may be secrets."""
+    """Return the command that repeats a round. Leave out options of `get`, because they may be secrets."""
     how = ["--seed", str(seed), "--round", str(ended.number), "--format", ended.format]
     return shlex.join(["fetchmill", "torture", *how, *([] if source is None else [source])])
 

@@ -96,7 +96,7 @@ class _Findings:
         self._count = 0
 
     def show(self, finding: "Finding") -> None:
-        """Shows a finding."""
+        """Show a finding."""
         self._count += 1
         if self._shown_max is not None and self._count > self._shown_max:
             return
@@ -109,7 +109,7 @@ class _Findings:
         write_line(sys.stdout, "\t".join(escape(column) for column in columns))
 
     def conclude(self) -> None:
-        """Says how many findings were not shown."""
+        """Say how many findings were not shown."""
         if self._shown_max is not None and self._count > self._shown_max:
             say(f"... and {format_count(self._count - self._shown_max)} more: --all shows them")
 
@@ -125,7 +125,7 @@ class _ProgressLine:
         self._next = 0.0 if self._is_live else PLAIN_SECONDS
 
     def show(self, progress: "Progress") -> None:
-        """Shows the progress if it is due."""
+        """Show the progress if it is due."""
         seconds = time.monotonic() - self._started
         if self._is_quiet or seconds < self._next:
             return
@@ -145,14 +145,14 @@ class _ProgressLine:
             say(line)
 
     def close(self) -> None:
-        """Removes the line."""
+        """Remove the line."""
         if self._is_live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def _summary(report: "VerifyReport", state: str | None) -> list[str]:
-    """Returns lines with what was proved, what is wrong, and how to continue."""
+    """Return lines with what was proved, what is wrong, and how to continue."""
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
@@ -175,7 +175,7 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
 
 
 def _conclusion(report: "VerifyReport") -> str:
-    """Returns what was proved, or the findings."""
+    """Return what was proved, or the findings."""
     kinds = ("missing", "damaged", "doubled", "unknown")
     counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
     if report.differs or report.absent_now:

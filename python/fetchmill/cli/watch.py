@@ -29,10 +29,10 @@ class Stoppable(Protocol):
     """Work that a signal can stop: a job, an export, or a sync between two jobs."""
 
     def stop(self) -> None:
-        """Requests an end with a checkpoint."""
+        """Request an end with a checkpoint."""
 
     def abort(self) -> None:
-        """Ends without a checkpoint."""
+        """End without a checkpoint."""
 
 
 class Signals:
@@ -52,7 +52,7 @@ class Signals:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of a command that a signal has ended; None if no signal has arrived."""
+        """Exit code of a command ended by a signal. None if no signal has arrived."""
         return None if self.number is None else 128 + self.number
 
     def _count_arrived(self) -> int:
@@ -82,14 +82,14 @@ class Signals:
             os._exit(128 + self.number)
 
     def attach(self, job: Stoppable) -> None:
-        """Lets signals stop a job. Passes on a signal that arrived before."""
+        """Let signals stop a job. Pass on a signal that arrived earlier."""
         self.job = job
         if self.number is not None:
             job.stop()
 
 
 def choose_display(as_json: bool, quiet: bool) -> Display:
-    """Returns the display for progress."""
+    """Return the display for progress."""
     if as_json:
         return JsonDisplay(write_event)
     if quiet:
@@ -100,7 +100,7 @@ def choose_display(as_json: bool, quiet: bool) -> Display:
 
 
 def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display) -> None:
-    """Shows the URL of a job's dashboard, before any other output about the job."""
+    """Show the URL of a job's dashboard, before any other output about the job."""
     if url is None:
         return
     log.notice(f"dashboard: {url}")
@@ -111,7 +111,7 @@ def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display
 
 
 def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable: bool = True) -> Snapshot:
-    """Shows the job until it ends. Returns the first snapshot."""
+    """Show the job until it ends. Return the first snapshot."""
     again = "; run the same command again to resume" if is_resumable else ""
     first = Snapshot.from_native(job.snapshot())
     says_resuming = first.resumed and first.start_settled > 0

@@ -67,7 +67,7 @@ class ReplyAnswer(NamedTuple):
         is_verified: bool = True,
         checksums: str | None = "",
     ) -> "ReplyAnswer":
-        """Makes an answer from the header fields of a reply. The mapping must accept lower-case names."""
+        """Make an answer from the header fields of a reply. The mapping must accept lower-case names."""
         field = fields.get
         return cls(
             sequence,
@@ -88,7 +88,7 @@ class ReplyAnswer(NamedTuple):
 
 
 def checksum_fields(fields: Mapping[str, str]) -> str:
-    """Returns the checksum fields of an S3 reply, without the ETag, as "name: value" lines."""
+    """Return the checksum fields of an S3 reply, without the ETag, as "name: value" lines."""
     return "".join(f"{name}: {value}\n" for name in _CHECKSUM_FIELDS if (value := fields.get(name)) is not None)
 
 

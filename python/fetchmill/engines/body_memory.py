@@ -50,7 +50,7 @@ class BodyMemory:
         return self._used
 
     def has_room(self, in_flight: int) -> bool:
-        """Returns whether another request may start next to `in_flight` others. If nothing is held, one always may."""
+        """Return whether another request may start next to `in_flight` others. If nothing is held, one always may."""
         if self._waiting:
             return False
         estimate = self._estimate if self._answers >= _FIRST_ANSWERS else max(self._estimate, _FIRST_ESTIMATE)
@@ -58,7 +58,7 @@ class BodyMemory:
         return needed <= self.bytes_max or (in_flight == 0 and self._used < self.bytes_max)
 
     def note(self, answer: Answer) -> None:
-        """Counts the body of an answer until it is released."""
+        """Count the body of an answer until it is released."""
         self._answers += 1
         if isinstance(answer, ReplyAnswer):
             length = len(answer.body)
@@ -66,13 +66,13 @@ class BodyMemory:
             self._estimate = max(length, self._estimate + (length - self._estimate) * _FORGET)
 
     def release(self, held: int) -> None:
-        """Releases bytes that the dispatcher has taken."""
+        """Release bytes that the dispatcher has taken."""
         self._used -= held
         if self._waiting:
             self._admit_waiting()
 
     def begin_body(self, connection_bytes: int) -> "BodyRoom":
-        """Returns the room of a body that arrives in pieces, for a `with` block. Note the answer right after the block.
+        """Return the room of a body that arrives in pieces, for a `with` block. Note the answer right after the block.
 
         Args:
             connection_bytes: bytes that the connection holds until the body is complete.
@@ -81,7 +81,7 @@ class BodyMemory:
         return BodyRoom(self, self._begun, connection_bytes)
 
     def take(self, room: "BodyRoom", count: int) -> bool:
-        """Admits `count` more bytes of a body, if there is room and no other body waits."""
+        """Admit `count` more bytes of a body, if there is room and no other body waits."""
         self._estimate = max(self._estimate, room.bytes + count)
         if self._waiting or self._used + count > self.bytes_max:
             return False
@@ -89,7 +89,7 @@ class BodyMemory:
         return True
 
     async def wait(self, room: "BodyRoom", count: int) -> None:
-        """Waits until `count` more bytes are admitted."""
+        """Wait until `count` more bytes are admitted."""
         admitted = asyncio.get_running_loop().create_future()
         waiting = (room.number, count, room, admitted)
         heapq.heappush(self._waiting, waiting)
@@ -106,7 +106,7 @@ class BodyMemory:
             raise
 
     def end_body(self, room: "BodyRoom") -> None:
-        """Ends the room of a body that is complete and noted separately, or that was abandoned."""
+        """End the room of a body that is complete and noted separately, or that was abandoned."""
         if room.bytes:
             self._used -= room.bytes
             self._reading -= 1
@@ -121,7 +121,7 @@ class BodyMemory:
         self._used += count
 
     def _admit_waiting(self) -> None:
-        """Admits waiting bodies, oldest first. If nothing else can free room, one body continues without room."""
+        """Admit waiting bodies, oldest first. If nothing else can free room, one body continues without room."""
         while self._waiting:
             _, count, room, admitted = self._waiting[0]
             if self._used + count > self.bytes_max and self._used > self._stuck:
@@ -157,5 +157,5 @@ class BodyRoom:
 
 
 def bytes_of(answers: Iterable[Answer]) -> int:
-    """Returns the total size of the answers' bodies in bytes."""
+    """Return the total size of the answers' bodies in bytes."""
     return sum(len(answer.body) for answer in answers if isinstance(answer, ReplyAnswer))

@@ -1,4 +1,4 @@
-"""The engine `combo`: processes x asyncio. In each process, one thread runs the dispatcher and one the event loop."""
+"""The engine `combo`: processes with asyncio. In each, one thread runs the dispatcher and another the event loop."""
 
 from fetchmill.engines import event_loop
 from fetchmill.engines.transports import AsyncTransport
@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
-    """Returns the work of each of `processes` processes."""
+    """Return the work of each of `processes` processes."""
     return WorkerMain(event_loop.run, (transport, processes))

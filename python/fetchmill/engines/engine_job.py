@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # Maximum wait for the dispatcher before the job is checked again.
 POLL_SECONDS = 0.05
-# The engine ends soon after its job: its own threads end with their requests.
+# Time limit for the engine to end after its job. Its threads end with their requests.
 JOIN_SECONDS = 5.0
 
 EngineFunction = Callable[["Dispatcher"], None]
@@ -36,31 +36,31 @@ class EngineJob:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Waits up to `seconds` for the end of the job, then for its engine. Returns whether the job has ended."""
+        """Wait up to `seconds` for the end of the job, then for its engine. Return whether the job has ended."""
         has_ended = self._job.wait(seconds)
         if has_ended:
             self._thread.join(JOIN_SECONDS)
         return has_ended
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the counters of the job."""
+        """Return the counters of the job."""
         return self._job.snapshot()
 
     def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
-        """Returns the samples after a time in seconds since 1970 UTC."""
+        """Return the samples after a time in seconds since 1970 UTC."""
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Requests the end of the job with a checkpoint."""
+        """Request the end of the job with a checkpoint."""
         self._job.stop()
 
     def abort(self) -> None:
-        """Ends the job without a checkpoint."""
+        """End the job without a checkpoint."""
         self._job.abort()
         self._kill()
 
     def report(self) -> dict[str, Any]:
-        """Returns the report of the job, or raises the error of the engine."""
+        """Return the report of the job, or raise the error of the engine."""
         if self._error is not None:
             with contextlib.suppress(Exception):
                 self._job.report()
@@ -76,7 +76,7 @@ class EngineJob:
 
 
 def start_in_process(job: "Job", run: EngineFunction) -> EngineJob:
-    """Starts an engine in this process. It gets the job's dispatcher."""
+    """Start an engine in this process, and give it the job's dispatcher."""
 
     def work() -> None:
         while (dispatcher := job.take_dispatcher(POLL_SECONDS)) is None:
@@ -91,6 +91,6 @@ def start_in_process(job: "Job", run: EngineFunction) -> EngineJob:
 
 
 def start_processes(job: "Job", options: str, worker_mains: list[bytes]) -> EngineJob:
-    """Starts an engine of processes. `worker_mains` are pickled `WorkerMain` objects."""
+    """Start an engine of processes. `worker_mains` are pickled `WorkerMain` objects."""
     pool = ProcessPool(job, options, worker_mains)
     return EngineJob(job, pool.run, pool.kill)

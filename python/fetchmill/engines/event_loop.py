@@ -1,8 +1,8 @@
 """The engine `asyncio`: an event loop with many requests. Each process of the engine `combo` runs it, too.
 
-One thread runs the dispatcher, another one the loop. They synchronize once per batch: targets arrive by
+One thread runs the dispatcher, and another runs the loop. They synchronize once per batch: targets arrive through
 `call_soon_threadsafe`, and answers leave together at the end of the loop's iteration. The number of tasks is limited by
-the number of requests that may be in flight, and by the memory for their bodies.
+the number of requests in flight and the memory for their bodies.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _HELD_MAX = 8192
 
 
 def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> None:
-    """Fetches the targets of the dispatcher, up to its concurrency at a time, until there are no more.
+    """Fetch the targets of the dispatcher, up to its concurrency at a time, until there are no more.
 
     `loops` is the number of event loops of the job, which share its memory.
     """
@@ -34,14 +34,14 @@ def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> 
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
-        # Limit the held answers. If the origin begins to refuse requests, waiting targets are requested without a pace.
+        # Limit the held answers. If the origin starts to refuse requests, waiting targets are requested without a pace.
         exchange(dispatcher, loop, _HELD_MAX)
     finally:
         loop.end()
 
 
 class _EventLoop:
-    """The loop in its thread. It is the `AnswerReceiver` of its transport."""
+    """The event loop in its thread. It is the `AnswerReceiver` of its transport."""
 
     def __init__(self, transport: AsyncTransport, limit: int, body_memory: BodyMemory) -> None:
         self.answers: AnswerQueue = SimpleQueue()
@@ -61,50 +61,50 @@ class _EventLoop:
         self._state: Any = None
 
     def add_targets(self, batch: Sequence[Target]) -> None:
-        """Called by the dispatcher's thread."""
+        """Add targets. Called by the dispatcher's thread."""
         self._call(self._append, batch)
 
     def resize(self, limit: int) -> None:
-        """Called by the dispatcher's thread."""
+        """Set the maximum number of requests in flight. Called by the dispatcher's thread."""
         may_start = limit > self.limit
         self.limit = limit
         if may_start:
             self._call(self._append, ())
 
     def running(self) -> tuple[int, int]:
-        """Called by the dispatcher's thread."""
+        """Return the number of running requests and of waiting targets. Called by the dispatcher's thread."""
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
-        """Called by the dispatcher's thread after it has taken the answers."""
+        """Release the answers that the dispatcher has taken. Called by its thread."""
         self._call(self._release, bytes_of(answers))
 
     def hold(self, answer: "Answer") -> None:
-        """Called by the transport when an answer has arrived that is not certain yet."""
+        """Record an uncertain answer. Called by the transport."""
         self.body_memory.note(answer)
         self.held += 1
         # Another target may be handed out.
         self._publish_soon()
 
     def give(self, answers: "list[Answer]") -> None:
-        """Called by the transport when these held answers are certain."""
+        """Deliver held answers that have become certain. Called by the transport."""
         self.held -= len(answers)
         self._done += answers
         self._publish_soon()
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """Called by the transport if the held answers of these targets will never be certain. Fetches them again."""
+        """Fetch targets again whose held answers will never be certain. Called by the transport."""
         self.held -= len(targets)
         self._waiting.extendleft(reversed(targets))
         self._release(held_bytes)
 
     def end(self) -> None:
-        """Called by the dispatcher's thread: cancels running requests and waits for the loop's thread."""
+        """Cancel running requests and wait for the loop's thread. Called by the dispatcher's thread."""
         self._call(self._over.set)
         self.thread.join(DRAIN_SECONDS)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Calls a function in the loop. Does nothing if the loop has ended; its error is in `answers`."""
+        """Call a function in the loop. Does nothing if the loop has ended; its error is in `answers`."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -147,9 +147,9 @@ class _EventLoop:
             task.add_done_callback(self._on_task_done)
 
     async def _fetch_waiting(self) -> None:
-        """Fetches waiting targets one after another, in one task.
+        """Fetch waiting targets in sequence, in one task.
 
-        The task ends when no target waits or there is no memory for the next one. The dispatcher's next report frees
+        The task ends when no target is waiting or there is no memory for the next. The dispatcher's next report frees
         memory and starts tasks again.
         """
         while self._waiting:
@@ -163,7 +163,7 @@ class _EventLoop:
                 return
 
     def _publish_soon(self) -> None:
-        """Schedules a publication at the end of the loop's iteration, even if none of its answers is certain yet."""
+        """Schedule a publication at the end of the loop's iteration, even if none of its answers is certain yet."""
         if not self._is_publishing:
             self._is_publishing = True
             self._loop.call_soon(self._publish_answers)
@@ -178,14 +178,14 @@ class _EventLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
             return
-        # Tasks that end in the same iteration of the loop still count each other, so all may have ended although only
-        # some had to. As long as one task is left, it continues with the waiting targets.
+        # Tasks that end in the same iteration still count each other, so all of them may have ended although only some
+        # had to. If one is left, it continues with the waiting targets.
         if not self._tasks:
             self._start_tasks()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Returns a uvloop event loop if uvloop is installed, else asyncio's."""
+    """Return a uvloop event loop if uvloop is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:

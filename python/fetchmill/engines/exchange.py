@@ -17,7 +17,8 @@ POLL_SECONDS = 0.05
 DRAIN_SECONDS = 3.0
 # Maximum number of answers in a report.
 REPORT_MAX = 1024
-# Maximum number of replies held until they are certain: more than Python can request in the second that they are held.
+# Maximum number of replies held until they are certain. It exceeds what Python can request in the second that they are
+# held.
 HELD_MAX = 4096
 
 # Lists of answers in order of arrival, or the error that has ended the workers.
@@ -38,20 +39,20 @@ class Workers(Protocol):
     def held(self) -> int: ...  # noqa: D102 - see the class
 
     def add_targets(self, batch: list["Target"]) -> None:
-        """Adds targets without waiting. Each target results in one answer."""
+        """Add targets without waiting. Each target results in one answer."""
 
     def resize(self, limit: int) -> None:
-        """Limits the number of requests in flight from now on. Requests already in flight continue."""
+        """Limit the number of requests in flight from now on. Requests already in flight continue."""
 
     def running(self) -> tuple[int, int]:
-        """Returns the number of requests in flight, and of targets that wait for a place."""
+        """Return the number of requests in flight, and of targets that wait for a place."""
 
     def on_reported(self, answers: list[Answer]) -> None:
-        """Called after the dispatcher has taken these answers."""
+        """Record that the dispatcher has taken these answers."""
 
 
 def targets_max(limit: int, held: int) -> int:
-    """Returns the maximum number of targets for workers, with `limit` requests in flight and `held` replies.
+    """Return the maximum number of targets for workers, with `limit` requests in flight and `held` replies.
 
     Some of these targets wait for a place, so that workers need not wait for the dispatcher.
     """
@@ -59,7 +60,7 @@ def targets_max(limit: int, held: int) -> int:
 
 
 def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
-    """Gives targets to workers and reports their answers, until there are no more targets.
+    """Give targets to workers and report their answers, until there are no more targets.
 
     The dispatcher sets the maximum number of requests in flight, and may change it.
 
@@ -91,7 +92,7 @@ def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
 
 
 def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
-    """Reports available answers, and waits up to `seconds` for the first one. Returns their number."""
+    """Report available answers, and wait up to `seconds` for the first one. Return their number."""
     answers = workers.answers
     found: list[Answer] = []
     try:

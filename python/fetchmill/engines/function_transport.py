@@ -19,7 +19,7 @@ _BODY = ("body", "content", "data")
 OK = 200
 # Errors that indicate a bug in the function. Servers and networks hardly ever cause them.
 _MISTAKES = (TypeError, AttributeError, NameError, ImportError, NotImplementedError, SyntaxError)
-# The job ends after this many targets fail with the same bug. One or two targets may just be unusual.
+# Number of targets with the same bug after which the job ends. One or two targets may just be unusual.
 MISTAKES_MAX = 3
 
 
@@ -32,7 +32,7 @@ class FirstCalls:
         self._targets: set[int] = set()
 
     def on_answer(self) -> None:
-        """A call has returned a valid result. From here on, errors only fail their targets."""
+        """Record that a call returned a valid result. From now on, errors only fail their targets."""
         self._has_given = True
 
     def on_error(self, target: Target, error: Exception) -> None:
@@ -71,7 +71,7 @@ class UserFunction:
     first_calls: FirstCalls = field(default_factory=FirstCalls, compare=False)
 
     def answer(self, target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-        """Turns the result of a call into an answer.
+        """Turn the result of a call into an answer.
 
         Raises:
             TypeError: the result is not valid.
@@ -91,7 +91,7 @@ class UserFunction:
         return OriginReplies()
 
     def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
-        """Turns the result of a call that began at `started` into an answer, and records its times."""
+        """Convert the result of a call that started at `started` to an answer, and record its times."""
         answer = self.answer(target, value)
         if isinstance(answer, ReplyAnswer):
             ended = time.monotonic()
@@ -99,7 +99,7 @@ class UserFunction:
         return answer
 
     def failure(self, target: Target, error: Exception) -> FailureAnswer:
-        """Turns the exception of a call into an answer.
+        """Turn the exception of a call into an answer.
 
         Raises:
             UsageError: the exception shows a bug in the function. This ends the job.
@@ -112,15 +112,15 @@ class FunctionTransport(UserFunction):
     """A function that blocks, as a `BlockingTransport`."""
 
     def held(self) -> int:
-        """Returns 0: no answer is held."""
+        """Return 0, because no answers are held."""
         return 0
 
     def start(self) -> tuple[Any, ...]:
-        """Returns the arguments of the function after the target."""
+        """Return the arguments of the function after the target."""
         return () if self.on_start is None else (self.on_start(),)
 
     def fetch(self, target: Target, state: tuple[Any, ...]) -> list[Answer]:
-        """Makes one call."""
+        """Make one call."""
         try:
             started = time.monotonic()
             return [self.timed_answer(target, self.function(target, *state), started)]
@@ -128,11 +128,11 @@ class FunctionTransport(UserFunction):
             return [self.failure(target, error)]
 
     def rest(self, state: tuple[Any, ...], *, is_idle: bool) -> list[Answer]:  # noqa: ARG002
-        """Does nothing, because the function's connections are unknown."""
+        """Do nothing, because the function's connections are unknown."""
         return []
 
     def done(self, state: tuple[Any, ...]) -> None:
-        """Called at the end of the worker."""
+        """Clean up at the end of the worker."""
         if self.on_done is not None:
             self.on_done(*state or (None,))
 
@@ -141,11 +141,11 @@ class CoroutineTransport(UserFunction):
     """A coroutine function, as an `AsyncTransport`."""
 
     async def start(self, receiver: AnswerReceiver) -> tuple[Any, ...]:  # noqa: ARG002 - nothing is held
-        """Returns the arguments of the function after the target."""
+        """Return the arguments of the function after the target."""
         return () if self.on_start is None else (await _await_if_needed(self.on_start()),)
 
     async def fetch(self, target: Target, state: tuple[Any, ...]) -> Answer:
-        """Makes one call."""
+        """Make one call."""
         try:
             started = time.monotonic()
             return self.timed_answer(target, await self.function(target, *state), started)
@@ -153,7 +153,7 @@ class CoroutineTransport(UserFunction):
             return self.failure(target, error)
 
     async def done(self, state: tuple[Any, ...]) -> None:
-        """Called at the end of the loop."""
+        """Clean up at the end of the loop."""
         if self.on_done is not None:
             await _await_if_needed(self.on_done(*state or (None,)))
 
@@ -163,7 +163,7 @@ async def _await_if_needed(value: Any) -> Any:  # noqa: ANN401 - the user's
 
 
 def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-    """Turns a function's result into an answer. Bytes are a complete reply; a reply has a status, a body, and fields.
+    """Turn a function's result into an answer. Bytes are a complete reply; a reply has a status, a body, and fields.
 
     Raises:
         TypeError: the result is neither bytes nor a reply.
@@ -182,13 +182,13 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
 
 
 def _error_line(error: Exception) -> str:
-    """Returns type and text of an error in one line, like the last line of its traceback."""
+    """Return type and text of an error in one line, like the last line of its traceback."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _place(error: Exception) -> str:
-    """Returns the location of a bug: the last line of the function's own file in the traceback."""
+    """Return the location of a bug: the last line of the function's own file in the traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     if not frames:
         return "its result"
@@ -201,7 +201,7 @@ def _first_attribute(value: Any, names: tuple[str, ...]) -> Any:  # noqa: ANN401
 
 
 def _items(headers: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
-    """Returns header fields as pairs, from a mapping or from pairs."""
+    """Return header fields as pairs, from a mapping or from pairs."""
     if headers is None:
         return []
     return list(headers.items()) if hasattr(headers, "items") else [tuple(pair) for pair in headers]

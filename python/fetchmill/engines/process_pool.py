@@ -58,7 +58,7 @@ class ProcessPool:
         self._is_killed = False
 
     def run(self) -> None:
-        """Runs the processes until the job has ended. Raises an error that a process has raised."""
+        """Run the processes until the job has ended. Raise an error that a process has raised."""
         context = multiprocessing.get_context("spawn")
         try:
             while not self._job.wait(0):
@@ -74,7 +74,7 @@ class ProcessPool:
             self.end()
 
     def end(self) -> None:
-        """Waits up to `JOIN_SECONDS` for each process, then kills it."""
+        """Wait up to `JOIN_SECONDS` for each process, then kill it."""
         for slot in self._slots:
             process = slot.process
             if process is None:
@@ -86,7 +86,7 @@ class ProcessPool:
             slot.process = None
 
     def kill(self) -> None:
-        """Kills all processes immediately. No further process is started."""
+        """Kill all processes immediately. No more are started."""
         with self._lock:
             self._is_killed = True
             processes = [slot.process for slot in self._slots if slot.process is not None]
@@ -94,7 +94,7 @@ class ProcessPool:
             _kill(process)
 
     def _start_wanted(self, context: multiprocessing.context.SpawnContext) -> None:
-        """Starts the processes that the job needs."""
+        """Start the processes that the job needs."""
         if all(slot.was_started for slot in self._slots):
             return
         for slot in self._slots[: self._job.snapshot()["concurrency"]]:
@@ -113,7 +113,7 @@ class ProcessPool:
         with turns, receipts, messages:
             start_without_interrupts(process)
         with self._lock:
-            # From here on, other threads can wait for the process and kill it.
+            # From now on, other threads can wait for the process and kill it.
             slot.process = process
             is_killed = self._is_killed
         if is_killed:
@@ -122,7 +122,7 @@ class ProcessPool:
         self._job.attach(slot.worker, pid, own_turns.detach(), own_receipts.detach())
 
     def _on_exit(self, context: multiprocessing.context.SpawnContext, slot: _Slot) -> None:
-        """Handles the end of a process: a normal end, an error, or its death."""
+        """Handle the end of a process: a normal end, an error, or its death."""
         process, messages = slot.process, slot.messages
         if process is None or messages is None:
             return
@@ -146,7 +146,7 @@ class ProcessPool:
 
 
 def pickle_worker_main(worker_main: WorkerMain) -> bytes:
-    """Pickles the work of a process.
+    """Pickle the work of a process.
 
     Raises:
         UsageError: the work cannot be pickled.
@@ -163,7 +163,7 @@ def _kill(process: SpawnProcess) -> None:
 
 
 def _read_messages(messages: Connection) -> bool:
-    """Returns whether the process had joined. Raises the error of the process, if any."""
+    """Return whether the process had joined. Raise the error of the process, if any."""
     received = []
     with contextlib.suppress(EOFError, OSError):
         while messages.poll():

@@ -1,4 +1,4 @@
-"""The engine `processes`: many processes with one request at a time each. Each has its own sink and shards."""
+"""The engine `processes`: many processes that make one request at a time. Each has its own sink and shards."""
 
 from fetchmill.engines import sync
 from fetchmill.engines.transports import BlockingTransport
@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: BlockingTransport) -> WorkerMain:
-    """Returns the work of each process."""
+    """Return the work of each process."""
     return WorkerMain(sync.run, (transport,))

@@ -27,12 +27,12 @@ PROCESS_ENGINES = ("processes", "combo")
 # Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so more threads would wait for each
 # other. Each thread has a client with its own connection, about 1 MB.
 _THREADS_MAX = 256
-# Default `concurrency_max` per event loop. A loop makes some thousand requests a second on one processor, so about this
-# many are in flight if each takes half a second. A connection with its buffers takes about 50 KB.
+# Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor, so about
+# this many are in flight if each takes half a second. A connection with its buffers takes about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
 # Default number of concurrent calls of the user's function. The servers it calls, and their limits, are unknown.
 _FUNCTION_CALLS = 64
-# Maximum number of processes per processor, and in total. Each is an interpreter of about 40 MB, with its own sink and
+# Maximum number of processes per processor, and in total. Each is an interpreter of about 40 MB with its own sink and
 # shards.
 _PROCESSES_EACH = 8
 _PROCESSES_MAX = 32
@@ -54,7 +54,7 @@ class Engine:
 
 
 def select_engine(options: GetOptions, native: str, own: UserFunction | None) -> Engine:
-    """Returns the engine that the options name.
+    """Return the engine that the options name.
 
     Args:
         options: the options of the job; `engine` is not `native`.
@@ -137,7 +137,7 @@ def _blocking_transport(options: GetOptions, values: dict[str, Any], own: UserFu
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Returns whether a callable is a coroutine function. Handles callable objects and partial functions."""
+    """Return whether a callable is a coroutine function. Handle callable objects and partial functions."""
     while isinstance(function, partial):
         function = function.func
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -156,14 +156,14 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
         ca_file=None if options.ca_file is None else str(options.ca_file),
         insecure_hosts=tuple(options.insecure_host or ()),
         proxy=values.get("proxy"),
-        # As for the native engine: a list may be untrusted, so its URLs must lead to public addresses.
+        # As for the native engine, the URLs of an untrusted list must lead to public addresses.
         public_only=not options.allow_private if is_list else options.public_only,
         named_origin=origin_of(str(options.source)) if is_named else None,
     )
 
 
 def _refuse_native_only(options: GetOptions) -> None:
-    """Refuses options that only the native engine supports."""
+    """Refuse options that only the native engine supports."""
     asked = {
         "--format warc": options.format == "warc",
         "--bearer-command": options.bearer_command is not None,
@@ -179,7 +179,7 @@ def _refuse_native_only(options: GetOptions) -> None:
 
 
 def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
-    """Returns the default concurrency."""
+    """Return the default concurrency."""
     if options.engine == "sync":
         return 1
     if options.engine == "processes":
@@ -188,7 +188,7 @@ def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
 
 
 def _processes(options: GetOptions) -> int:
-    """Returns the number of processes: from `concurrency` for `processes`, from `threads` for `combo`, or a default."""
+    """Return the number of processes: from `concurrency` for `processes`, from `threads` for `combo`, or a default."""
     cores = len(os.sched_getaffinity(0))
     given = options.concurrency if isinstance(options.concurrency, int) else None
     if options.engine == "processes":
@@ -198,7 +198,7 @@ def _processes(options: GetOptions) -> int:
 
 
 def _limit(options: GetOptions, processes: int) -> int:
-    """Returns the maximum number of requests in flight."""
+    """Return the maximum number of requests in flight."""
     if options.engine == "sync":
         if options.concurrency not in (1, "auto"):
             raise UsageError("concurrency must be 1 for engine sync, which makes one request at a time")

@@ -1,4 +1,4 @@
-"""The engine `sync`: one request after another. Each process of the engine `processes` runs it, too."""
+"""The engine `sync` makes one request at a time. The engine `processes` runs it in each process."""
 
 import time
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ REPORT_SECONDS = 0.1
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
-    """Fetches the targets of the dispatcher until there are no more."""
+    """Fetch the targets of the dispatcher until there are no more."""
     dispatcher.observe_arrivals(transport.origin_replies)
     state = transport.start()
     try:
@@ -42,7 +42,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
 
 
 def _next_batch(dispatcher: "Dispatcher") -> "list[Target] | None":
-    """Returns the next targets; an empty list while fewer processes are wanted than exist; None at the end."""
+    """Return the next targets, or an empty list while there are more processes than wanted. None at the end."""
     if dispatcher.concurrency:
         batch = dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)
     else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bool = False) -> None:
-    """Fetches the targets of the dispatcher, up to its concurrency at a time, until there are no more.
+    """Fetch the targets of the dispatcher, up to its concurrency at a time, until there are no more.
 
     With `has_rests` there are additional threads, because a thread with a resting connection makes no request.
 
@@ -93,7 +93,7 @@ class _ThreadPool:
             return taken, max(0, self._waiting - taken)
 
     def on_reported(self, answers: "list[Answer]") -> None:
-        """Does nothing: threads do not wait for reports."""
+        """Do nothing: threads do not wait for reports."""
 
     def add_targets(self, batch: list["Target"]) -> None:
         with self._lock:
@@ -103,7 +103,7 @@ class _ThreadPool:
         self._start_threads()
 
     def _start_threads(self) -> None:
-        """Starts threads if more targets wait than there are threads."""
+        """Start threads if more targets wait than there are threads."""
         with self._lock:
             if self._is_over:
                 return
@@ -138,7 +138,7 @@ class _ThreadPool:
             self._publish(self._transport.rest(state, is_idle=False))
 
     def _next_target(self, state: object) -> "Target | None":
-        """Waits for the next target. If there is none yet, the thread's held answers become certain first."""
+        """Wait for the next target. If there is none yet, the thread's held answers become certain first."""
         try:
             return self._work.get_nowait()
         except Empty:
@@ -150,7 +150,7 @@ class _ThreadPool:
             self.answers.put(answers)
 
     def end(self) -> None:
-        """Tells the threads to end, and waits up to `DRAIN_SECONDS` for them."""
+        """Tell the threads to end, and wait up to `DRAIN_SECONDS` for them."""
         with self._lock:
             self._is_over = True
             threads = list(self._threads)

@@ -34,7 +34,7 @@ class Target(Protocol):
     def attempt(self) -> int: ...  # noqa: D102
 
     def headers(self) -> list[tuple[str, str]]:
-        """Returns the header fields of the request except Host, including User-Agent and Accept-Encoding."""
+        """Return the header fields of the request except Host, including User-Agent and Accept-Encoding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class TransportOptions:
 
 
 def resting_connections(requests_max: int) -> int:
-    """Returns how many connections may rest in addition: half of `requests_max`, at least one."""
+    """Return how many connections may rest in addition: half of `requests_max`, at least one."""
     return max(1, requests_max // _RESTING_SHARE)
 
 
@@ -83,28 +83,28 @@ class BlockingTransport(Protocol):
 
     @property
     def origin_replies(self) -> "OriginReplies":
-        """Records what replies reveal about the origin when they arrive, because their answers may be held."""
+        """Record what replies reveal about the origin on arrival, because their answers may be held."""
 
     def held(self) -> int:
-        """Returns the number of held replies of all threads. Called by the dispatcher's thread."""
+        """Return the number of held replies over all threads. Called by the dispatcher's thread."""
 
     def start(self) -> Any:  # noqa: ANN401 - the transport's own
-        """Called once by each thread or process before its first target. Returns the state for the other methods."""
+        """Return the state for the other methods. Called once by each thread or process before its first target."""
 
     def fetch(self, target: Target, state: Any) -> list[Answer]:  # noqa: ANN401
-        """Makes one attempt at a target. Failures of the server are answers, not exceptions.
+        """Make one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Returns the answers that are certain now. There may be none, or they may belong to earlier targets.
+        Return the answers that are certain now. There may be none, or they may belong to earlier targets.
         """
 
     def rest(self, state: Any, *, is_idle: bool) -> list[Answer]:  # noqa: ANN401
-        """Called after `fetch`: waits if the connection rests, or if there is nothing else to do.
+        """Wait if the connection rests or there is nothing else to do. Called after `fetch`.
 
-        Returns the answers that are certain now. With `is_idle`, these are all held answers.
+        Return the answers that are certain now. With `is_idle`, these are all held answers.
         """
 
     def done(self, state: Any) -> None:  # noqa: ANN401
-        """Called once by each thread or process, after its last target."""
+        """Clean up. Called once by each thread or process after its last target."""
 
 
 class AnswerReceiver(Protocol):
@@ -119,13 +119,16 @@ class AnswerReceiver(Protocol):
     limit: int
 
     def hold(self, answer: Answer) -> None:
-        """An answer has arrived and is held from now on."""
+        """Record that an answer has arrived and is held from now on."""
 
     def give(self, answers: list[Answer]) -> None:
-        """These held answers are certain now."""
+        """Deliver held answers that have become certain."""
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """The held answers of these targets will never be certain. `held_bytes` is the size of their bodies."""
+        """Request the targets of held answers again, because these will never be certain.
+
+        `held_bytes` is the size of their bodies.
+        """
 
 
 class AsyncTransport(Protocol):
@@ -133,20 +136,20 @@ class AsyncTransport(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """As for `BlockingTransport`."""
+        """See `BlockingTransport`."""
 
     @property
     def origin_replies(self) -> "OriginReplies":
-        """As for `BlockingTransport`."""
+        """See `BlockingTransport`."""
 
     async def start(self, receiver: AnswerReceiver) -> Any:  # noqa: ANN401
-        """Called once by each loop, before its first target."""
+        """Return the state for the other methods. Called once by each loop before its first target."""
 
     def fetch(self, target: Target, state: Any) -> Awaitable[Answer | None]:  # noqa: ANN401
-        """Makes one attempt at a target. Failures of the server are answers, not exceptions.
+        """Make one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Returns None if the answer is held. The transport later reports it to the receiver.
+        Return None if the answer is held. The transport later reports it to the receiver.
         """
 
     async def done(self, state: Any) -> None:  # noqa: ANN401
-        """Called once by each loop, after its last target."""
+        """Clean up. Called once by each loop after its last target."""

@@ -1,4 +1,4 @@
-"""A process of an engine: joins the job, fetches until there are no more targets, and exits if the parent ends."""
+"""A process of an engine: joins the job, fetches until no targets are left, and exits if the parent ends."""
 
 import contextlib
 import multiprocessing
@@ -29,7 +29,7 @@ class WorkerMain:
 
 @dataclass(frozen=True)
 class JoinParameters:
-    """The parameters to join a job: the job's options, the worker's number, kept columns, and ends of the sockets."""
+    """The parameters for joining a job: its options, the worker's number, kept columns, and the ends of the sockets."""
 
     options: str
     worker: int
@@ -68,7 +68,7 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
 
 
 def _exit_with_parent() -> None:
-    """Exits when the parent ends. Without the parent there is no journal, so further objects would be lost."""
+    """Exit when the parent ends. Without it there is no journal, so more objects would be lost."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -76,7 +76,7 @@ def _exit_with_parent() -> None:
 
 
 def _pickle_error(error: BaseException) -> bytes:
-    """Pickles an error. An error that does not survive pickling becomes a RuntimeError with the same text."""
+    """Pickle an error. If it does not survive pickling, use a RuntimeError with the same text."""
     try:
         pickled = bytes(ForkingPickler.dumps(error))
         pickle.loads(pickled)  # noqa: S301 - what was pickled here

@@ -38,7 +38,7 @@ def read(
     delimiter: str | None = None,
     **options: Unpack["StreamKeywords"],
 ) -> Any:  # noqa: ANN401 - ray.data.Dataset, which has no types without Ray
-    """Reads the objects of a list of URLs as a Dataset with one row per target, including failed targets.
+    """Read the objects of a list of URLs as a Dataset with one row per target, including failed targets.
 
     Each read task fetches one range of the list and returns blocks with at most 16 MiB of bodies, so memory is bounded.
     A reply is held until it certainly belongs to its request. Nothing is stored. A shared folder is only needed for the

@@ -18,7 +18,7 @@ from fetchmill._shared.ranges import BLOCK, ListFile, Range, divide
 from fetchmill._stream.stream import stream_batches
 from fetchmill.errors import UsageError
 
-# Size of a range: large enough for a second of work, small enough that fetching it again is cheap.
+# Size of a range in bytes: large enough for a second of work, and small enough to make a repetition cheap.
 _RANGE_MIN, _RANGE_MAX = 1 << 20, 8 << 20
 _ROWS_MIN, _ROWS_MAX = 20_000, 150_000
 _BAD_ROWS_MAX = 1_000
@@ -51,7 +51,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
         self._options = dict(options)
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Returns None: the sizes of objects are unknown before they are fetched."""
+        """Return None: the sizes of objects are unknown before they are fetched."""
         return None
 
     def get_read_tasks(
@@ -60,7 +60,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
         per_task_row_limit: int | None = None,
         data_context: Any = None,  # noqa: ANN401 - a context of Ray Data, which is not needed
     ) -> list[ReadTask]:
-        """Returns one task per range."""
+        """Return one task per range."""
         del data_context
         return [
             ReadTask(
@@ -92,7 +92,7 @@ def _reader(
 def _fetch(
     file: ListFile, range: Range, list_options: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Iterator[pa.Table]:
-    """Fetches the targets of a range and yields blocks."""
+    """Fetch the targets of a range and yield blocks."""
     bad: list[str] = []
     where = f"after {'byte' if file.rows is None else 'row'} {range.start} of {file.path}"
     with (
@@ -112,7 +112,7 @@ def _fetch(
 
 @contextmanager
 def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> Iterator[ListTargets]:
-    """Opens a list reader for a range."""
+    """Open a list reader for a range."""
     # The columns were checked when the list was divided.
     part_of = {"is_range": True, "first_row": range.start, "row_count": range.end - range.start}
     own = {"is_range": True} if file.rows is None else part_of
@@ -126,9 +126,9 @@ def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> I
 
 
 def _copy(file: ListFile, range: Range, part: Path, *, is_jsonl: bool) -> None:
-    """Copies lines of a list, after its header."""
+    """Copy lines of a list, after its header."""
     with file.open() as opened, part.open("wb") as written:
-        # The first line of a range of JSON lines may begin with `[`, and must not be read as an array.
+        # The first line of a range of JSON lines may start with `[`, but must not be read as an array.
         written.write(NO_ARRAY if is_jsonl and range.start else opened.read(file.header))
         opened.seek(range.start)
         left = range.end - range.start
@@ -150,7 +150,7 @@ def _urls(targets: ListTargets, bad: list[str]) -> Iterator[str]:
 
 
 def _bad_rows(lines: list[str], where: str) -> pa.Table:
-    """Returns rows for lines without a URL, and clears `lines`. Lines are counted from the start of their range."""
+    """Return rows for lines without a URL, and clear `lines`. Lines are counted from the start of their range."""
     columns: dict[str, list[Any]] = {name: [None] * len(lines) for name in SCHEMA.names}
     columns |= {"url": [f"{line} {where}" for line in lines], "error": ["url"] * len(lines)}
     lines.clear()

@@ -1,7 +1,7 @@
-//! Tokens that a command prints (`--bearer-command`). Requests to one origin carry the latest token. If the server
-//! refuses it with 401, the command runs again.
+//! Bearer tokens printed by a command (`--bearer-command`). Requests to one origin carry the latest token. If the
+//! server rejects it with 401, the command runs again.
 //!
-//! Memory: one token of at most [`limits::TOKEN_BYTES_MAX`], and a copy for each thread that makes requests.
+//! Memory use: one token of up to [`limits::TOKEN_BYTES_MAX`] bytes, and a copy per requesting thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,8 +21,8 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// The result of a run of the command. The tokens of two runs always count as different, because only the server knows
-/// whether a token that is printed again is still valid.
+/// Result of running the command. Tokens of two runs always count as different, because only the server knows whether a
+/// repeated token is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     text: Arc<str>,
@@ -30,7 +30,7 @@ pub(crate) struct Token {
 }
 
 impl std::fmt::Debug for Token {
-    /// Does not show the secret.
+    /// Omits the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Token").field("run", &self.run).finish_non_exhaustive()
     }
@@ -43,7 +43,7 @@ struct TokenCommand {
 }
 
 impl TokenCommand {
-    /// Runs the command, up to a few times, until it has printed a token. A command that is too slow is not run again.
+    /// Runs the command until it prints a token, up to a few times. A command that timed out is not run again.
     fn token(&self, is_over: &dyn Fn() -> bool) -> Result<Token> {
         let patience = limits::CREDENTIAL_PROCESS_TIMEOUT;
         let begun = Instant::now();
@@ -62,7 +62,7 @@ impl TokenCommand {
     }
 }
 
-/// Returns the token on the first line of the output. Errors never show other output, because it may also be secret.
+/// Returns the token in the first line of the output. Errors never show other output, which may also be secret.
 fn token_of(output: &[u8]) -> Result<Arc<str>> {
     let no_token = |why: &str| {
         Err(Error::Temporary(format!(
@@ -96,21 +96,21 @@ impl CredentialSource for TokenCommand {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct BearerTokens {
-    /// Origin of the requests that carry the token.
+    /// Origin whose requests carry the token.
     origin: OriginKey,
     token: Mutex<Option<Token>>,
-    /// Increases with each new token.
+    /// Incremented with each new token.
     generation: AtomicU64,
-    /// Number of consecutive tokens with which no request has succeeded.
+    /// Number of consecutive tokens without a successful request.
     refused: AtomicU32,
     refresher: Mutex<Option<Refresher<BearerTokens>>>,
 }
 
 impl BearerTokens {
-    /// Makes the tokens for requests to an origin. Does not run the command yet.
+    /// Creates the tokens for an origin. Does not run the command yet.
     pub(crate) fn new(origin: OriginKey) -> Arc<Self> {
         Arc::new(BearerTokens {
             origin,
@@ -121,7 +121,8 @@ impl BearerTokens {
         })
     }
 
-    /// Runs the command for the first token. Until [`BearerTokens::close`], it runs again when a token is refused.
+    /// Runs the command to get the first token. Until [`BearerTokens::close`], it runs again whenever a token is
+    /// rejected.
     pub(crate) fn load(self: &Arc<Self>, command: &str, is_over: &dyn Fn() -> bool) -> Result<()> {
         let command = TokenCommand { command: command.to_owned(), runs: AtomicU64::new(0) };
         let loaded = command.load(is_over)?;
@@ -130,24 +131,24 @@ impl BearerTokens {
         Ok(())
     }
 
-    /// Ends the renewal after the end of the job.
+    /// Stops the renewal at the end of the job.
     pub(crate) fn close(&self) {
         let refresher = lock(&self.refresher).take();
         drop(refresher);
     }
 
-    /// Whether requests to this origin carry a token.
+    /// Returns whether requests to this origin carry a token.
     pub(crate) fn is_for(&self, key: &OriginKey) -> bool {
         self.origin == *key
     }
 
-    /// Returns the generation of the token. Read it before a request, so that a newer token is never mistaken for the
-    /// used one.
+    /// Returns the token's generation. Read it before a request, so that a newer token is never mistaken for the one
+    /// used.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Notes the status of a reply to a request with the token of this generation.
+    /// Records the status of a reply to a request with the token of `generation`.
     pub(crate) fn note_reply(&self, status: u16, generation: u64) {
         let is_taken = !is_unauthorized(status) && status < 500;
         if is_taken && self.refused.load(Ordering::Relaxed) > 0 && self.generation() == generation {
@@ -155,7 +156,7 @@ impl BearerTokens {
         }
     }
 
-    /// Requests a newer token, because the token of this generation was refused. Returns whether there is one.
+    /// Requests a new token because that of `generation` was rejected. Returns whether there is one.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         if self.generation() == generation
             && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
@@ -173,7 +174,7 @@ impl BearerTokens {
         }
     }
 
-    /// Returns settings of connections whose requests to the origin carry the token.
+    /// Returns connection settings that add the token to requests to the origin.
     pub(crate) fn shown_by(self: &Arc<Self>, pool: PoolSettings) -> PoolSettings {
         let authority = TokenAuthority { tokens: Arc::clone(self), otherwise: pool.authority };
         PoolSettings { authority: Some(Arc::new(authority)), ..pool }
@@ -194,7 +195,7 @@ impl CredentialHolder for BearerTokens {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Tokens have no expiry.
+    /// Returns 0, because tokens have no expiry.
     fn now(&self) -> u64 {
         0
     }
@@ -224,12 +225,12 @@ impl Authority for TokenAuthority {
 /// A thread's copy of the token.
 struct TokenLine {
     tokens: Arc<BearerTokens>,
-    /// The header line of requests, with the generation of its token.
+    /// Header line with the token, and the token's generation.
     line: RefCell<(u64, Vec<u8>)>,
 }
 
 impl std::fmt::Debug for TokenLine {
-    /// Does not show the secret.
+    /// Omits the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("TokenLine").finish_non_exhaustive()
     }
@@ -321,7 +322,7 @@ mod tests {
         }
         let last = tokens.generation();
         for _ in 1..limits::TOKENS_REFUSED_MAX {
-            // A reply to a token that is no longer used says nothing about the current one.
+            // A reply to an old token says nothing about the current one.
             tokens.note_reply(200, last - 1);
             tokens.note_reply(503, tokens.generation());
             assert_eq!(renewed(&tokens), Renewal::Newer);

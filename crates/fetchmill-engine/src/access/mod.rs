@@ -1,4 +1,4 @@
-//! Access to servers: the credentials of requests, and the errors for servers that cannot prove their identity.
+//! Access to servers: credentials for requests, and errors for servers that fail certificate verification.
 
 pub(super) mod bearer;
 pub(super) mod renewal;

@@ -1,11 +1,11 @@
-//! Errors that end a job whose only server cannot prove its identity.
+//! Errors that end a job because its only server failed certificate verification.
 
 use fetchmill_model::error::Error;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::rejection_of;
 
-/// Returns the error that stops the job. `None` if the failure has nothing to do with trust.
+/// Returns the error that ends the job. `None` if the failure is not a matter of trust.
 pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     let (what, remedy) = match kind {
         FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),

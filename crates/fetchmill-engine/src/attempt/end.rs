@@ -6,24 +6,24 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::Verdict;
 use fetchmill_net::rejection_of;
 
-/// The next step after an attempt.
+/// Next step after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// The request has its answer, or must wait.
+    /// The request is answered, or must wait.
     Over,
-    /// Make another attempt immediately, on a fresh connection. The attempt that has just ended does not count.
+    /// Make another attempt immediately on a new connection. The last attempt does not count.
     Again,
-    /// A large body broke off. Request the missing part on a fresh connection.
+    /// A large body was truncated. Request the rest on a new connection.
     BrokenOff,
     /// Like [`AttemptEnd::Again`], but wait for newer credentials first.
     Renewing,
-    /// The request continues at another URL.
+    /// Continue with another URL.
     Redirected,
-    /// The targets that were requested together must be requested one by one.
+    /// Request the coalesced targets one by one.
     Split,
 }
 
-/// Kind of an attempt's failure, with a text for the user.
+/// Failure of an attempt, with a text for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
@@ -40,7 +40,7 @@ impl Failure {
         Failure::new(kind, kind.meaning())
     }
 
-    /// For a TLS failure, adds the details of this thread's last handshake with the host.
+    /// Adds the details of this thread's last handshake with the host, if TLS failed.
     pub(crate) fn of_host(mut self, host: &str) -> Self {
         let is_of_tls = self.kind == FailureKind::Tls || self.kind.is_untrusted();
         if let Some(why) = rejection_of(host).filter(|_| is_of_tls) {
@@ -49,12 +49,12 @@ impl Failure {
         self
     }
 
-    /// Returns the failure of a machine that has no descriptor or port left for a connection.
+    /// Returns the failure of a machine that is out of descriptors or ports.
     pub(crate) fn exhausted() -> Self {
         Failure::new(FailureKind::Unreachable, "this machine has no free file descriptors or ports left")
     }
 
-    /// Returns the failure after unsolicited bytes. The replies on the connection may belong to other requests.
+    /// Returns the failure after unsolicited bytes, when the replies on the connection may belong to other requests.
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,
@@ -62,13 +62,13 @@ impl Failure {
         )
     }
 
-    /// Returns the failure of a reply whose end is suspect and that was not the first reply on its connection.
+    /// Returns the failure for a reply with a suspect end that is not the first on its connection.
     pub(crate) fn suspect() -> Self {
         let reason = "the end of the reply is suspect, and the reply was not the first on its connection";
         Failure::new(FailureKind::Framing, reason)
     }
 
-    /// Adds the reason to a verdict that finishes the request without a reason.
+    /// Adds the reason to a final verdict that has none.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Settle(outcome, None) if !self.reason.is_empty() => {

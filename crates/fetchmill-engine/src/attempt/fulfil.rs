@@ -15,8 +15,8 @@ use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
 
-/// Makes attempts until the request has its answer or must wait. `came` is the result of the first attempt if the
-/// caller has already made it.
+/// Makes attempts until the request is answered or must wait. `came` is the result of a first attempt made by the
+/// caller.
 pub(crate) async fn fulfil<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -55,7 +55,7 @@ pub(crate) async fn fulfil<R: Requester>(
         }
     }
     if body.is_broken_off() {
-        // The request now waits, or has ended.
+        // The request is waiting now, or has ended.
         body.discard();
     }
 }
@@ -129,7 +129,7 @@ fn unconnected<R: Requester>(
     requester.attempt_failed(request, failure.of_host(origin.key.host()), None)
 }
 
-/// Handles a request that was sent at `sent` and got no complete reply.
+/// Handles a request sent at `sent` without a complete reply.
 fn broke_off<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -152,7 +152,8 @@ fn broke_off<R: Requester>(
     requester.attempt_failed(request, Failure::new(kind, reason), Some(facts))
 }
 
-/// Returns the immediate next step after an incomplete reply. `None` if the usual rules for failures apply.
+/// Returns the next step after an incomplete reply if it can be taken immediately. `None` if the usual failure rules
+/// apply.
 fn resumed<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -190,7 +191,7 @@ async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request,
     false
 }
 
-/// Takes a complete reply. Holds it unless it certainly belongs to this request.
+/// Handles a complete reply. Holds it unless it certainly belongs to this request.
 async fn take_reply<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -229,9 +230,9 @@ async fn take_reply<R: Requester>(
     end
 }
 
-/// Takes the wanted part of a reply. The connection is closed before the rest of the reply arrives. For this reason,
-/// the reply is certain only if it is the first on its connection. Replies that the connection holds are lost, because
-/// they can no longer become certain.
+/// Takes the wanted part of a reply. The connection is closed before the rest arrives. So the reply is certain only if
+/// it is the first on its connection. Held replies on this connection are lost, because they can no longer become
+/// certain.
 fn take_part<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -250,9 +251,9 @@ fn take_part<R: Requester>(
     AttemptEnd::Again
 }
 
-/// Drops a reply with a suspect end on a used connection, because its apparent start may be the rest of another reply.
-/// (The first reply of a fresh connection is not dropped.) Replies that the connection holds are lost, because they can
-/// no longer become certain.
+/// Drops a reply with a suspect end if its connection was used before. Its apparent start may be the rest of another
+/// reply. (The first reply of a new connection is kept.) Held replies on this connection are lost, because they can no
+/// longer become certain.
 fn drop_suspect<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

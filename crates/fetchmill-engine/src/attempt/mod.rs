@@ -1,8 +1,8 @@
-//! Attempts at one request, until it has its answer or waits. All requests use this loop. Workers, streams, listings
-//! and the client of a store are its [`Requester`]s.
+//! Makes attempts at a request until it is answered or must wait. All requests use this loop. Workers, streams,
+//! listings and the store client are [`Requester`]s.
 //!
 //! [`fulfil`] connects, exchanges, holds replies until they are certain ([`fetchmill_net::certain`]), follows redirects
-//! and resumes broken bodies. Each requester has its own requests, bodies and verdicts.
+//! and resumes truncated bodies. Each requester has its own requests, bodies and verdicts.
 
 mod end;
 mod fulfil;

@@ -1,4 +1,4 @@
-//! Redirects: their destination, and whether they are followed.
+//! Redirects: their destinations, and the rules for following them.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -14,50 +14,49 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::fields_in;
 use fetchmill_net::{AddressPolicy, OriginConnections, is_public};
 
-/// Rules for the redirects of one kind of request. No redirect may leave TLS, or lead from a public address to one that
-/// is not public.
+/// Redirect rules for one kind of request. No redirect may leave TLS, or lead from a public to a non-public address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectPolicy {
     /// Maximum number of consecutive redirects.
     pub(crate) hops_max: u32,
-    /// Whether they may lead to another origin.
+    /// Whether redirects may lead to another origin.
     pub(crate) may_leave_origin: bool,
 }
 
-/// The current URL of a request, and the redirects that led there.
+/// Current URL of a request, and the redirects that led to it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Location {
-    /// The URL. Empty while it is derived from something else, such as the name of a target.
+    /// The URL. Empty if it is derived from something else, such as the target's name.
     pub(crate) url: String,
-    /// Addresses that the request may still go to, after the redirects so far.
+    /// Addresses still allowed after the redirects so far.
     pub(crate) reach: AddressPolicy,
-    /// Hashes of the earlier URLs with their cookies. A redirect to one of them is a loop.
+    /// Hashes of the previous URLs with their cookies. A redirect to one of them is a loop.
     visited: Vec<u64>,
-    /// Cookies that redirects have set.
+    /// Cookies set by redirects.
     cookies: ChainCookies,
 }
 
-/// The parts of a reply's head that decide where a request continues, and with which cookies.
+/// Parts of a reply's head that determine the next URL and its cookies.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct RedirectHead<'h> {
     /// The field `Location`.
     pub(crate) location: Option<&'h [u8]>,
     /// The whole head.
     pub(crate) head: &'h [u8],
-    /// When the head came, in milliseconds since 1970.
+    /// Arrival time of the head, in milliseconds since 1970.
     pub(crate) now: Millis,
 }
 
-/// Kind of failure of a redirect that is not followed, with a text for the user.
+/// Failure of a redirect that is not followed, with a text for the user.
 pub(crate) type RedirectRefusal = (FailureKind, String);
 
 impl Location {
-    /// Makes the location of a request at `url`.
+    /// Creates the location of a request to `url`.
     pub(crate) fn at(url: String) -> Self {
         Location { url, ..Location::default() }
     }
 
-    /// Forgets the location, but keeps the allocated memory.
+    /// Clears the location but keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.url.clear();
         self.visited.clear();
@@ -65,18 +64,18 @@ impl Location {
         self.reach = AddressPolicy::Anywhere;
     }
 
-    /// Makes the location of another request, with the same limits.
+    /// Creates the location of another request with the same limits.
     pub(crate) fn beside(&self, url: String) -> Self {
         Location { url, reach: self.reach, ..Location::default() }
     }
 
-    /// Returns whether a redirect has led here.
+    /// Returns whether redirects have led here.
     pub(crate) fn is_redirected(&self) -> bool {
         !self.visited.is_empty()
     }
 
-    /// Follows the redirect of a reply from `address` (`None` through a proxy). Returns whether it leads to another
-    /// origin.
+    /// Follows the redirect of a reply from `address`, which is `None` through a proxy. Returns whether it leads to
+    /// another origin.
     pub(crate) fn follow(
         &mut self,
         address: Option<SocketAddr>,
@@ -115,13 +114,13 @@ impl Location {
         Ok(leads_away)
     }
 
-    /// Returns the cookies of the next request if replies have changed them. The text may be empty.
+    /// Returns the cookies for the next request, if replies have changed them. The string may be empty.
     pub(crate) fn cookies_at(&self, origin: &OriginConnections) -> Option<String> {
         let path = || origin.key.path_of(&self.url).unwrap_or("/");
         (!self.cookies.is_empty()).then(|| origin.cookies_after(&self.cookies, path()))
     }
 
-    /// Returns the hash of a URL with the cookies of its request. With other cookies the server may answer differently.
+    /// Returns a hash of the URL and its cookies, because the server may answer differently with other cookies.
     fn visit(&self, url: &str) -> u64 {
         let place = OriginKey::of_url(url).filter(|_| !self.cookies.is_empty());
         let cookies = place.and_then(|(key, path)| self.cookies.field(&RequestPlace::at(&key, path), &[]));
@@ -129,9 +128,9 @@ impl Location {
     }
 }
 
-/// Returns how far a redirect may lead. After a public address, no later redirect of the chain may lead to a private
-/// one. Through a proxy, the server's address is unknown. It then counts as public, unless the requested host is itself
-/// a private address.
+/// Returns the addresses that a redirect may lead to. After a public address, no later redirect of the chain may lead
+/// to a private one. Through a proxy, the server's address is unknown and counts as public, unless the URL's host is
+/// itself a private address.
 fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
     let came_from_public = match address {
         Some(address) => is_public(address.ip()),
@@ -140,8 +139,7 @@ fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -
     if came_from_public { AddressPolicy::PublicOnly } else { reach }
 }
 
-/// Returns the destination of a redirect. It must be an http or https URL, must not leave TLS, and must not name a
-/// user.
+/// Returns the destination of a redirect. It must be an HTTP or HTTPS URL without a user name, and must not leave TLS.
 fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     let from = Url::parse(url).map_err(|_| "the redirecting target is not a URL")?;
     let mut to = from.join(location).map_err(|_| "it is not a URL")?;
@@ -158,8 +156,8 @@ fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     Ok(to.into())
 }
 
-/// Returns the text of a `Location`. Control bytes are escaped, so that the URL parser does not drop them. Bytes above
-/// ASCII are escaped if the text is not UTF-8.
+/// Returns the value of a `Location` as a string. Control bytes are escaped, because the URL parser would drop them.
+/// Non-ASCII bytes are escaped if the value is not UTF-8.
 fn escaped(location: &[u8]) -> Cow<'_, str> {
     let is_utf8 = std::str::from_utf8(location);
     if let Ok(text) = is_utf8

@@ -1,4 +1,4 @@
-//! The operations that differ between the kinds of requesters.
+//! Operations that differ between kinds of requesters.
 
 use std::rc::Rc;
 
@@ -10,42 +10,42 @@ use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
 use fetchmill_net::certain::{CertainConnection, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
-/// The connection of a requester's task, with the replies that it holds.
+/// The connection of a requester's task, with the replies held on it.
 pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
-/// The reply that a requester receives, which can be resumed.
+/// Receiver of a requester's replies, which can resume a truncated body.
 pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
 
-/// Replies that are certain when they arrive. All other replies are held until their connection has rested or ended.
+/// Replies that are certain on arrival. All others are held until their connection has rested or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CertainReplies {
-    /// The first one of a connection.
+    /// The first reply on each connection.
     First,
-    /// The first one of a connection, and the first one after each rest.
+    /// The first reply on each connection, and the first after each rest.
     FirstAfterRest,
-    /// All: each request goes out on a connection that is new or has rested.
+    /// All replies, because each request uses a connection that is new or rested.
     All,
 }
 
-/// Makes requests with [`fulfil`](super::fulfil). The methods are in the order in which an attempt calls them.
+/// Makes requests with [`fulfil`](super::fulfil). The methods are listed in the order of an attempt.
 pub(crate) trait Requester {
     /// A request and its progress.
     type Request;
-    /// Replies that wait until they are certain.
+    /// Replies held until they are certain.
     type Held: HeldReplies;
     /// The receiver of replies.
     type Body: ResumableBody;
 
-    /// Replies that are certain when they arrive.
+    /// Replies that are certain on arrival.
     const CERTAIN: CertainReplies;
 
-    /// Finds the origin of the request, or returns how the attempt ends without one.
+    /// Determines the request's origin. Fails with the end of the attempt if there is none.
     async fn find_origin(
         &self,
         request: &mut Self::Request,
         watch: &Deadlines,
     ) -> Result<Rc<OriginConnections>, AttemptEnd>;
 
-    /// Waits until the request may go out, or returns how the attempt ends instead.
+    /// Waits until the request may be sent. Fails with the end of the attempt if it may not.
     async fn await_turn(
         &self,
         request: &mut Self::Request,
@@ -53,11 +53,11 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), AttemptEnd>;
 
-    /// Prepares `body` for the reply, unless it is about to be resumed.
+    /// Prepares `body` for the reply, unless it is to be resumed.
     fn prepare(&self, request: &mut Self::Request, body: &mut BodyOf<Self>, origin: &OriginConnections);
 
-    /// Gives the task a connection to the origin. If none can be reused, the connection is not open yet. With
-    /// `is_fresh`, a used connection must not be taken.
+    /// Gives the task a connection to the origin. It is not open yet unless an existing one can be reused. `is_fresh`
+    /// forbids a used connection.
     async fn bring(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -75,7 +75,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), Failure>;
 
-    /// Acts on an origin that cannot be reached. Returns the end of the attempt if this decides it.
+    /// Handles an unreachable origin. Returns the end of the attempt if this decides it.
     fn note_unconnected(
         &self,
         _request: &mut Self::Request,
@@ -85,7 +85,7 @@ pub(crate) trait Requester {
         None
     }
 
-    /// Sends the request, or a request for the rest of its body, and receives the reply.
+    /// Sends the request, or a request for the rest of the body, and receives the reply.
     async fn exchange(
         &self,
         connection: &mut Connection,
@@ -95,10 +95,10 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange>;
 
-    /// Returns the time on the thread's clock.
+    /// Returns the current time on the thread's clock.
     fn micros(&self) -> MonotonicMicros;
 
-    /// Notes a complete reply to a request that was sent at `sent`.
+    /// Records a complete reply to a request sent at `sent`.
     fn note_reply(
         &self,
         connection: &Connection,
@@ -108,10 +108,10 @@ pub(crate) trait Requester {
         sent: MonotonicMicros,
     );
 
-    /// Returns whether to check the socket for more bytes after a reply.
+    /// Returns whether to check the socket for extra bytes after a reply.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool;
 
-    /// Acts on a reply that is certain.
+    /// Processes a certain reply.
     fn settle_reply(
         &self,
         connection: &Connection,
@@ -120,7 +120,7 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Keeps a reply, or its consequence, until it is certain.
+    /// Holds a reply or its effect until it is certain.
     fn hold_reply(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -129,16 +129,16 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Acts on the judgement of the replies that a connection holds.
+    /// Processes the judgement on a connection's held replies.
     fn judge_replies(&self, task: &mut ConnectionOf<Self>, judged: Judged);
 
-    /// Fails a request that must not be repeated and whose reply is uncertain.
+    /// Fails a request that has an uncertain reply and must not be repeated.
     fn fail_unknown_reply(&self, request: &mut Self::Request, failure: Failure) -> AttemptEnd;
 
-    /// Ends a connection that its server closes after the last reply.
+    /// Closes a connection that the server closes after the last reply.
     async fn await_end(&self, task: &mut ConnectionOf<Self>, watch: &Deadlines);
 
-    /// Acts on an attempt without a complete reply. `broken` is `None` if there was no connection.
+    /// Processes an attempt without a complete reply. `broken` is `None` if no connection existed.
     fn attempt_failed(
         &self,
         request: &mut Self::Request,
@@ -146,30 +146,30 @@ pub(crate) trait Requester {
         broken: Option<BrokenFacts>,
     ) -> AttemptEnd;
 
-    /// Releases the memory of the attempt, unless its body is about to be resumed.
+    /// Frees the attempt's memory, unless its body is to be resumed.
     fn attempted(&self, _body: &mut BodyOf<Self>) {}
 
-    /// Leaves the task without a connection. The replies that the old one holds are kept.
+    /// Detaches the task from its connection. The connection's held replies are kept.
     fn leave_connection(&self, task: &mut ConnectionOf<Self>);
 
     /// Waits for newer credentials. Returns `false` if the request ends instead.
     async fn await_credentials(&self, request: &mut Self::Request) -> bool;
 
-    /// Acts on a redirect that was followed. Returns `false` if the request waits for its new host.
+    /// Processes a redirect that was followed. Returns `false` if the request waits for its new host.
     fn enter_new_host(&self, _request: &mut Self::Request) -> bool {
         true
     }
 
-    /// Splits a joined request into its targets.
+    /// Splits a coalesced request into its targets.
     fn split(&self, _request: &mut Self::Request) {}
 
-    /// Returns whether no further attempt is wanted.
+    /// Returns whether to make no further attempt.
     fn is_over(&self, request: &Self::Request) -> bool;
 
     /// Returns whether the request may be repeated at its current URL.
     fn may_repeat(&self, request: &Self::Request) -> bool;
 
-    /// Returns whether the request at its current URL is a `GET` or `HEAD`. If it is slow, it may be repeated.
+    /// Returns whether the request at its current URL is a `GET` or `HEAD`, and so may be repeated if it is slow.
     fn only_reads(&self, _request: &Self::Request) -> bool {
         false
     }

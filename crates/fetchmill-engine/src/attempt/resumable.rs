@@ -1,7 +1,7 @@
-//! A body that may break off, so that only its rest is requested.
+//! A body that can be resumed: if it is truncated, only the rest is requested.
 //!
-//! The received bytes stay in place, so the usual limits of a body apply. [`fetchmill_model::verdict`] decides whether
-//! the rest is requested, and judges the reply to that request.
+//! The received bytes stay in place, so the usual limits on bodies apply. [`fetchmill_model::verdict`] decides whether
+//! to request the rest, and judges the reply.
 
 use std::time::Duration;
 
@@ -11,46 +11,46 @@ use fetchmill_net::{IF_RANGE, RANGE};
 
 /// The receiver of a request's replies.
 pub(crate) trait ResumableBody: BodySink {
-    /// Forgets the received bytes.
+    /// Discards the received bytes.
     fn forget(&mut self);
 
-    /// Prepares for a reply that does not have the requested rest, but the whole object or nothing useful.
+    /// Prepares for a reply with the whole object or something unusable instead of the requested rest.
     fn start_again(&mut self);
 
-    /// Returns whether something went wrong on this machine.
+    /// Returns whether something failed on this machine.
     fn has_failed(&self) -> bool {
         false
     }
 }
 
-/// A body and its progress. Counts the bytes that `inner` receives.
+/// A body and its progress. Counts the bytes passed to `inner`.
 #[derive(Debug, Default)]
 pub(crate) struct Resumable<B> {
     pub(crate) inner: B,
-    /// Whether the rest may be requested if the body breaks off.
+    /// Whether the rest may be requested after a truncation.
     may_break: bool,
-    /// Values of the head, if the rest may be requested.
+    /// Values from the head that are needed to request the rest.
     resumption: Option<Resumption>,
     phase: BodyPhase,
-    /// Received bytes of the object.
+    /// Bytes of the object received so far.
     came: u64,
-    /// Bytes from the last request.
+    /// Bytes received from the last request.
     brought: u64,
 }
 
-/// The expected bytes.
+/// State of the transfer.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum BodyPhase {
-    /// The whole object.
+    /// Receiving the whole object.
     #[default]
     First,
-    /// None yet: the body broke off, and the rest is requested.
+    /// Truncated. The rest will be requested.
     BrokenOff,
-    /// The rest of the object.
+    /// Receiving the rest.
     Rest,
-    /// The whole object instead of the rest.
+    /// Receiving the whole object instead of the rest.
     Anew,
-    /// Something else instead of the rest.
+    /// Receiving something else instead of the rest.
     Other,
 }
 
@@ -59,13 +59,13 @@ impl<B> Resumable<B> {
         Resumable { inner, may_break: false, resumption: None, phase: BodyPhase::First, came: 0, brought: 0 }
     }
 
-    /// Prepares for another body, and forgets the progress of the last one.
+    /// Prepares for another body and resets the progress.
     pub(crate) fn start(&mut self, may_break: bool) {
         self.may_break = may_break;
         self.forget_progress();
     }
 
-    /// Notes that `inner` was handed over.
+    /// Records that `inner` was handed over to the sink.
     pub(crate) fn handed_over(&mut self) {
         self.forget_progress();
     }
@@ -75,41 +75,41 @@ impl<B> Resumable<B> {
         (self.came, self.brought) = (0, 0);
     }
 
-    /// Keeps the received bytes, because the rest is requested.
+    /// Keeps the received bytes because the rest will be requested.
     pub(crate) fn break_off(&mut self) {
         (self.phase, self.brought) = (BodyPhase::BrokenOff, 0);
     }
 
-    /// Returns whether the rest can be requested if the body has broken off or breaks off now. If the whole object came
-    /// instead of the rest, it cannot be resumed, because its attempt is over.
+    /// Returns whether the rest can be requested if the body is truncated here. If the whole object came instead of the
+    /// rest, the body cannot be resumed, because its attempt is over.
     pub(crate) fn can_be_resumed(&self) -> bool {
         let may = matches!(self.phase, BodyPhase::First | BodyPhase::BrokenOff | BodyPhase::Rest);
         may && self.resumption.is_some()
     }
 
-    /// Returns whether the rest is still to come.
+    /// Returns whether the rest has not been received yet.
     pub(crate) fn is_broken_off(&self) -> bool {
         self.phase == BodyPhase::BrokenOff
     }
 
-    /// Returns whether the last reply cannot be used as the rest.
+    /// Returns whether the last reply is unusable as the rest.
     pub(crate) fn is_no_rest(&self) -> bool {
         self.phase == BodyPhase::Other
     }
 
-    /// Returns the bytes from the last request.
+    /// Returns the number of bytes received from the last request.
     pub(crate) fn brought(&self) -> u64 {
         self.brought
     }
 
-    /// Returns the fields that request the rest, if it is to come: `Range` and `If-Range`.
+    /// Returns the header fields that request the rest (`Range` and `If-Range`), if it is missing.
     pub(crate) fn rest_fields(&self) -> Option<[(String, String); 2]> {
         let resumption = self.resumption.as_ref().filter(|_| self.is_broken_off())?;
         let range = resumption.rest(self.came)?.to_string();
         Some([(RANGE.to_owned(), range), (IF_RANGE.to_owned(), resumption.etag().to_owned())])
     }
 
-    /// Returns the head of the whole object, given the head of the last reply.
+    /// Returns the head of the whole object. `last` is the head of the last reply.
     pub(crate) fn head_of_whole(&self, last: Head) -> Head {
         let resumption = self.resumption.as_ref().filter(|_| self.phase == BodyPhase::Rest);
         resumption.map_or(last, |resumption| resumption.head_of_whole(&last))
@@ -117,13 +117,14 @@ impl<B> Resumable<B> {
 }
 
 impl<B: ResumableBody> Resumable<B> {
-    /// Forgets the received bytes.
+    /// Discards the received bytes.
     pub(crate) fn discard(&mut self) {
         self.inner.forget();
         self.forget_progress();
     }
 
-    /// Takes the head of the reply to a request for the rest. Returns whether it begins with the object's first byte.
+    /// Processes the head of the reply to a request for the rest. Returns whether the body starts with the object's
+    /// first byte.
     fn begins_anew(&mut self, head: &Head, bytes: &[u8]) -> bool {
         let resumption = self.resumption.as_ref();
         let reply =

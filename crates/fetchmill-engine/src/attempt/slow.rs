@@ -1,4 +1,4 @@
-//! Abandons and repeats requests that are far slower than their origin's other replies
+//! Abandons and repeats requests that are far slower than other requests to their origin
 //! ([`fetchmill_model::reply::patience`]).
 
 use super::end::AttemptEnd;
@@ -7,8 +7,9 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{Deadlines, OriginConnections, ReceivedReply};
 
-/// Lets the watch abandon the next request if it is far slower than others. This applies only to a first attempt that
-/// reads. A repeated attempt waits as long as the options allow, and a write must not run twice at the same time.
+/// Lets the watch abandon the next request if it is far slower than others. This applies only to the first attempt at a
+/// request that reads. A repeated attempt waits as long as the options allow, and a write must not run twice at the
+/// same time.
 pub(super) fn await_as_others<R: Requester>(
     requester: &R,
     task: &ConnectionOf<R>,
@@ -18,7 +19,7 @@ pub(super) fn await_as_others<R: Requester>(
     watch: &Deadlines,
 ) {
     let state = *requester.state_of(request);
-    // On a shared connection, replies that wait for each other also look slow.
+    // On a shared connection, replies that wait for each other look slow, too.
     if task.connection.is_shared() || body.is_broken_off() || state.attempts > 0 {
         return;
     }
@@ -27,7 +28,7 @@ pub(super) fn await_as_others<R: Requester>(
     }
 }
 
-/// Notes the time of a reply to a request that was sent at `sent`, for the origin's patience.
+/// Records the reply time of a request sent at `sent`, for the origin's patience.
 pub(super) fn note_patience<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -47,9 +48,8 @@ pub(super) fn note_patience<R: Requester>(
     }
 }
 
-/// Abandons a request that was sent at `sent` and is slower than others. The request is repeated, and the abandoned try
-/// does not count as an attempt. The replies that its connection holds are not certain: each may answer another
-/// request.
+/// Abandons a request sent at `sent` that is slower than others. The request is repeated, and the abandoned one does
+/// not count as an attempt. Replies held on its connection are uncertain, because each may answer another request.
 pub(super) fn abandon<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

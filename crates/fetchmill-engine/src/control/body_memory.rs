@@ -1,17 +1,17 @@
-//! The memory budget for bodies on their way from a connection to the sink, for one worker with its writer.
+//! Memory budget of one worker and its writer, for bodies on their way from a connection to the sink.
 //!
-//! A holder of bodies reserves their bytes, and releases them when it no longer holds them. A connection holds bytes
-//! while it receives. A block holds them from when it is full until its sink has stored it. No holder waits for room
-//! here, because a waiting holder would keep its own bytes reserved. If the budget is used up, the next body goes to a
-//! staging file. New requests wait while blocks queue up.
+//! Whoever holds bodies reserves their bytes, and releases them afterwards. A connection holds bytes during a transfer.
+//! A full block holds them until its sink has stored it. No one waits for room here, because a waiting holder would
+//! keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New requests wait while
+//! blocks are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fetchmill_model::limits::BODIES_BYTES_MAX;
 
-/// See the module. A small body (`BODY_FREE_BYTES`) is not counted while a connection receives it, so an object of
-/// usual size costs nothing here. A block counts all its bodies together.
+/// See the [module documentation](self). A small body (`BODY_FREE_BYTES`) is not counted during its transfer, so
+/// objects of the usual size cost nothing here. A block counts all its bodies.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     used: AtomicUsize,
@@ -19,7 +19,7 @@ pub(crate) struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// Makes the budget of one of `workers` workers.
+    /// Creates the budget for one of `workers` workers.
     pub(crate) fn of_workers(workers: usize) -> Arc<Self> {
         Self::new(BODIES_BYTES_MAX / workers.max(1))
     }
@@ -28,23 +28,23 @@ impl BodyMemory {
         Arc::new(BodyMemory { used: AtomicUsize::new(0), bytes_max })
     }
 
-    /// Reserves bytes, even if there is no room for them.
+    /// Reserves bytes even if this exceeds the budget.
     pub(crate) fn reserve(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Releases reserved bytes. Returns whether this gives the used-up budget room again.
+    /// Releases reserved bytes. Returns whether a used-up budget has room again.
     pub(crate) fn release(&self, bytes: usize) -> bool {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         before >= self.bytes_max && before.saturating_sub(bytes) < self.bytes_max
     }
 
-    /// Whether `more` bytes are within the budget.
+    /// Returns whether the budget has room for `more` bytes.
     pub(crate) fn has_room(&self, more: usize) -> bool {
         self.used.load(Ordering::Relaxed).saturating_add(more) <= self.bytes_max
     }
 
-    /// Whether no more bodies should be kept in memory.
+    /// Returns whether to keep no more bodies in memory.
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room(1)
     }
@@ -60,7 +60,7 @@ mod tests {
 
         memory.reserve(60);
         assert!(memory.has_room(40) && !memory.has_room(41) && !memory.is_used_up());
-        // Bytes that cannot be refused are still counted.
+        // Bytes that cannot be refused are counted too.
         memory.reserve(60);
         assert!(memory.is_used_up() && !memory.has_room(0));
         assert!(memory.release(60), "there is room again");

@@ -1,4 +1,4 @@
-//! Counts received bytes of bodies, for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
+//! Counts received body bytes for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::clock::Clock;
 use fetchmill_model::planner::pace::ByteRate;
 
-/// See the module. All threads of a job share the meter: each piece of a body costs two atomic additions.
+/// See the [module documentation](self). All threads of a job share the meter. Each piece of a body costs two atomic
+/// additions.
 #[derive(Debug)]
 pub(crate) struct BodyMeter {
     clock: Clock,
@@ -20,7 +21,7 @@ impl BodyMeter {
         Arc::new(BodyMeter { clock, rate: rate.map(ByteRate::new), received: AtomicU64::new(0) })
     }
 
-    /// Counts bytes of a body that this process has received.
+    /// Counts body bytes received by this process.
     pub(crate) fn take(&self, bytes: usize) {
         self.count(bytes as u64);
         if let Some(rate) = &self.rate {
@@ -28,12 +29,12 @@ impl BodyMeter {
         }
     }
 
-    /// Counts bytes that an engine in Python has received. Such an engine applies the rate itself.
+    /// Counts bytes received by a Python engine, which applies the rate itself.
     pub(crate) fn count(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the bytes of this run.
+    /// Returns the number of bytes received in this run.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }

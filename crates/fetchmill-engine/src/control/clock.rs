@@ -5,8 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fetchmill_model::object::Micros;
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since 1970 UTC. The start of the job is taken from the system clock, and the time from there is
-/// monotonic.
+/// Milliseconds since 1970 UTC. The start of the job is read from the system clock, and time since then is monotonic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     started: Instant,
@@ -23,7 +22,7 @@ impl Clock {
         self.offset + self.started.elapsed().as_millis() as Millis
     }
 
-    /// Returns the microseconds from the start of the job to a moment.
+    /// Returns the microseconds from the start of the job to `moment`.
     pub(crate) fn micros_at(&self, moment: Instant) -> u64 {
         moment.saturating_duration_since(self.started).as_micros() as u64
     }

@@ -1,17 +1,18 @@
-//! Parts of objects that are requested together (`--coalesce`): their maximum distance, and the observed results. All
-//! workers of the job share this.
+//! Coalescing (`--coalesce`): the maximum distance between parts that are requested together, and what was observed.
+//! All workers of the job share this state.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of consecutive replies without the joined part that ends coalescing. A single one may be chance.
+/// Number of consecutive replies without the coalesced range that ends coalescing. A single one may be chance.
 const REFUSED_MAX: u32 = 2;
 
-/// See the module. Read once a request, and changed by refused requests and by the first success after them.
+/// See the [module documentation](self). It is read once per request, and changed by rejected requests and by the first
+/// success after them.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
-    /// Maximum number of bytes between two parts. `None` means that each part is requested alone.
+    /// Maximum number of bytes between two parts. `None` requests each part separately.
     gap_max: Option<u64>,
-    /// Replies without the requested part since the last success. Once it has reached `REFUSED_MAX`, it stays there.
+    /// Number of replies without the requested range since the last success. It stays at `REFUSED_MAX` once reached.
     refused: AtomicU32,
 }
 
@@ -20,7 +21,8 @@ impl Coalescing {
         Coalescing { gap_max, refused: AtomicU32::new(0) }
     }
 
-    /// Returns how many bytes may be between parts that are requested together. `None` means that parts are not joined.
+    /// Returns the maximum number of bytes between parts that are requested together. `None` if parts are not
+    /// coalesced.
     pub(crate) fn gap_max(&self) -> Option<u64> {
         self.gap_max.filter(|_| !self.has_ended())
     }
@@ -29,19 +31,19 @@ impl Coalescing {
         self.refused.load(Ordering::Relaxed) >= REFUSED_MAX
     }
 
-    /// Notes that the server has sent another part than the joined one, or the whole object.
+    /// Records that the server sent another range than the requested one, or the whole object.
     pub(crate) fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that the server has sent the joined part.
+    /// Records that the server sent the requested range.
     pub(crate) fn note_joined(&self) {
         if (1..REFUSED_MAX).contains(&self.refused.load(Ordering::Relaxed)) {
             self.refused.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Returns a notice for the user at the end. `None` if coalescing was not ended.
+    /// Returns a notice for the user if coalescing was turned off.
     pub(crate) fn notice(&self) -> Option<String> {
         self.has_ended().then(|| {
             "--coalesce was turned off: the replies did not match the coalesced ranges; later ranges were \

@@ -1,15 +1,15 @@
-//! Counters that are shown while a job runs. Each thread adds to its own counters once a block, and readers sum them.
+//! Counters shown while a job runs. Each thread updates its own once per block, and readers sum them up.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 
-/// Counters of one thread, on their own cache lines.
+/// Counters of one thread, on separate cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     listed: AtomicU64,
-    /// May decrease, because a name conflict is found only after the object was fetched.
+    /// May decrease, because a name conflict is detected only after the object was fetched.
     fetched: AtomicI64,
     absent: AtomicU64,
     failed: AtomicU64,
@@ -38,11 +38,11 @@ impl Default for Counters {
     }
 }
 
-/// Counts of a thread that are not yet added to its counters.
+/// Counts not yet added to a thread's counters.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
     pub(crate) tally: Tally,
-    /// Bytes received for fetched bodies, before any decoding.
+    /// Body bytes received for fetched objects, before any decoding.
     pub(crate) received: u64,
     pub(crate) attempts: u64,
     pub(crate) kinds: Vec<FailureKind>,
@@ -91,13 +91,13 @@ impl Counters {
         self.skipped.fetch_add(skipped, Ordering::Relaxed);
     }
 
-    /// Counts a fetched object as failed, because it could not be moved to its place.
+    /// Turns a fetched object into a failed one, because it could not be moved into place.
     pub(crate) fn refuse(&self, kind: FailureKind) {
         self.fetched.fetch_sub(1, Ordering::Relaxed);
         self.fail(kind);
     }
 
-    /// Counts the result of a transform: another outcome, or other bytes.
+    /// Counts the effect of a transform: a different outcome or size.
     pub(crate) fn transform(&self, outcome: Outcome, bytes: u64, bytes_before: u64) {
         self.bytes.fetch_add(bytes as i64 - bytes_before as i64, Ordering::Relaxed);
         match outcome {
@@ -110,13 +110,13 @@ impl Counters {
         }
     }
 
-    /// Counts a failure without a reply.
+    /// Counts a failed target that got no reply.
     pub(crate) fn fail(&self, kind: FailureKind) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes the counts of an outcome that is not durable and will not become durable.
+    /// Takes back the counts of an outcome that will never be durable.
     pub(crate) fn take_back(&self, outcome: Outcome, bytes: u64) {
         self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
         match outcome {
@@ -135,16 +135,16 @@ impl Counters {
     }
 }
 
-/// The sum of all counters of this run.
+/// Sum of all counters in this run.
 #[derive(Debug, Clone, Default)]
 pub struct Sum {
     /// Outcomes of this run.
     pub tally: Tally,
-    /// Bytes that came for fetched bodies.
+    /// Body bytes received for fetched objects.
     pub received: u64,
     /// Requests made.
     pub attempts: u64,
-    /// Requests in flight now.
+    /// Requests in flight at present.
     pub in_flight: u64,
     /// Failures by kind.
     pub kinds: KindCounts,

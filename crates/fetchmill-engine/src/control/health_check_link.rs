@@ -1,4 +1,4 @@
-//! The channel to the thread that checks an origin ([`crate::job::health_check`]).
+//! Channel to the thread that checks an origin ([`crate::job::health_check`]).
 
 use std::sync::Mutex;
 
@@ -7,16 +7,16 @@ use crossbeam_channel::{Receiver, Sender};
 use fetchmill_model::panics::lock;
 use fetchmill_model::planner::probing::HealthCheck;
 
-/// A question about an origin.
+/// Question about an origin.
 #[derive(Debug)]
 pub(crate) enum OriginQuestion {
-    /// Whether the origin works.
+    /// Does the origin work?
     Health(HealthCheck),
-    /// Whether the origin still gives an object that was fetched before, after refusals with this status.
+    /// Does the origin still return a previously fetched object, after refusals with this status?
     Access(Box<[u8]>, u16),
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct HealthCheckLink {
     sender: Mutex<Option<Sender<OriginQuestion>>>,

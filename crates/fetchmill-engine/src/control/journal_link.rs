@@ -1,4 +1,4 @@
-//! The channel to the journal's thread, and its requests.
+//! The channel to the journal's thread, and the requests sent through it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,87 +13,86 @@ use fetchmill_model::source::{ListedPage, PendingFolder};
 use fetchmill_model::target::{Names, Sequence, WaitingTarget};
 use fetchmill_store::journal::{PendingPage, UploadState};
 
-/// Listing data for the journal to record.
+/// Listing data to be recorded in the journal.
 #[derive(Debug)]
 pub(crate) enum ListingRequest {
-    /// A page. Its targets are announced to the planner.
+    /// A page. The journal announces its targets to the planner.
     Page(ListedPage),
-    /// A folder that cannot be listed.
+    /// A folder that could not be listed.
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
-    /// A range of keys is split: the keys after `at` become a range of their own.
+    /// Splits a range of keys: the keys after `at` become a separate range.
     SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
     End,
-    /// The listing begins again at its start.
+    /// The listing restarts.
     Restart,
 }
 
-/// The number of the sealed shard, if a receipt reports one.
+/// Number of the sealed shard, if the receipt reports one.
 pub(crate) type CommitAnswer = Option<ShardNumber>;
 
 /// Data that must be durable before its sender continues.
 #[derive(Debug)]
 pub(crate) enum CommitRequest {
-    /// A receipt of a worker's sink.
+    /// A receipt from a worker's sink.
     Receipt(Box<Receipt>),
-    /// The requests of these targets are about to be made, and must not be made twice.
+    /// These targets are about to be requested and must not be requested twice.
     Begin(Runs),
     /// The progress of a shard's upload.
     Upload(ShardNumber, UploadState),
-    /// From now on the listing of a bucket follows tokens.
+    /// From now on, the bucket is listed by tokens.
     FollowTokens(TokenStart),
 }
 
-/// Start of a listing by tokens.
+/// Point where a listing by tokens starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenStart {
-    /// At the page of this token, or the first page. Everything before it is in the journal.
+    /// At the page with this token, or at the first page. Everything before it is in the journal.
     At(Option<String>),
-    /// At the first page, again.
+    /// At the first page, for a second time.
     Again,
 }
 
-/// All requests to the journal.
+/// A request to the journal.
 #[derive(Debug)]
 pub(crate) enum JournalRequest {
     /// Data of a listing.
     Listing(ListingRequest),
-    /// Data that must be durable before its sender continues. The answer comes once it is durable.
+    /// Data that must be durable before its sender continues. The answer arrives when it is.
     Commit(CommitRequest, SyncSender<CommitAnswer>),
-    /// Replies to these targets have come, but this run ignores them.
+    /// This run ignores the replies to these targets.
     Leave(Runs),
-    /// Finished targets, with their names, that a late reply has made doubtful.
+    /// Finished targets that became doubtful because of a late reply, with their names.
     Doubtful(Vec<(Sequence, Vec<u8>)>),
-    /// Targets that wait longer than a commit window.
+    /// Targets that wait for longer than a commit window.
     Waiting(Vec<WaitingTarget>),
-    /// The outages that the job waits for, as JSON, for readers of the journal.
+    /// Outages that the job waits for, as JSON, for readers of the journal.
     Waits(String),
-    /// Samples of the job with the times of their ends, as JSON (several replace all), and the current speed.
+    /// JSON samples with their end times, and the current speed. Several samples replace all earlier ones.
     Samples(Vec<(f64, String)>, String),
-    /// The planner has room for waiting targets.
+    /// Asks for waiting targets, because the planner has room.
     LoadWaiting { from: DueKey, max: usize },
-    /// A worker process has died, and its files must be recovered. The answer has the targets that are finished by
-    /// this.
+    /// Recovers the files of a dead worker process. The answer lists the targets that are finished as a result.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// The names, among the given ones, that no page of a walk has listed.
+    /// Asks which of these names no page of a walk has listed.
     KeepUnlisted(Names, Sender<Names>),
-    /// The next folder to list.
+    /// Asks for the next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),
-    /// The next page of an earlier run with unfinished targets.
+    /// Asks for an earlier run's next page with unfinished targets.
     NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
 
-/// Error for other threads after the journal's thread has failed. The job already has the actual error.
+/// Returns the error for other threads after the journal's thread has failed. The job already has the actual error.
 pub(crate) fn ended() -> Error {
     Error::Internal("the journal's thread has ended".into())
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JournalLink {
-    /// Removed at the end, because the journal's thread works until no sender is left.
+    /// `None` after the end: the journal's thread works until all senders are gone.
     sender: Mutex<Option<crossbeam_channel::Sender<JournalRequest>>>,
-    /// Waiting targets that the journal has not written yet.
+    /// Number of waiting targets not yet written to the journal.
     unwritten: AtomicUsize,
 }
 
@@ -102,7 +101,8 @@ impl JournalLink {
         JournalLink { sender: Mutex::new(Some(sender)), unwritten: AtomicUsize::new(0) }
     }
 
-    /// Sends a request. If the journal's thread has ended, there is already an error, and the job is ending.
+    /// Sends a request. Fails silently if the journal's thread has ended, because the job already has the error and is
+    /// ending.
     pub(crate) fn send(&self, request: JournalRequest) {
         if let JournalRequest::Waiting(targets) = &request {
             self.unwritten.fetch_add(targets.len(), Ordering::Relaxed);
@@ -125,15 +125,15 @@ impl JournalLink {
         answer.recv().map_err(|_| ended())
     }
 
-    /// Sends data that must be durable. Returns the receiver of the answer.
+    /// Sends data that must be durable. Returns a receiver for the answer.
     pub(crate) fn begin_commit(&self, request: CommitRequest) -> Receiver<CommitAnswer> {
         let (acknowledge, acknowledged) = sync_channel(1);
         self.send(JournalRequest::Commit(request, acknowledge));
         acknowledged
     }
 
-    /// Sends data that must be durable, and waits until it is. If this fails, the job already has the actual error,
-    /// which the user sees.
+    /// Sends data and waits until it is durable. If this fails, the job already has the actual error, which the user
+    /// sees.
     pub(crate) fn commit(&self, request: CommitRequest) -> Result<CommitAnswer> {
         self.begin_commit(request).recv().map_err(|_| ended())
     }
@@ -143,12 +143,12 @@ impl JournalLink {
         self.commit(CommitRequest::Receipt(Box::new(receipt)))
     }
 
-    /// Notes that the journal has written this number of waiting targets.
+    /// Records that the journal has written this many waiting targets.
     pub(crate) fn written(&self, targets: usize) {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);
     }
 
-    /// Whether no more targets are deferred, because the journal has many waiting targets to write.
+    /// Returns whether to stop deferring targets, because the journal has many still to write.
     pub(crate) fn is_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
     }

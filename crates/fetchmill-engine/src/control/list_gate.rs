@@ -1,33 +1,32 @@
-//! The limit up to which a job may read its list. A worker of a shared job allows rows step by step, and may end the
-//! list early.
+//! Limits how far a job may read its list. A worker of a shared job allows rows in steps, and may end the list early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct ListGate {
-    /// Rows that may be read.
+    /// Number of rows that may be read.
     allowed: AtomicU64,
-    /// Rows that were read.
+    /// Number of rows read so far.
     read: AtomicU64,
     is_ended: AtomicBool,
-    /// Whether the listing has ended because of the gate, before the end of the list.
+    /// Whether the gate ended the listing before the end of the list.
     is_cut: AtomicBool,
 }
 
 /// The next step of the listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListTurn {
-    /// Read a page.
+    /// Read another page.
     Read,
-    /// Wait until more rows may be read.
+    /// Wait until more rows are allowed.
     Wait,
-    /// Treat the rows that were read as the whole list.
+    /// Treat the rows read so far as the whole list.
     End,
 }
 
 impl ListGate {
-    /// Makes a gate that allows all rows. With `is_closed`, it allows no rows until a limit is set.
+    /// Creates a gate that allows all rows. With `is_closed`, it allows none until a limit is set.
     pub(crate) fn new(is_closed: bool) -> Self {
         ListGate {
             allowed: AtomicU64::new(if is_closed { 0 } else { u64::MAX }),
@@ -37,7 +36,7 @@ impl ListGate {
         }
     }
 
-    /// Allows the listing to read this many rows in total. A page may exceed the limit.
+    /// Allows this many rows in total. A page may exceed the limit.
     pub(crate) fn allow(&self, rows: u64) {
         self.allowed.store(rows, Ordering::Relaxed);
     }
@@ -47,17 +46,17 @@ impl ListGate {
         self.is_ended.store(true, Ordering::Relaxed);
     }
 
-    /// Notes the number of rows that were read.
+    /// Records how many rows were read.
     pub(crate) fn note_read(&self, rows: u64) {
         self.read.store(rows, Ordering::Relaxed);
     }
 
-    /// Returns the number of rows that were read before the gate ended the listing. `None` if the gate did not end it.
+    /// Returns how many rows were read before the gate ended the listing. `None` if it did not.
     pub(crate) fn cut_at(&self) -> Option<u64> {
         self.is_cut.load(Ordering::Relaxed).then(|| self.read())
     }
 
-    /// Returns the rows that were read.
+    /// Returns the number of rows read so far.
     pub(crate) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }

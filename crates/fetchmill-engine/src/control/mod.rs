@@ -1,4 +1,4 @@
-//! State that the threads of a job share, divided by purpose.
+//! The shared state of a job's threads, grouped by purpose.
 
 pub(super) mod block_sender;
 pub(super) mod body_memory;
@@ -61,10 +61,10 @@ use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_model::verdict::RetriedStatuses;
 
-/// Denominator of `list_share`, which stores the part of the list as a whole number.
+/// Denominator of `list_share`, which stores a fraction as an integer.
 const LIST_SHARE_UNIT: f64 = 1e12;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) clock: Clock,
@@ -75,45 +75,45 @@ pub(super) struct Control {
     pub(super) health_checks: HealthCheckLink,
     /// Statuses that are retried like 503.
     pub(super) retried: RetriedStatuses,
-    /// Detects that the only origin refuses everything.
+    /// Detects an only origin that refuses every request.
     pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
     /// Knowledge about S3 stores, if the job uses any.
     pub(super) store: Arc<Access>,
-    /// Tokens from a command for requests to the source's origin.
+    /// Bearer tokens from a command, for requests to the source's origin.
     pub(super) tokens: Option<Arc<BearerTokens>>,
-    /// The rate of the whole job, if it is limited.
+    /// Rate limit of the whole job, if there is one.
     pub(super) pace: Option<Pace>,
-    /// The robots.txt of hosts. `None` means that it is not obeyed.
+    /// The hosts' robots.txt. `None` if robots.txt is not obeyed.
     pub(super) robots: Option<Arc<RobotsBoard>>,
-    /// Counts received bytes of bodies, if needed.
+    /// Counts received body bytes, if needed.
     pub(super) body_meter: Option<Arc<BodyMeter>>,
-    /// `None` means that nothing is checked.
+    /// `None` if free space is not checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
-    /// Pages of the listing in this run.
+    /// Number of listing pages in this run.
     pub(super) listed_pages: AtomicU64,
-    /// Total number of objects that the listing announces. 0 means that it announces none.
+    /// Number of objects that the listing announces, or 0.
     pub(super) told_total: AtomicU64,
-    /// Part of the list that was read, in units of 1 / [`LIST_SHARE_UNIT`]. 0 means unknown.
+    /// Fraction of the list read so far, in units of 1 / [`LIST_SHARE_UNIT`]. 0 means unknown.
     list_share: AtomicU64,
-    /// Limit up to which the list may be read.
+    /// Limits how far the list may be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
-    /// Limit that protects the server. Set once: before there are workers, or as soon as the list's server is known.
+    /// Limit that protects the server. It is set once, before workers exist or when the list's server is known.
     courtesy: OnceLock<Option<Courtesy>>,
-    /// Whether the server must be found from the list, because the engine's connections are not visible here.
+    /// Whether the list reveals the server, because the engine's connections are not visible here.
     heeds_list: bool,
     pub(super) counters: Vec<Counters>,
     pub(super) telemetry: Telemetry,
-    /// Sources of notices for the user at the end.
+    /// Unsolicited replies, for notices at the end.
     pub(super) stray: StrayReplies,
     pub(super) pipeline: Pipeline,
     pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
-    /// The most frequent body. Receipts add to it.
+    /// The most frequent body. Receipts update it.
     same_bodies: Mutex<SameBodies>,
-    /// Hosts with an untrusted certificate of which the user was notified.
+    /// Hosts with an untrusted certificate that the user was told about.
     distrusted: Mutex<BTreeSet<String>>,
 }
 
@@ -128,7 +128,7 @@ impl Control {
         let request = &job.request;
         let planner = PlannerOptions {
             workers,
-            // Each worker has its own hosts and needs a place for them.
+            // Every worker has its own hosts and needs at least one slot.
             limit: job.concurrency_of_hosts().max(workers),
             host_limit: job.only_host_limit(),
             auto: job.concurrency_bounds(workers),
@@ -140,8 +140,8 @@ impl Control {
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
-            // In a check, the answers of a host do not concern the job, even if it is the only host. With robots.txt,
-            // one worker applies the rules of a host.
+            // In a check, a host's answers are results, even if it is the only host. With robots.txt, a single worker
+            // applies a host's rules.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -149,7 +149,7 @@ impl Control {
             clock,
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlanner::new(planner, wakers),
-            // This value has no effect if targets are only listed.
+            // Unused if targets are only listed.
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
@@ -166,12 +166,12 @@ impl Control {
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
             list_share: AtomicU64::new(0),
-            // The rows of a Parquet list's range are released step by step.
+            // A Parquet list releases the rows of its range step by step.
             list_gate: ListGate::new(request.list.row_count.is_some()),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             heeds_list: request.workers != Workers::Native,
-            // One set for each worker, and one for the listing.
+            // One per worker, and one for the listing.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
@@ -191,7 +191,7 @@ impl Control {
         counters::sum(self.counters.iter())
     }
 
-    /// Makes a worker's turn: takes the report about its work, and returns the next work.
+    /// Reports a worker's progress and returns its next work.
     pub(super) fn turn(&self, worker: usize, report: WorkerReport, max: usize) -> NextWork {
         let turn = self.plan.turn(worker, report, max, self.clock.now(), &self.journal);
         if let Some(asked) = turn.health_check
@@ -215,8 +215,8 @@ impl Control {
         turn.next
     }
 
-    /// Whether a target may get this outcome. It may not if the server refuses everything: the job then ends, and the
-    /// target stays pending.
+    /// Returns whether a target may get this outcome. It may not if the server refuses everything. In that case the job
+    /// ends and the target stays pending.
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
@@ -244,7 +244,7 @@ impl Control {
                     Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
                         self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
                     }
-                    // No thread can make the check.
+                    // No thread can run the check.
                     _ => self.refusals.go_on(),
                 }
                 true
@@ -252,7 +252,7 @@ impl Control {
         }
     }
 
-    /// Takes the answer of a check after many refusals with `refused`. In the check, a fetched object was requested
+    /// Handles the result of a check after many `refused` replies. The check requests a previously fetched object
     /// again.
     pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
         if answered == Some(refused) {
@@ -270,27 +270,27 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Takes the result of a health check.
+    /// Handles the result of a health check.
     pub(super) fn health_checked(&self, asked: &HealthCheck, status: HealthStatus) {
         self.plan.health_checked(asked, status, self.clock.now(), &self.journal);
         self.plan.wake_all();
     }
 
-    /// Notes a failing page of the listing, its reason, and the start and end of the wait. `None` means that the page
-    /// has come.
+    /// Records that a listing page fails: the reason, and the start and end of the wait. `None` means that the page has
+    /// arrived.
     pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
         if self.waits.set_page(failing) {
             self.note_waits();
         }
     }
 
-    /// Writes the current waits to the journal, for its readers.
+    /// Writes the current waits to the journal for other programs to read.
     fn note_waits(&self) {
         self.journal
             .send(JournalRequest::Waits(serde_json::to_string(&self.waits.all()).unwrap_or_default()));
     }
 
-    /// Notes the listing's observations of the origin.
+    /// Passes on what the listing observed about the origin.
     pub(super) fn observe_listing(&self, observed: Observations) {
         self.plan.observe_listing(observed, self.clock.now());
         if observed.successes == 0 {
@@ -299,18 +299,18 @@ impl Control {
         }
     }
 
-    /// Whether the job searches for the useful number of requests.
+    /// Returns whether the job searches for the best concurrency.
     pub(super) fn finds_concurrency(&self) -> bool {
         self.finds_concurrency && !self.origins.are_many()
     }
 
-    /// Whether this is the only origin of the job.
+    /// Returns whether this is the job's only origin.
     pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
         let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
         self.origins.is_only(key, || self.is_listing_done.load(Ordering::Relaxed) || is_long())
     }
 
-    /// Notes the origins of these entries. If the list leads to more than one origin, routes targets by host.
+    /// Records the origins of these entries. If there is more than one, switches to routing by host.
     pub(super) fn note_origins<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) {
         if self.origins.note(entries) {
             self.plan.route_by_host(self.clock.now());
@@ -328,8 +328,8 @@ impl Control {
         lock(&self.notices).push(hide_secrets(text).into_owned());
     }
 
-    /// Notifies the user of a host, one of many, that cannot prove its identity. Each host is reported once, up to a
-    /// limit of hosts.
+    /// Tells the user that one of many hosts failed certificate verification. Reports each host once, up to a maximum
+    /// number of hosts.
     pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
         let mut told = lock(&self.distrusted);
         if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
@@ -353,7 +353,7 @@ impl Control {
         notices
     }
 
-    /// Returns a notice that a limit kept the number in flight low. The notice names whom the limit protects.
+    /// Returns a notice if a limit kept the concurrency low. It names the server that the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
         let ended = format!("--concurrency auto reached {most} in flight, the maximum");
@@ -366,7 +366,7 @@ impl Control {
         })
     }
 
-    /// Returns how the number of requests in flight was chosen.
+    /// Returns how the concurrency was chosen.
     pub(super) fn concurrency_search(&self) -> Search {
         let planner = self.plan.lock();
         match planner.concurrency_reached() {
@@ -378,7 +378,7 @@ impl Control {
         }
     }
 
-    /// If `most` is the limit that protects a server, returns that limit.
+    /// Returns the limit that protects a server, if it equals `most`.
     fn courtesy_of(&self, most: usize) -> Option<Courtesy> {
         self.courtesy.get().copied().flatten().filter(|courtesy| courtesy.most as usize == most)
     }
@@ -392,33 +392,33 @@ impl Control {
         }
     }
 
-    /// Applies the limit of a list's server: the server that the first connection leads to. `address` is `None` with a
-    /// proxy.
+    /// Applies the limit of a list's server, which is the one that the first connection reaches. `address` is `None`
+    /// with a proxy.
     pub(super) fn heed_first_server(&self, key: &OriginKey, address: Option<SocketAddr>) {
         if self.courtesy.get().is_none() {
             self.heed_courtesy(courtesy::of_host(key.host(), address.as_ref().map(slice::from_ref), false));
         }
     }
 
-    /// Notes that a page is in the journal, with the announced total.
+    /// Records that a page is in the journal, with the total that it announces.
     pub(super) fn note_listed_page(&self, total: Option<u64>) {
         self.listed_pages.fetch_add(1, Ordering::Relaxed);
         self.told_total.store(total.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Notes the part of the list that was read, from 0 to 1.
+    /// Records the fraction of the list read so far, from 0 to 1.
     pub(super) fn note_list_share(&self, share: Option<f64>) {
         let share = share.map_or(0, |share| (share * LIST_SHARE_UNIT) as u64);
         self.list_share.store(share, Ordering::Relaxed);
     }
 
-    /// Returns the part of the list that was read. `None` if it is not known.
+    /// Returns the fraction of the list read so far. `None` if unknown.
     pub(super) fn list_share(&self) -> Option<f64> {
         let share = self.list_share.load(Ordering::Relaxed);
         (share > 0).then(|| share as f64 / LIST_SHARE_UNIT)
     }
 
-    /// Waits until the planner wants another page. Returns `false` if the job must end.
+    /// Waits until the planner wants another page. Returns `false` if the job is ending.
     pub(super) fn wait_for_room(&self) -> bool {
         self.plan.wait_for_room(&self.stop)
     }
@@ -429,7 +429,7 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Keeps the error if it is the first, and ends the listing. Targets that are already listed are still fetched.
+    /// Records the error unless there is one already, and ends the listing. Targets already listed are still fetched.
     pub(super) fn fail_listing(&self, error: Error) {
         self.stop.keep_failure(error);
         self.end_listing();

@@ -1,24 +1,24 @@
-//! Requests of a job that are sent together on a connection (`--pipeline`): their number, and the observed results. All
-//! workers of the job share this.
+//! Pipelining (`--pipeline`): the number of requests sent together on a connection, and what was observed. All workers
+//! of the job share this state.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Number of broken batches that ends pipelining. A single one may be chance.
 const BROKEN_MAX: u32 = 2;
 
-/// See the module. Read once a batch, and changed only by batches that break.
+/// See the [module documentation](self). It is read once per batch, and changed only when a batch breaks.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    /// Maximum number of requests in a batch.
+    /// Maximum number of requests per batch.
     requests: u32,
     broken: AtomicU32,
     has_large: AtomicBool,
-    /// Number of replies after which the server closes a connection, as far as this is known.
+    /// Number of replies after which the server closes a connection, if known.
     replies_max: AtomicU64,
 }
 
 impl Pipeline {
-    /// Makes batches of up to `requests` requests.
+    /// Allows batches of up to `requests` requests.
     pub(crate) fn new(requests: u32) -> Self {
         Pipeline {
             requests,
@@ -28,7 +28,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns how many requests may be sent together on a connection that has brought `replies` replies.
+    /// Returns the maximum number of requests to send together on a connection that has received `replies` replies.
     pub(crate) fn batch_max(&self, replies: u64) -> u64 {
         if self.requests <= 1 || self.is_off() {
             return 1;
@@ -41,22 +41,22 @@ impl Pipeline {
         self.broken.load(Ordering::Relaxed) >= BROKEN_MAX || self.has_large.load(Ordering::Relaxed)
     }
 
-    /// Notes a batch with too many or too few replies, or one that broke in another way.
+    /// Records a batch with too many or too few replies, or one that broke otherwise.
     pub(crate) fn note_broken(&self) {
         self.broken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes a reply that is too large for a batch.
+    /// Records a reply that is too large for a batch.
     pub(crate) fn note_large(&self) {
         self.has_large.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the server closes the connection after this number of replies. The server will probably do so again.
+    /// Records that the server closes the connection after this many replies. It will probably do so again.
     pub(crate) fn note_end(&self, replies: u64) {
         self.replies_max.fetch_min(replies, Ordering::Relaxed);
     }
 
-    /// Returns a notice for the user at the end. `None` if pipelining was not ended.
+    /// Returns a notice for the user if pipelining was turned off.
     pub(crate) fn notice(&self) -> Option<String> {
         if self.requests <= 1 {
             return None;

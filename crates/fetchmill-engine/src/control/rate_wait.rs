@@ -5,8 +5,8 @@ use std::time::Duration;
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_net::Deadlines;
 
-/// Takes a place in each of these rates and waits for it. Returns `false` if the watch expires first. `micros` is the
-/// clock that all users of the rates share.
+/// Reserves a time in each of these rates and waits for it. Returns `false` if the watch expires first. `micros` is the
+/// clock shared by all users of the rates.
 pub(crate) async fn keep_pace<'p>(
     paces: impl Iterator<Item = &'p Pace>,
     micros: impl Fn() -> u64,

@@ -1,34 +1,34 @@
-//! Detects that the only origin of a job refuses everything. Many equal 401 or 403 answers in a row without a success
-//! mean that the credentials are wrong or have expired. Each further request would only waste a target.
+//! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row without a success
+//! mean that the credentials are wrong or expired. More requests would only waste targets.
 //!
-//! A worker with a success reads one counter. Without refusals, this counter is never written.
+//! A worker that sees a success reads one counter. It is never written if there are no refusals.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fetchmill_model::limits::REFUSED_TARGETS_MAX;
 
-/// Bit position of the status in the counter of a streak.
+/// Position of the status in the streak counter.
 const STATUS_SHIFT: u32 = 48;
-/// Factor by which the bound grows after a check has shown that only the refused targets are forbidden.
+/// Factor by which the bound grows after a check found that only the refused targets are forbidden.
 const GROWTH: u64 = 4;
 
-/// The meaning of a refusal.
+/// Meaning of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The target has failed.
+    /// Only this target is refused.
     OfTarget,
-    /// All targets are refused, and this run has not fetched any.
+    /// All targets are refused, and this run has fetched none.
     OfAll,
-    /// Many targets in a row are refused, but others were fetched. A fetched object must be requested again.
+    /// Many targets in a row are refused, but others were fetched. A fetched object must be requested again to decide.
     InDoubt,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct AccessRefusals {
-    /// Status of the current refusals, and their number since the last success.
+    /// Status of the current streak of refusals, and its length since the last success.
     streak: AtomicU64,
-    /// Length of a streak that needs a check.
+    /// Length of a streak that triggers a check.
     bound: AtomicU64,
     has_success: AtomicBool,
     is_asking: AtomicBool,
@@ -36,8 +36,8 @@ pub(crate) struct AccessRefusals {
 }
 
 impl AccessRefusals {
-    /// Makes the detector. `is_off` if the user limits the failed targets, or if refusals are normal results of the
-    /// job.
+    /// Creates the detector. `is_off` disables it, because the user limits the failed targets or because refusals are
+    /// normal results of the job.
     pub(crate) fn new(is_off: bool) -> Self {
         AccessRefusals {
             streak: AtomicU64::new(0),
@@ -48,7 +48,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Notes a fetched object.
+    /// Records a fetched object.
     pub(crate) fn note_success(&self) {
         if self.streak.load(Ordering::Relaxed) > 0 {
             self.streak.store(0, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Notes a target that was refused with this status, 401 or 403.
+    /// Records a target refused with this status, which is 401 or 403.
     pub(crate) fn note(&self, status: u16) -> Refusal {
         if self.is_off {
             return Refusal::OfTarget;
@@ -67,7 +67,7 @@ impl AccessRefusals {
         let next = |streak: u64| {
             Some(if streak >> STATUS_SHIFT == u64::from(status) { streak + 1 } else { first + 1 })
         };
-        // The closure always returns a value.
+        // The closure never returns `None`.
         let before = self.streak.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         let count = next(before).unwrap_or_default() - first;
         if count < self.bound.load(Ordering::Relaxed) {
@@ -81,7 +81,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Continues after a check: the fetched object was given again, so only the refused targets are forbidden.
+    /// Continues after a check that fetched the object again: only the refused targets are forbidden.
     pub(crate) fn go_on(&self) {
         self.bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bound| bound.checked_mul(GROWTH)).ok();
         self.streak.store(0, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl AccessRefusals {
     }
 }
 
-/// Returns the advice for the user if everything is refused.
+/// Returns the advice for the user when everything is refused.
 pub(crate) fn describe(status: u16) -> String {
     format!(
         "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row: the credentials are \
@@ -113,7 +113,7 @@ mod tests {
     fn nothing_but_refusals_ends_the_job() {
         let refusals = AccessRefusals::new(false);
         assert_eq!(refuse(&refusals, 403, REFUSED_TARGETS_MAX - 1), [Refusal::OfTarget]);
-        // Another status begins another streak.
+        // Another status starts a new streak.
         assert_eq!(refuse(&refusals, 401, REFUSED_TARGETS_MAX - 1), [Refusal::OfTarget]);
         assert_eq!(refuse(&refusals, 401, 2), [Refusal::OfAll]);
         assert_eq!(refuse(&AccessRefusals::new(true), 403, 3 * REFUSED_TARGETS_MAX), [Refusal::OfTarget]);

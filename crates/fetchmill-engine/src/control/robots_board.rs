@@ -1,5 +1,5 @@
-//! The robots.txt of the hosts of a list (`--robots`). All workers share them, so that each is requested only once. A
-//! worker takes the lock when it meets a host, not once an object.
+//! The robots.txt of a list's hosts (`--robots`). All workers share it, so that each file is requested only once. A
+//! worker takes the lock when it meets a host, rather than once per object.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use fetchmill_model::panics::lock;
 use fetchmill_model::planner::hosts::HostId;
 use fetchmill_model::planner::recent_hosts::RecentHosts;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct RobotsBoard(Mutex<RecentHosts<RobotsEntry>>);
 
@@ -20,7 +20,7 @@ enum RobotsEntry {
     Known(Arc<HostRobots>),
 }
 
-/// The result for a worker that wants to request the file of a host.
+/// Answer to a worker that wants to request a host's file.
 #[derive(Debug)]
 pub(crate) enum RobotsClaim {
     /// The caller requests the file. No other worker does so until the caller settles or withdraws the claim.
@@ -54,7 +54,7 @@ impl RobotsBoard {
         lock(&self.0).insert(host, RobotsEntry::Known(Arc::clone(robots)), robots.bytes());
     }
 
-    /// Withdraws a claim without an answer. The next worker may request the file.
+    /// Withdraws an unanswered claim, so that another worker may request the file.
     pub(crate) fn withdraw(&self, host: HostId) {
         lock(&self.0).remove(host);
     }

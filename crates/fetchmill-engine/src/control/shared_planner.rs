@@ -1,4 +1,4 @@
-//! The planner with its lock, and the values that threads read without the lock, once an object.
+//! The planner behind a lock, with copies of the values that threads read once per object without the lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,35 +16,35 @@ use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, WorkerReport};
 use fetchmill_model::target::{LiveBytes, Sequence, WaitingTarget};
 
-/// A number that no target has.
+/// Sentinel: no target has this number.
 const NO_PROBE: u64 = u64::MAX;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct SharedPlanner {
     planner: Mutex<Planner>,
     wakers: Arc<Wakers>,
-    /// Bytes of the names in memory.
+    /// Total size of the names in memory.
     pub(crate) live_bytes: LiveBytes,
-    /// Time until which targets that were not started are held. It is read before each target.
+    /// Until this time, targets that have not started are held. It is read before each target.
     held_until: AtomicU64,
-    /// The target that checks the origin, and is not held.
+    /// Number of the target that checks the origin and so is not held.
     probe: AtomicU64,
-    /// Limit of requests in flight. Set at each turn, read at each tick.
+    /// Maximum number of requests in flight. Set at each turn, read at each tick.
     concurrency: AtomicUsize,
-    /// The rate of the only origin, while it throttles. Set at each turn, read before each request.
+    /// Request rate for the only origin while it throttles. Set at each turn, read before each request.
     pub(crate) origin_pace: Pace,
 }
 
-/// The result of a worker's turn, and its consequences for others.
+/// Result of a worker's turn, and what it means for others.
 pub(crate) struct Turn {
     pub(crate) next: NextWork,
     pub(crate) is_given_up: bool,
-    /// The trouble at the origin that the job waits for.
+    /// Trouble at the origin, if the job waits for its end.
     pub(crate) trouble: Option<OriginTrouble>,
-    /// A health check of the origin that must be made.
+    /// Health check of the origin to make, if any.
     pub(crate) health_check: Option<HealthCheck>,
-    /// Whether held targets may start.
+    /// Whether held targets may start now.
     pub(crate) is_freed: bool,
 }
 
@@ -69,10 +69,10 @@ impl SharedPlanner {
         self.wakers.workers.len()
     }
 
-    /// Reports the work of a worker and returns its next work. Takes one lock.
+    /// Reports a worker's progress and returns its next work. Takes one lock.
     ///
-    /// Requests to the journal are sent while the lock is held. The journal's queue is unbounded, so sending never
-    /// waits. With the lock, a load that another worker requests cannot overtake the targets that this worker has
+    /// Sends its requests to the journal while holding the lock. Sending never blocks, because the journal's queue is
+    /// unbounded. The lock keeps a load requested by another worker from overtaking the targets that this worker has
     /// deferred.
     pub(crate) fn turn(
         &self,
@@ -101,52 +101,52 @@ impl SharedPlanner {
         turn
     }
 
-    /// Publishes the values that threads read without the lock.
+    /// Publishes the values that are read without the lock.
     fn show(&self, planner: &Planner, now: Millis) {
         self.set_gate(planner.held_until(now).unwrap_or(0), planner.probe());
         self.origin_pace.set(planner.rate());
         self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
     }
 
-    /// Sets the values that a job sends to its worker process: the time until which targets that were not started are
-    /// held, and the target that is not held.
+    /// Sets the values that a job sends to its worker process: the end of the hold, and the target that is exempt from
+    /// it.
     pub(crate) fn set_gate(&self, held_until: Millis, probe: Option<Sequence>) {
         self.held_until.store(held_until, Ordering::Relaxed);
         self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
     }
 
-    /// Returns the values of [`SharedPlanner::set_gate`].
+    /// Returns the values set by [`SharedPlanner::set_gate`].
     pub(crate) fn gate(&self) -> (Millis, Option<Sequence>) {
         let probe = self.probe.load(Ordering::Relaxed);
         (self.held_until.load(Ordering::Relaxed), (probe != NO_PROBE).then_some(probe))
     }
 
-    /// Lowers the maximum for the search of the number of requests in flight.
+    /// Lowers the upper bound for the concurrency search.
     pub(crate) fn lower_concurrency(&self, most: usize, now: Millis) {
         let mut planner = self.lock();
         planner.lower_concurrency(most);
         self.show(&planner, now);
     }
 
-    /// Returns the limit of requests in flight for one worker.
+    /// Returns a worker's share of the requests in flight.
     pub(crate) fn share(&self, worker: usize) -> usize {
         let (all, workers) = (self.concurrency.load(Ordering::Relaxed), self.workers());
         all / workers + usize::from(worker < all % workers)
     }
 
-    /// Returns the entry of the last fetched object that a worker has reported.
+    /// Returns the entry of the last object that a worker reported as fetched.
     pub(crate) fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.lock().last_fetched()
     }
 
-    /// Holds targets that are not started until this time. A time in the past releases them.
+    /// Holds targets that have not started until this time. A time in the past releases them.
     pub(crate) fn pause(&self, until: Millis, now: Millis) {
         let mut planner = self.lock();
         planner.pause(until);
         self.show(&planner, now);
     }
 
-    /// Takes the result of a health check.
+    /// Handles the result of a health check.
     pub(crate) fn health_checked(
         &self,
         asked: &HealthCheck,
@@ -160,8 +160,8 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// Takes waiting targets that the journal has loaded. Targets without room go back to the journal, after the
-    /// targets that are already on their way there.
+    /// Accepts waiting targets loaded from the journal. If there is no room, targets go back to the journal, after
+    /// those already on their way there.
     pub(crate) fn loaded_waiting(&self, rows: Vec<WaitingTarget>, complete: bool, journal: &JournalLink) {
         let mut planner = self.lock();
         let to_journal = planner.loaded_waiting(rows, complete);
@@ -170,44 +170,44 @@ impl SharedPlanner {
         }
     }
 
-    /// Sets the rate of the only origin, which throttles.
+    /// Sets the request rate for the only origin, which throttles.
     pub(crate) fn resume_rate(&self, rate: f64, now: Millis) {
         let mut planner = self.lock();
         planner.resume_rate(rate);
         self.show(&planner, now);
     }
 
-    /// Notes the listing's observations of the origin.
+    /// Passes on what the listing observed about the origin.
     pub(crate) fn observe_listing(&self, observed: Observations, now: Millis) {
         let mut planner = self.lock();
         planner.observe_listing(observed, now);
         self.show(&planner, now);
     }
 
-    /// Routes targets by their hosts from now on. The limits of the only origin no longer apply.
+    /// Switches to routing targets by host. The limits of an only origin no longer apply.
     pub(crate) fn route_by_host(&self, now: Millis) {
         let mut planner = self.lock();
         planner.route_by_host();
         self.show(&planner, now);
     }
 
-    /// Whether targets that were not started are held, because the origin rests or is being checked. The target that
-    /// checks the origin is not held.
+    /// Returns whether targets that have not started are held, because the origin rests or is being checked. The target
+    /// that checks the origin is not held.
     pub(crate) fn is_held(&self, first: impl FnOnce() -> Option<Sequence>, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now && !first().is_some_and(|first| self.is_probe(first))
     }
 
-    /// Whether nothing may start now, because the origin rests or is being checked.
+    /// Returns whether nothing may start now, because the origin rests or is being checked.
     pub(crate) fn is_closed(&self, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now
     }
 
-    /// Whether this target checks the origin.
+    /// Returns whether this target checks the origin.
     pub(crate) fn is_probe(&self, sequence: Sequence) -> bool {
         self.probe.load(Ordering::Relaxed) == sequence
     }
 
-    /// Waits until the planner wants another page. Returns `false` if the job must end.
+    /// Waits until the planner wants another page. Returns `false` if the job is ending.
     pub(crate) fn wait_for_room(&self, stop: &StopSignal) -> bool {
         let mut planner = self.lock();
         while stop.get() == Stop::No {
@@ -229,7 +229,7 @@ impl SharedPlanner {
     }
 }
 
-/// Sends the planner's requests to the journal in this order. The caller holds the planner's lock.
+/// Sends the planner's requests to the journal in order. The caller must hold the planner's lock.
 fn ask_journal(planner: &mut Planner, to_journal: Vec<WaitingTarget>, journal: &JournalLink) {
     if !to_journal.is_empty() {
         journal.send(JournalRequest::Waiting(to_journal));
@@ -273,7 +273,7 @@ mod tests {
         SharedPlanner::new(planner, Wakers::new(WORKERS))
     }
 
-    /// Takes targets until no more come. Each target waits once, and is then finished.
+    /// Takes targets until there are none. Each target waits once before it is finished.
     fn work(plan: &SharedPlanner, clock: Clock, worker: usize, journal: &JournalLink) -> usize {
         let (mut report, mut settled) = (WorkerReport::default(), 0);
         loop {

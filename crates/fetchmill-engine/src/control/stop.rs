@@ -1,5 +1,5 @@
-//! The end of a job: the kind of stop that was requested, and the first error. Code that fails or ends the job needs
-//! only this module.
+//! The end of a job: the requested kind of stop, and the first error. Code that fails or ends the job needs only this
+//! module.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,11 +14,11 @@ use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
 use fetchmill_model::panics::lock;
 
-/// How a job continues.
+/// The requested way to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stop {
-    /// Continue to the end.
+    /// Run to the end.
     No = 0,
     /// Finish the requests in flight, make them durable, and end.
     Drain = 1,
@@ -26,7 +26,7 @@ pub(crate) enum Stop {
     Abort = 2,
 }
 
-/// Waiting threads of a job. A thread checks again when it is woken.
+/// Wakes a job's waiting threads, which then check their conditions again.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     pub(crate) workers: Vec<Notify>,
@@ -45,19 +45,19 @@ impl Wakers {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     clock: Clock,
     stop: AtomicU8,
-    /// When the job was first asked to stop, in microseconds of the clock.
+    /// Time of the first stop request, in microseconds on the clock.
     stopped_at: AtomicU64,
-    /// The rule that stopped the job. 0 means none.
+    /// The rule that stopped the job, or 0.
     reason: AtomicU8,
     failure: Mutex<Option<Error>>,
-    /// Panics of any thread of the job.
+    /// Panics in any of the job's threads.
     pub(crate) panics: Arc<PanicNote>,
-    /// The sender of a dispatcher, which may never return.
+    /// Sender of a dispatcher that may never return.
     sender: Mutex<Option<SharedSender>>,
     wakers: Arc<Wakers>,
 }
@@ -84,13 +84,13 @@ impl StopSignal {
         }
     }
 
-    /// Keeps a dispatcher's sender, and drops it if the job ends immediately. The writer then does not wait for the
+    /// Keeps a dispatcher's sender, and drops it if the job is aborted. This way, the writer does not wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);
     }
 
-    /// Whether the job was asked to stop and no longer waits for anything.
+    /// Returns whether the job was asked to stop and waits for nothing more.
     pub(crate) fn is_drained(&self) -> bool {
         let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
         self.get() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64
@@ -107,26 +107,25 @@ impl StopSignal {
         self.wakers.wake_all();
     }
 
-    /// Ends the run because of a rule, with a drain.
+    /// Drains the run because of a rule.
     pub(crate) fn ask_because(&self, reason: StopReason) {
         self.reason.store(reason as u8, Ordering::Relaxed);
         self.ask(Stop::Drain);
     }
 
-    /// Returns the rule that has ended the run, if one has.
+    /// Returns the rule that stopped the run, if any.
     pub(crate) fn reason(&self) -> Option<StopReason> {
         StopReason::of(self.reason.load(Ordering::Relaxed))
     }
 
-    /// Keeps the error if it is the first, and drains the job. Requests in flight become durable if that is still
+    /// Records the error unless there is one already, and drains the job. Requests in flight still become durable if
     /// possible.
     pub(crate) fn fail(&self, error: Error) {
         self.keep_failure(error);
         self.ask(Stop::Drain);
     }
 
-    /// Ends the job immediately if a thread has panicked. Otherwise the other threads could wait forever for the dead
-    /// thread.
+    /// Aborts the job if a thread has panicked. Otherwise the other threads could wait for it forever.
     pub(crate) fn heed_panic(&self) {
         if let Some(error) = self.panics.error() {
             self.fail(error);
@@ -134,7 +133,7 @@ impl StopSignal {
         }
     }
 
-    /// Keeps the error if it is the first. The job continues.
+    /// Records the error unless there is one already. The job continues.
     pub(crate) fn keep_failure(&self, error: Error) {
         lock(&self.failure).get_or_insert(error);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Normal replies do not touch it.
+/// See the [module documentation](self). Normal replies do not touch it.
 #[derive(Debug, Default)]
 pub(crate) struct StrayReplies {
     surplus: AtomicU64,
@@ -10,7 +10,7 @@ pub(crate) struct StrayReplies {
 }
 
 impl StrayReplies {
-    /// Notes an unsolicited reply. `again` is the number of targets that are fetched again because of it.
+    /// Records an unsolicited reply. `again` is the number of targets that are fetched again as a result.
     pub(crate) fn note(&self, again: usize) {
         self.surplus.fetch_add(1, Ordering::Relaxed);
         self.again.fetch_add(again as u64, Ordering::Relaxed);

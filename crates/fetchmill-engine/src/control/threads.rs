@@ -1,4 +1,4 @@
-//! Threads whose error, or panic, ends the job.
+//! Threads whose error or panic ends the job.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use super::stop::StopSignal;
 use fetchmill_model::error::{Error, Result};
 
-/// Starts a thread whose error, or panic, ends the job.
+/// Starts a thread whose error or panic ends the job.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     stop: &Arc<StopSignal>,
@@ -23,7 +23,7 @@ pub(crate) fn spawn<T: Send + 'static>(
         .map_err(|error| Error::storage("start a thread in", "this process", error))
 }
 
-/// Returns the result of a thread. `None` after an error. The job already has this error.
+/// Returns the result of a thread. `None` after an error, which the job already has.
 pub(crate) fn join<T>(thread: JoinHandle<Option<T>>) -> Option<T> {
     thread.join().ok().flatten()
 }

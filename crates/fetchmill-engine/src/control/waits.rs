@@ -1,5 +1,5 @@
-//! The outages that a job waits for: of its origin, or of a page of its listing. Each wait has a limit
-//! (`--give-up-after`) and a description.
+//! Outages that a job waits for, of its origin or of a listing page. Each wait has a limit (`--give-up-after`) and a
+//! description.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ fn wait(what: String, since: Millis, until: Millis) -> Wait {
     Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }
 }
 
-/// All current waits, at most two.
+/// All current waits, of which there are at most two.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<KnownWaits>);
 
@@ -32,8 +32,8 @@ impl Waits {
         has_changed
     }
 
-    /// Sets the failing page of the listing, its reason, and the start and end of the wait. `None` means that the page
-    /// has come. Returns whether the wait has changed.
+    /// Sets the failing page of the listing, the reason, and the start and end of the wait. `None` means that the page
+    /// has arrived. Returns whether the wait has changed.
     pub(crate) fn set_page(&self, failing: Option<(&str, &str, Millis, Millis)>) -> bool {
         let mut shown = lock(&self.0);
         let listing = failing.map(|(page, reason, since, until)| {
@@ -44,7 +44,7 @@ impl Waits {
         has_changed
     }
 
-    /// Returns all waits, the longest first.
+    /// Returns all waits, longest first.
     pub(crate) fn all(&self) -> Vec<Wait> {
         let shown = lock(&self.0);
         let origin = shown.origin.map(|OriginTrouble { since, until, kind }| {

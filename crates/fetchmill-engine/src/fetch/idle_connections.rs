@@ -1,5 +1,5 @@
-//! Connections without a target. The one that became idle last is woken first, because it is warm. The others stay
-//! unused until they are closed.
+//! Connections without a target. The one that became idle last is woken first, because it is warm. Unused ones are
+//! eventually closed.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ pub(crate) struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// Waits until woken, until something comes on the connection, or until the watch has expired.
+    /// Waits until woken, until data arrives on the connection, or until the watch expires.
     pub(crate) async fn wait_idle(&self, connection: &Connection, watch: &Rc<Deadlines>) {
         let is_woken = Rc::new(Cell::new(false));
         self.idle.borrow_mut().push((Rc::clone(&is_woken), Rc::clone(watch)));

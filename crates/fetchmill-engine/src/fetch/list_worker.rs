@@ -1,8 +1,8 @@
-//! The worker of a list that is written out. Each target becomes a row as it was listed, without a request.
+//! The worker of a list that is written out. Each target becomes a row as listed, without a request.
 //!
-//! Rows go to the writer in blocks, like those of a check. If the program that started the job takes the rows, they go
-//! to the program as chunks of JSON lines, as fast as it takes them. In this case no rows are stored, and the writer
-//! only records the outcomes. Items of an API go to the writer as objects that are already complete.
+//! Rows are sent to the writer in blocks, as in a check. If the program that started the job takes the rows, it gets
+//! them as chunks of JSON lines, at its own speed. No rows are stored in this case, and the writer only records
+//! outcomes. Items of an API are sent to the writer as complete objects.
 
 mod item_rows;
 mod target_urls;
@@ -28,29 +28,29 @@ use fetchmill_store::sink::Block;
 pub(crate) use item_rows::ItemRows;
 pub(crate) use target_urls::TargetUrls;
 
-/// Number of this worker, which is the only one.
+/// Index of this worker, which is the only one.
 const INDEX: usize = 0;
 
-/// The settings of the worker.
+/// Settings of the worker.
 pub(crate) struct ListWorkerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) row_source: RowSource,
     pub(crate) block_input: BlockInput,
-    /// Channel for row chunks. `None` means that rows go to the shards of the job.
+    /// Channel for row chunks. `None` stores the rows in the job's shards.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
     /// Whether rows for the program are lines of a manifest.
     pub(crate) is_manifest: bool,
 }
 
-/// The source of rows.
+/// Source of the rows.
 pub(crate) enum RowSource {
-    /// Targets as they were listed.
+    /// Targets as listed.
     Targets(TargetUrls),
-    /// Items of an API, which are their own targets.
+    /// Items of an API. Each is its own target.
     Items(ItemRows),
 }
 
-/// See the module.
+/// See the [module documentation](self).
 struct ListWorker {
     setup: ListWorkerSetup,
     target: CurrentTarget,
@@ -60,7 +60,7 @@ struct ListWorker {
     delta: Delta,
 }
 
-/// Works until every target has its row, or the job must end.
+/// Runs until every target has a row or the job is ending.
 pub(crate) fn run(setup: ListWorkerSetup) -> Result<()> {
     let list_worker = ListWorker {
         setup,
@@ -86,7 +86,7 @@ impl ListWorker {
                     report.settled = self.write(queue).await;
                 }
                 NextWork::Wait | NextWork::WaitUntil(_) => {
-                    // Do not let anyone wait for a row that is ready.
+                    // Do not keep anyone waiting for a row that is ready.
                     self.send_rows_chunk();
                     self.send_block().await;
                     let _ = tokio::time::timeout(limits::TICK, control.plan.wake(INDEX).notified()).await;
@@ -101,7 +101,7 @@ impl ListWorker {
         control.turn(INDEX, report, 0);
     }
 
-    /// Makes the rows of a batch and returns their number. If the job must end, the rest of the batch stays pending.
+    /// Writes the rows of a batch and returns their number. If the job is ending, the rest stays pending.
     async fn write(&mut self, mut queue: TargetQueue) -> usize {
         let mut settled = 0;
         while queue.take(&mut self.target) {
@@ -147,7 +147,7 @@ impl ListWorker {
         block.push_row(target.sequence, outcome, 0, 0, 0, kept);
     }
 
-    /// Hands the collected rows to the program, as soon as it has room. Returns whether the job continues.
+    /// Sends the collected rows to the program when it has room. Returns whether the job continues.
     fn send_rows_chunk(&mut self) -> bool {
         let Some(rows_chunks) = &self.setup.rows_chunks else { return true };
         let mut rows_chunk = std::mem::take(&mut self.rows_chunk);
@@ -163,7 +163,7 @@ impl ListWorker {
         true
     }
 
-    /// Sends the block to the writer. Waits while the writer cannot keep up.
+    /// Sends the block to the writer, and waits if the writer cannot keep up.
     async fn send_block(&mut self) {
         if self.block.is_empty() {
             return;
@@ -172,7 +172,7 @@ impl ListWorker {
         let fresh = block_input.empty.try_recv().unwrap_or_default();
         let block = std::mem::replace(&mut self.block, fresh);
         self.setup.control.counters[INDEX].add(&mut self.delta);
-        // If the writer has ended, the job has ended too.
+        // If the writer has ended, so has the job.
         let _ = block_input.blocks.send(block).await;
     }
 }

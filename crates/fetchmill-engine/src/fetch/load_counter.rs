@@ -1,26 +1,26 @@
-//! A thread's requests in flight and received replies, to find the useful number of requests.
+//! A thread's requests in flight and received replies, for the concurrency search.
 
 use std::cell::Cell;
 
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// A rate slows a job down if at least this part (1 / `PACED_SHARE`) of its targets in flight waits for it.
+/// A rate slows a job down if at least 1 / `PACED_SHARE` of its targets in flight wait for it.
 const PACED_SHARE: usize = 4;
 
-/// Counters that are taken once a tick. They are updated once a reply, so they have no lock.
+/// Counters read once per tick. They are updated once per reply by their own thread, so they have no lock.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounter {
     replies: Cell<u32>,
     bytes: Cell<u64>,
     latency: Cell<MonotonicMicros>,
-    /// Requests that are out, and targets that wait for a rate.
+    /// Number of requests being exchanged, and of targets that wait for a rate.
     exchanging: Cell<usize>,
     pacing: Cell<usize>,
     is_starved: Cell<bool>,
 }
 
-/// Counts one more while this guard lives.
+/// Guard that counts one more while it lives.
 pub(crate) struct Counted<'c>(&'c Cell<usize>);
 
 impl<'c> Counted<'c> {
@@ -37,19 +37,19 @@ impl Drop for Counted<'_> {
 }
 
 impl LoadCounter {
-    /// Notes a complete reply that is not a sign of trouble.
+    /// Records a complete reply that indicates no trouble.
     pub(crate) fn note(&self, took: MonotonicMicros, bytes: u64) {
         self.replies.set(self.replies.get() + 1);
         self.latency.set(self.latency.get() + took);
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Returns the requests that are out, and the targets that wait for a rate.
+    /// Returns the number of requests being exchanged, and of targets that wait for a rate.
     pub(crate) fn places(&self) -> (usize, usize) {
         (self.exchanging.get(), self.pacing.get())
     }
 
-    /// Counts a request as out while the guard lives.
+    /// Counts a request as being exchanged while the guard lives.
     pub(crate) fn count_exchange(&self) -> Counted<'_> {
         Counted::new(&self.exchanging)
     }
@@ -59,12 +59,12 @@ impl LoadCounter {
         Counted::new(&self.pacing)
     }
 
-    /// Notes that there was nothing to do, or nothing that may be done.
+    /// Records that there was nothing to do, or nothing allowed.
     pub(crate) fn starve(&self) {
         self.is_starved.set(true);
     }
 
-    /// Takes the load once a tick, to find the useful number.
+    /// Takes the load for the concurrency search. Called once per tick.
     pub(crate) fn take(&self, in_flight: usize) -> Load {
         Load {
             replies: self.replies.take(),

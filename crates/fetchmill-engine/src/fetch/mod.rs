@@ -1,6 +1,6 @@
-//! Everything that fetches or makes rows: a worker's thread, an engine in Python, a thread for a program, and the
-//! worker of a list that is written out. These four do not depend on each other. The other modules are shared by
-//! several of them.
+//! Everything that fetches or writes rows. There are four variants: a worker thread, a Python engine, a thread that
+//! fetches for a program, and the worker of a list that is written out. They are independent of each other. The other
+//! modules are shared.
 
 pub(super) mod dispatch;
 pub(super) mod idle_connections;

@@ -1,10 +1,10 @@
-//! The end of a job with `--cdxj`: writes an index for each shard of WARC.
+//! Writes an index for each WARC shard at the end of a job with `--cdxj`.
 //!
-//! An index depends only on its sealed shard, so it can be written again after a kill. The index is written to the
-//! folder of open shards and synced. Then its checksum goes to the journal, and the index is renamed without replacing
-//! a file. If the journal knows an index that is no longer among the open shards, the file with its final name belongs
-//! to the job. At the job's end, a run writes missing and damaged indexes, and removes indexes of shards that no longer
-//! exist.
+//! An index depends only on its sealed shard, so it can be written again after a kill. It is written to the folder of
+//! open shards and synced. After that, its checksum is recorded in the journal, and the index is renamed without
+//! replacing a file. If an index in the journal is no longer among the open shards, the file with its final name
+//! belongs to the job. At the end of the job, missing and damaged indexes are written, and those of vanished shards are
+//! removed.
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
@@ -14,11 +14,11 @@ use fetchmill_store::pack::warc::cdxj_lines;
 use fetchmill_store::reader::ShardReader;
 use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
 
-/// Number of records between two checks of the stop signal.
+/// Number of records between checks of the stop signal.
 const STRETCH_RECORDS: u64 = 1024;
 
-/// Removes indexes from the journal that an earlier run has not renamed. This happens before their files are cleared. A
-/// file with the final name of such an index does not belong to the job.
+/// Removes from the journal the indexes that an earlier run did not rename. This happens before their files are
+/// deleted. A file with the final name of such an index does not belong to the job.
 pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> Result<()> {
     for CdxjFile { shard, data } in journal.cdxj_files()? {
         if shard_folder.open_path().join(&data.path).exists() {
@@ -28,7 +28,7 @@ pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> 
     Ok(())
 }
 
-/// Writes the missing indexes. Returns `false` if `goes_on` stopped it. The next run writes the remaining ones.
+/// Writes the missing indexes. Returns `false` if `goes_on` stopped it, and the next run writes the rest.
 pub(crate) fn write_indexes(
     journal: &Journal,
     shard_folder: &ShardFolder,
@@ -48,7 +48,7 @@ pub(crate) fn write_indexes(
     Ok(true)
 }
 
-/// Removes useless indexes, and returns the shards that have a good one.
+/// Removes useless indexes and returns the shards that have a valid one.
 fn keep_good(journal: &Journal, shard_folder: &ShardFolder, shards: &[Shard]) -> Result<Vec<ShardNumber>> {
     let mut good = Vec::new();
     for CdxjFile { shard, data } in journal.cdxj_files()? {

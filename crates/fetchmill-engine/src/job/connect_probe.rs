@@ -1,6 +1,6 @@
 //! Measures the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
-//! program is busy. For this reason, a time above the shortest one shows a queue in the network. The connection is
-//! closed immediately.
+//! program is busy. So any excess over the shortest time is due to a queue in the network. The connection is closed
+//! immediately.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ struct Connecting {
     since: Instant,
 }
 
-/// At most one probe runs at a time. Probes become rarer the longer they are requested.
+/// Runs at most one probe at a time. Probes become less frequent the longer they are requested.
 #[derive(Debug)]
 pub(crate) struct ConnectProbe {
     connecting: Option<Connecting>,
@@ -32,12 +32,12 @@ impl Default for ConnectProbe {
 }
 
 impl ConnectProbe {
-    /// Notes that no probe is needed now. The next one may start soon after its request.
+    /// Records that no probe is needed now, so that the next one may start promptly.
     pub(crate) fn rest(&mut self) {
         self.pause = CONNECT_PROBE_FIRST;
     }
 
-    /// Begins to connect, unless a probe ran recently. An error on this machine is ignored.
+    /// Starts to connect, unless a probe ran recently. Ignores errors on this machine.
     pub(crate) fn start(&mut self, peer: SocketAddr) {
         if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < self.pause) {
             return;
@@ -51,7 +51,7 @@ impl ConnectProbe {
             return;
         }
         let since = Instant::now();
-        // The connection is made, or fails, in the background.
+        // The connection succeeds or fails in the background.
         let _ = socket.connect(&peer.into());
         self.connecting = Some(Connecting { socket, since });
     }
@@ -60,7 +60,7 @@ impl ConnectProbe {
         self.connecting.is_some()
     }
 
-    /// Waits up to `patience`. Returns the connect time if the connection is made. A time above one second counts as
+    /// Waits up to `patience` and returns the connect time if the connection succeeds. Times above one second count as
     /// one second.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Duration> {
         let Connecting { socket, since } = self.connecting.as_ref()?;

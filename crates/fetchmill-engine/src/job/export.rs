@@ -1,9 +1,9 @@
-//! Writes the objects of a job again in another format. The result is a job of its own, so `ls`, `verify` and resuming
-//! work as usual. The objects of a shared job are those of its ranges, one range after another.
+//! Writes a job's objects in another format. The result is a job itself, so `ls`, `verify` and resuming work as usual.
+//! A shared job is exported range by range.
 //!
-//! Objects are read in a fixed order, which also determines their sequence numbers. For this reason, the journal is
-//! enough to resume: pending objects are read again, and objects after the last page are added. A single thread reads,
-//! encodes and commits, because the disk limits the speed.
+//! Objects are read in a fixed order, which also defines their sequence numbers. So the journal is all that a resumed
+//! export needs: it reads pending objects again, and adds those after the last page. One thread reads, encodes and
+//! commits, because the disk is the bottleneck.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -52,22 +52,22 @@ const GO: u8 = 0;
 const STOP: u8 = 1;
 const ABORT: u8 = 2;
 
-/// The sources and the settings of an export.
+/// Sources and settings of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// The destination of the job to read, or the destinations of all ranges of a shared job.
+    /// Destination of the exported job, or the destinations of all ranges of a shared job.
     pub from: Vec<ExportSource>,
-    /// What that job fetched; `None` = what its journal says.
+    /// Source of that job. `None` takes it from the job's journal.
     pub source: Option<String>,
     /// Destination of the objects.
     pub dest: PathBuf,
-    /// Journal folder. `None` means that it is inside the destination.
+    /// Journal folder. `None` puts it inside the destination.
     pub state: Option<PathBuf>,
-    /// Format to store objects in.
+    /// Format of the exported objects.
     pub format: Format,
-    /// Bytes of a shard. `None` means the default of the format.
+    /// Shard size in bytes. `None` selects the default of the format.
     pub shard_size: Option<u64>,
-    /// Whether output survives a power cut, and not only a kill.
+    /// Whether output survives a power cut, rather than only a kill.
     pub is_durable: bool,
 }
 
@@ -90,7 +90,7 @@ impl ExportOptions {
         }
     }
 
-    /// Returns the identity. Two exports of the same objects in the same order and format are the same job.
+    /// Returns the identity of the export. Exports of the same objects in the same order and format are the same job.
     fn identity(&self, sources: &Sources, rules: JobRules) -> Identity {
         let snapshot = sources.description();
         let source = self.source.as_deref().unwrap_or_else(|| snapshot.part("source"));
@@ -118,7 +118,7 @@ impl ExportOptions {
         )
     }
 
-    /// Returns the columns that the format keeps. An export has rows of objects only.
+    /// Returns the columns to keep. An export has rows only for objects.
     fn columns(&self, sources: &Sources, rules: JobRules) -> ExtraColumns {
         let identity = &sources.description().identity;
         let columns = self.format.columns(&ExtraColumns::of_identity(identity).without_outcomes());
@@ -137,7 +137,7 @@ impl ExportOptions {
             workers: 1,
             columns: self.columns(sources, rules),
             sidecars: Sidecars::default(),
-            // The hash is a column of the source.
+            // The hash is already a column of the source.
             is_hashed: false,
             validators: Validators::InRecords,
             unfetched: UnfetchedSetup::default(),
@@ -161,13 +161,13 @@ struct ExportState {
     total: u64,
     before: Tally,
     kinds_before: KindCounts,
-    /// Objects written by this run, durable or not.
+    /// Counts of the objects written by this run, durable or not.
     written: Mutex<(Tally, KindCounts)>,
     started: Instant,
 }
 
 impl Export {
-    /// Opens all destinations, finishes the unfinished work of an earlier run, and starts.
+    /// Opens all destinations, recovers the unfinished work of an earlier run, and starts.
     pub fn start(options: &ExportOptions) -> Result<Self> {
         options.check()?;
         let sources = Sources::open(&options.from, options.format)?;
@@ -189,27 +189,27 @@ impl Export {
         Ok(Export { shared, running })
     }
 
-    /// Waits up to `timeout` for the end. Returns whether the export has ended.
+    /// Waits up to `timeout` for the export to end. Returns whether it has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.running.wait(timeout)
     }
 
-    /// Makes the written objects durable, and ends. A later run of the same export resumes it.
+    /// Makes the written objects durable and ends the export. A later run resumes it.
     pub fn stop(&self) {
         self.shared.stop.fetch_max(STOP, Ordering::Relaxed);
     }
 
-    /// Ends without making anything durable. A later run of the same export resumes it.
+    /// Aborts without making anything durable. A later run resumes the export.
     pub fn abort(&self) {
         self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
     }
 
-    /// Returns the report or error of an export that has ended. It can be taken once.
+    /// Returns the report or the error after the export has ended. It can be taken only once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// Returns the current state. Cheap.
+    /// Returns the current state. This is cheap.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let (written, mut kinds) = shared.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -267,7 +267,7 @@ impl ExportState {
     }
 }
 
-/// State of the thread.
+/// State of the exporting thread.
 struct ExportThread {
     sources: Sources,
     place: JobLocation,
@@ -328,7 +328,7 @@ impl ExportThread {
         self.report(false)
     }
 
-    /// Copies the names of doubtful objects.
+    /// Copies the list of doubtful objects.
     fn copy_doubtful(&mut self) -> Result<()> {
         let are_paths =
             self.setup.format.properties().names_are_paths && are_of_list(self.sources.description());
@@ -344,7 +344,7 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Concludes the export after all objects are written.
+    /// Finishes the export after all objects are written.
     fn conclude(&mut self) -> Result<()> {
         let tally = self.journal.tally();
         let objects = self.sources.objects();
@@ -361,8 +361,8 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Returns the targets that earlier runs have not finished, as first numbers and counts. There are at most as many
-    /// targets as in one Parquet shard.
+    /// Returns the targets left unfinished by earlier runs, as runs of sequence numbers (first, count). There are no
+    /// more than fit in one Parquet shard.
     fn pending(&self) -> Result<Vec<(Sequence, u64)>> {
         let mut runs = Vec::new();
         let mut from = 0;
@@ -397,7 +397,7 @@ impl ExportThread {
     }
 }
 
-/// Returns a URL without its scheme, optionally decoded. Other names are unchanged.
+/// Returns a URL without its scheme, and decoded if `decodes`. Returns other names unchanged.
 fn path_of_url(name: &[u8], decodes: bool) -> Cow<'_, [u8]> {
     let is_url = [&b"http://"[..], b"https://"].iter().any(|scheme| name.starts_with(scheme));
     match (is_url, decodes) {
@@ -407,7 +407,7 @@ fn path_of_url(name: &[u8], decodes: bool) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether an earlier run has written this object.
+/// Returns whether an earlier run has written this object.
 fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence) -> bool {
     if sequence >= listed {
         return false;
@@ -417,7 +417,7 @@ fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence)
     run.is_none_or(|(first, length)| sequence - first >= *length)
 }
 
-/// The content of the current window.
+/// Content of the current commit window.
 #[derive(Default)]
 struct ExportWindow {
     outcomes: usize,
@@ -425,10 +425,10 @@ struct ExportWindow {
     since: Option<Instant>,
 }
 
-/// Writes the blocks, pages and receipts of an export.
+/// Writes an export's blocks, pages and receipts.
 struct ExportWriter<'w> {
     journal: &'w mut Journal,
-    /// First sequence number that is not in a page of an earlier run.
+    /// First sequence number beyond the pages of earlier runs.
     listed_before: Sequence,
     sink: Box<dyn Sink>,
     stage: Arc<Stage>,
@@ -437,9 +437,9 @@ struct ExportWriter<'w> {
     is_of_list: bool,
     decodes_names: bool,
     block: Block,
-    /// Names of the block that are not in a page yet.
+    /// Names in the block that no page contains yet.
     names: Names,
-    /// Outcomes of this window for targets that were not fetched.
+    /// Outcomes of unfetched targets in this window.
     gathered: WindowOutcomes,
     window: ExportWindow,
     shared: &'w ExportState,
@@ -472,7 +472,8 @@ impl ExportWriter<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the stored name: a URL without its scheme if names are paths, as `files` does with lists.
+    /// Returns the stored name. If names are paths, this is a URL without its scheme, as in the `files` format of
+    /// lists.
     fn name_of<'o>(&self, object: &Object<'o>) -> Cow<'o, [u8]> {
         if self.names_are_paths && self.is_of_list {
             path_of_url(object.name, self.decodes_names)
@@ -503,7 +504,7 @@ impl ExportWriter<'_> {
         Ok(())
     }
 
-    /// Writes the block. The page of the block joins the transaction that the next receipt ends.
+    /// Writes the block. Its page is part of the transaction that the next receipt ends.
     fn write_block(&mut self) -> Result<()> {
         if !self.names.is_empty() {
             let names = std::mem::take(&mut self.names);
@@ -552,7 +553,7 @@ impl ExportWriter<'_> {
         self.journal.commit()
     }
 
-    /// Ends a window: makes the bytes durable, commits the record to the journal, and then lets the sink finish.
+    /// Ends a window: makes its bytes durable, commits the record to the journal, and lets the sink finish.
     fn commit(&mut self, is_last: bool) -> Result<()> {
         self.window = ExportWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };

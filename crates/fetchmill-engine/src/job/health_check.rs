@@ -1,7 +1,8 @@
-//! The thread that checks an origin. It requests a fetched object, or the first page of the listing, again. The planner
-//! decides when (`planner/probing.rs`). Bodies are discarded.
+//! The thread that checks an origin. It requests a previously fetched object, or the first page of the listing, and
+//! discards the body. The planner decides when (`planner/probing.rs`).
 //!
-//! Like the listing, this thread makes its own requests with every engine: one at a time, each on a fresh connection.
+//! Like the listing, this thread makes its own requests whatever the engine is: one at a time, each on a new
+//! connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,14 +28,14 @@ use fetchmill_net::{
     AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
 };
 
-/// The parts of the thread.
+/// The thread's parts.
 pub(crate) struct HealthChecker {
     pub(crate) control: Arc<Control>,
     /// The only origin, if a server lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) pool: PoolSettings,
     pub(crate) naming: Naming,
-    /// The URL of the listing's first page, if there is one.
+    /// URL of the listing's first page, if there is one.
     pub(crate) first_page: Option<String>,
 }
 
@@ -46,7 +47,7 @@ impl BodySink for Discarded {
 }
 
 impl HealthChecker {
-    /// Answers questions until the channel is closed.
+    /// Answers questions until the channel closes.
     pub(crate) fn run(&self, questions: &Receiver<OriginQuestion>) -> Result<()> {
         while let Ok(question) = questions.recv() {
             match question {
@@ -76,7 +77,7 @@ impl HealthChecker {
         })
     }
 
-    /// Returns the place of the object or page to request.
+    /// Returns the location of the object or page to request.
     fn find(&self, asked: &HealthCheck) -> Option<(OriginKey, String)> {
         let url = match asked {
             HealthCheck::FirstPage => self.first_page.clone()?,
@@ -122,7 +123,7 @@ impl HealthChecker {
             match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
                 Ok(()) => {}
                 Err(ConnectFailure::Failed(_)) => return Answer::Down,
-                // The problem is on this machine.
+                // This machine is the problem.
                 Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
             }
             let replied = connection
@@ -156,18 +157,18 @@ impl HealthChecker {
     }
 }
 
-/// The result of a check.
+/// Result of a check.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// A complete reply, and whether its server works.
+    /// A complete reply, and whether the server works.
     Status {
         status: u16,
         is_well: bool,
     },
-    /// A reply that cannot be used, from a server that is not in trouble.
+    /// An unusable reply from a server that is not in trouble.
     Unusable,
     Down,
-    /// This thread cannot make the request, so the result is unknown.
+    /// Unknown, because this thread cannot make the request.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! State that a job and its thread share, and the report at the end.
+//! State shared by a job and its thread, and the final report.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_store::journal::Doubtful;
 use fetchmill_store::results::Summary;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JobState {
     pub(crate) control: Arc<Control>,
@@ -25,7 +25,7 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    /// Returns the current state. The counts cover the whole job, and include outcomes that are not durable yet.
+    /// Returns the current state. The counts include earlier runs, and outcomes that are not durable yet.
     pub(crate) fn standing(&self) -> Standing {
         let sum = self.control.sum();
         Standing {
@@ -38,23 +38,23 @@ impl JobState {
     }
 }
 
-/// Returns the sum of two counts.
+/// Adds two tallies.
 pub(crate) fn plus(mut one: Tally, other: Tally) -> Tally {
     one.add(&other);
     one
 }
 
-/// The reason why a run stopped before the end.
+/// Reason why a run stopped early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// The user asked the run to stop.
+    /// The user stopped the run.
     Asked,
     /// A rule stopped the run.
     Rule(StopReason),
 }
 
 impl Interruption {
-    /// Returns the rule that stopped the run, if there was one.
+    /// Returns the rule that stopped the run, if any.
     pub fn rule(self) -> Option<StopReason> {
         match self {
             Interruption::Asked => None,
@@ -63,46 +63,44 @@ impl Interruption {
     }
 }
 
-/// A job that has ended.
+/// Report of a job that has ended.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct JobReport {
-    /// Durable counts.
+    /// Counts of durable outcomes.
     pub tally: Tally,
-    /// Failed targets by kind.
+    /// Number of failed targets by kind.
     pub kinds: KindCounts,
-    /// Numbers of targets that failed because of their status, for each status.
+    /// Number of targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// Whether requests of this run may have had credentials.
+    /// Whether requests of this run may have carried credentials.
     pub gave_credentials: bool,
     /// See [`Doubtful`].
     pub doubtful: Doubtful,
     /// Duration of this run.
     pub elapsed: Duration,
-    /// Requests of this run.
+    /// Number of requests in this run.
     pub attempts: u64,
-    /// When the listing was complete, ISO 8601 UTC.
+    /// Time when the listing was completed, in ISO 8601 UTC.
     pub listed_at: Option<String>,
-    /// Whether there was nothing left to do.
+    /// Whether the job was already finished.
     pub was_finished: bool,
-    /// The reason why the run stopped before the end.
+    /// Reason why the run stopped early.
     pub interruption: Option<Interruption>,
-    /// Whether the job is finished, and at most the allowed number of targets has failed
-    /// ([`crate::JobRequest::max_failed`]).
+    /// Whether the job is finished and within its failure limit ([`crate::JobRequest::max_failed`]).
     pub is_tolerated: bool,
-    /// Whether an earlier run had begun the job.
+    /// Whether an earlier run started the job.
     pub is_resumed: bool,
-    /// Cause that limited this run longest, and its part of the run's time. `None` if the run ended before the first
-    /// measurement.
+    /// The cause that limited this run for longest, and its share of the run. `None` if nothing was measured.
     pub limited_by: Option<(LimitedBy, f64)>,
     /// Results of a check.
     pub summary: Option<Summary>,
     /// Notices for the user.
     pub notices: Vec<String>,
-    /// Skipped targets by reason.
+    /// Number of skipped targets by reason.
     pub skipped: SkippedByReason,
-    /// Targets that opted out, by rule and host.
+    /// Number of targets that opted out, by rule and host.
     pub opt_outs: OptOutCounts,
-    /// Whether the job has no object for an unintended reason.
+    /// Whether the job has no objects, although this was not intended.
     pub found_nothing: bool,
 }

@@ -1,4 +1,4 @@
-//! The public interface of a job: start, wait, stop, inspect, report.
+//! Public interface of jobs: start, wait, stop, inspect, report.
 
 mod cdxj;
 mod connect_probe;
@@ -54,67 +54,67 @@ pub struct Job {
     running: Background<JobReport>,
 }
 
-/// The state of a running job.
+/// State of a running job.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Counts of the whole job, including earlier runs and outcomes that are not durable yet.
+    /// Counts of the whole job. They include earlier runs and outcomes that are not durable yet.
     pub tally: Tally,
-    /// Targets finished before this run.
+    /// Number of targets finished before this run.
     pub settled_before: u64,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub in_flight: u64,
-    /// Targets in memory that wait for another attempt.
+    /// Number of targets in memory that wait for a retry.
     pub waiting: u64,
-    /// Whether the number of targets is known.
+    /// Whether the total number of targets is known.
     pub is_listing_done: bool,
-    /// Number of objects that the listing announces. `None` if it announces none.
+    /// Number of objects that the listing announces, if it does.
     pub total: Option<u64>,
-    /// Part of the list that was read so far. `None` if it is unknown, or if the source is not a list.
+    /// Fraction of the list read so far. `None` if unknown, or if the source is not a list.
     pub list_share: Option<f64>,
-    /// Amount of the list that was read in this run: rows for Parquet, otherwise decompressed bytes.
+    /// Amount of the list read in this run: rows of a Parquet list, otherwise decompressed bytes.
     pub list_read: u64,
-    /// Amount of the list that was read before [`Job::end_list`] ended the list.
+    /// Amount of the list read when [`Job::end_list`] ended it.
     pub list_cut_at: Option<u64>,
-    /// Pages of the listing in this run.
+    /// Number of listing pages in this run.
     pub pages: u64,
-    /// Failed targets by kind.
+    /// Number of failed targets by kind.
     pub kinds: KindCounts,
     /// `listing`, `fetching`, `draining` or `done`.
     pub phase: &'static str,
     /// Time since the run started.
     pub elapsed: Duration,
-    /// Whether an earlier run had begun the job.
+    /// Whether an earlier run started the job.
     pub is_resumed: bool,
-    /// The rule that has stopped this run.
+    /// The rule that stopped this run.
     pub stopped_by: Option<StopReason>,
-    /// The outages that the job waits for now.
+    /// Current outages that the job waits for.
     pub waits: Vec<Wait>,
-    /// Requests of this run.
+    /// Number of requests in this run.
     pub attempts: u64,
-    /// Limit of requests in flight.
+    /// Maximum number of requests in flight.
     pub concurrency: u64,
-    /// Whether the search for that number is still running.
+    /// Whether the search for the best concurrency is still running.
     pub tries_concurrency: bool,
-    /// The requests per second that the only origin gets, while it throttles.
+    /// Allowed requests per second to the only origin while it throttles.
     pub pace: Option<f64>,
     /// The cause that limits the job. `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
-    /// Reply times of the last ten seconds. `None` if there were no replies, or the engine does not report them.
+    /// Reply times of the last ten seconds. `None` if there were no replies or the engine does not report times.
     pub latency: Option<Latency>,
-    /// Reply times by origin, in a job over many: at most 64 origins, the one with the most replies first.
+    /// Reply times by origin, in a job over many origins. Lists up to 64 origins with the most replies, busiest first.
     pub origins: Vec<OriginLatency>,
 }
 
 impl Job {
-    /// Plans the job, finishes the unfinished work of an earlier run, and starts. `given` is the list of a program
+    /// Plans the job, recovers the unfinished work of an earlier run, and starts. `given` is a list from a program
     /// ([`SourceOptions::Iterable`]). A list in a file is opened here.
     pub fn start(request: JobRequest, given: Option<Box<dyn Items>>) -> Result<Self> {
         let (plan, list) = plan_job(request, given)?;
         let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
         let preflight = Preflight::open(&plan, &journal)?;
-        // Other limits bound the number of messages in this channel. The planner's window limits pages, each worker has
-        // one commit record, and waiting targets are written faster than any server can fail. A limit of the channel
-        // itself would block a fetching thread.
+        // The channel is unbounded because other limits bound its messages. Pages are limited by the planner's window,
+        // each worker has one receipt, and waiting targets are written faster than any server can fail. A bounded
+        // channel would block a fetching thread.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;
@@ -145,61 +145,62 @@ impl Job {
         Ok(Job { shared, worker_registry, kept, rows_chunks, running })
     }
 
-    /// Waits up to `timeout` for the end. Returns whether the job has ended.
+    /// Waits up to `timeout` for the job to end. Returns whether it has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.shared.control.stop.heed_panic();
         self.running.wait(timeout)
     }
 
-    /// Finishes the requests in flight, makes them durable, and ends. A later run of the same job resumes it.
+    /// Stops the job gracefully: finishes the requests in flight and makes them durable. A later run resumes the job.
     pub fn stop(&self) {
         self.shared.control.stop.ask(Stop::Drain);
     }
 
-    /// Sets the maximum rate in requests a second, above 0. A job that began without a rate cannot get one.
+    /// Sets the maximum rate in requests per second, which must be above 0. If the job was started without a rate, this
+    /// has no effect.
     pub fn set_rate(&self, per_second: f64) {
         if let Some(pace) = &self.shared.control.pace {
             pace.set(Some(per_second));
         }
     }
 
-    /// Sets the requests per second, above 0, that the only origin gets while it throttles. The job adapts them to what
-    /// the origin refuses.
+    /// Sets the requests per second, above 0, that the only origin gets while it throttles. The job then adapts the
+    /// rate to the origin's refusals.
     pub fn set_pace(&self, per_second: f64) {
         let control = &self.shared.control;
         control.plan.resume_rate(per_second, control.clock.now());
     }
 
-    /// Allows the job to read this number of rows of its Parquet list in total. A page may exceed it. Without this
-    /// call, the job reads all rows.
+    /// Allows the job to read up to this many rows of its Parquet list in total. A page may exceed the limit. Without
+    /// this call, the job reads all rows.
     pub fn allow_rows(&self, rows: u64) {
         self.shared.control.list_gate.allow(rows);
     }
 
-    /// Ends the list after the part that was read. The job is finished when these targets are finished.
+    /// Ends the list at the point reached so far. The job is finished when the targets up to there are finished.
     pub fn end_list(&self) {
         self.shared.control.list_gate.end();
     }
 
-    /// Ends without making anything durable. A later run of the same job resumes it.
+    /// Aborts the job without making anything durable. A later run resumes the job.
     pub fn abort(&self) {
         self.shared.control.stop.ask(Stop::Abort);
     }
 
-    /// Takes the dispatcher of an engine in this process ([`super::Workers::Dispatcher`]). Waits up to `patience` until
-    /// it exists. `None` if it does not exist yet, if it was already taken, or if the job has nothing to do.
+    /// Takes the dispatcher for an engine in this process ([`super::Workers::Dispatcher`]), waiting up to `patience`
+    /// for it. `None` if it does not exist yet, was already taken, or is not needed because the job has nothing to do.
     pub fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         self.worker_registry.take_dispatcher(patience)
     }
 
-    /// Attaches a worker process ([`super::Workers::Processes`]) that has started, with the job's ends of its two
-    /// sockets.
+    /// Attaches a started worker process ([`super::Workers::Processes`]). The two sockets are the job's ends.
     pub fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         self.worker_registry.attach(worker, pid, turns, receipts);
     }
 
-    /// Returns the next rows of a list that is written out to the program ([`super::RowsOptions::is_given`]), as lines
-    /// of JSON. If there are no rows within `patience`, returns an empty text. `None` after the last row.
+    /// Returns the next rows as lines of JSON, if the list is written out to the program
+    /// ([`super::RowsOptions::is_given`]). Returns an empty string if none arrive within `patience`. `None` after the
+    /// last row.
     pub fn take_rows(&self, patience: Duration) -> Option<Vec<u8>> {
         match self.rows_chunks.as_ref()?.recv_timeout(patience) {
             Ok(rows_chunk) => Some(rows_chunk),
@@ -208,27 +209,27 @@ impl Job {
         }
     }
 
-    /// Returns the names and types of the kept columns if the source is a list. A worker process needs them.
+    /// Returns the names and types of the kept columns, if the source is a list. Worker processes need them.
     pub fn kept(&self) -> Option<&[(String, ColumnType)]> {
         self.kept.as_deref()
     }
 
-    /// Ends the job with an error, after a checkpoint.
+    /// Ends the job with an error after a checkpoint.
     pub fn fail(&self, error: Error) {
         self.shared.control.stop.fail(error);
     }
 
-    /// Returns the report or error of a job that has ended. An error can be taken only once.
+    /// Returns the report or the error after the job has ended. An error can be taken only once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// Returns the samples after a time in seconds since 1970 UTC, including earlier runs, the oldest first.
+    /// Returns the samples after `after`, in seconds since 1970 UTC, oldest first. Includes earlier runs.
     pub fn samples(&self, after: f64) -> Vec<Sample> {
         self.shared.control.telemetry.samples(after)
     }
 
-    /// Returns the current state. Cheap.
+    /// Returns the current state. This is cheap.
     pub fn snapshot(&self) -> Snapshot {
         let control = &self.shared.control;
         let mut sum = control.sum();
@@ -274,7 +275,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// Ends all threads of the job.
+    /// Ends the job's threads.
     fn drop(&mut self) {
         self.abort();
         self.running.join();

@@ -1,5 +1,5 @@
-//! The thread that observes a running job. It takes a sample a second, decides what limits the job, and writes both to
-//! the journal. Like a progress display, it only reads counters, so it adds no cost to a target.
+//! The thread that observes a running job. It takes a sample per second, determines what limits the job, and writes
+//! both to the journal. Like a progress display it only reads counters, so it costs nothing per target.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,29 +23,29 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
 
-/// Number of samples over which the limiting cause is decided.
+/// Number of samples from which the limiting cause is determined.
 const DECIDED_OVER: usize = 3;
-/// Number of samples over which reported rates are computed.
+/// Number of samples from which reported rates are computed.
 const RATE_OVER: usize = 10;
-/// Minimum length of the last sample. A rate cannot be computed from a shorter one.
+/// Minimum length of the last sample. A shorter one is useless for a rate.
 const LAST_SAMPLE_MIN: Duration = Duration::from_millis(50);
 
-/// Facts that do not change while a job runs.
+/// Facts that stay the same while a job runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SampledJob {
     pub(crate) rate: Option<f64>,
     pub(crate) bwlimit: Option<f64>,
     /// Whether the engine runs in this process's Python.
     pub(crate) is_python: bool,
-    /// Whether the engine's workers report the use of their capacity.
+    /// Whether the engine's workers report how they use their capacity.
     pub(crate) counts_capacity: bool,
-    /// Requests a second to the only host of a job. `None` means no limit.
+    /// Request rate for a job's only host. `None` means no limit.
     pub(crate) rate_of_only_host: Option<f64>,
-    /// Limits of each host in a job over many hosts.
+    /// Limits per host, in a job over many hosts.
     pub(crate) per_host: HostBounds,
 }
 
-/// See the module. Dropping this ends the thread, with a last sample.
+/// See the [module documentation](self). Ends its thread with a last sample when dropped.
 pub(crate) struct Sampler {
     running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
 }
@@ -72,7 +72,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Counts within a sample.
+/// Counts within one sample.
 #[derive(Debug, Clone, Default)]
 struct SampleCounts {
     seconds: f64,
@@ -184,8 +184,8 @@ impl<'j> Sampling<'j> {
         self.tell(sample, limited_by);
     }
 
-    /// Measures the connect time if replies seem to wait in a queue. The connect time shows whether the queue is at the
-    /// server or in the network.
+    /// Measures the connect time if replies seem to be queued. It shows whether the queue is at the server or in the
+    /// network.
     fn probe_path(&mut self, limited_by: Option<&LimitedBy>) {
         let is_queue = |kind| matches!(kind, LimitKind::Server | LimitKind::Network);
         if !limited_by.is_some_and(|limited_by| is_queue(limited_by.kind)) {
@@ -222,7 +222,7 @@ impl<'j> Sampling<'j> {
         self.shared.control.journal.send(JournalRequest::Samples(rows.collect(), text));
     }
 
-    /// Returns a count a second, over the last `samples` samples.
+    /// Returns a count per second over the last `samples` samples.
     fn rate(&self, samples: usize, of: fn(&SampleCounts) -> u64) -> f64 {
         let last = || self.last.iter().rev().take(samples);
         let seconds = last().map(|counted| counted.seconds).sum::<f64>().max(1e-3);
@@ -338,8 +338,8 @@ impl<'j> Sampling<'j> {
     }
 }
 
-/// Estimates the capacity shares of an engine whose workers do not report them. Uses how often the engine had no
-/// targets or was held, and how busy its writers were.
+/// Estimates the capacity shares of an engine whose workers do not report them. The estimate uses how often the engine
+/// lacked targets or was held, and how busy its writers were.
 fn seen_shares(without_targets: f64, held: f64, writers: WriterShares) -> Shares {
     let rest = (1.0 - without_targets).max(0.0);
     let held = held.min(rest);

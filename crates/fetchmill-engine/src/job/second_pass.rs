@@ -1,4 +1,4 @@
-//! A retry run over failed or absent targets: `--retry-failed`.
+//! A retry run over failed or absent targets (`--retry-failed`).
 
 use crate::request::retry_failed::RetryFailed;
 use crate::writer::recovery;
@@ -10,8 +10,7 @@ use fetchmill_model::target::source_metadata::{ListedKey, SizedName};
 use fetchmill_store::journal::{JobLocation, Journal, KeptFailures};
 use fetchmill_store::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 
-/// Makes the chosen failed or absent targets wait for another attempt. Targets that a transform has dropped stay
-/// skipped.
+/// Queues the selected failed or absent targets for another attempt. Targets dropped by a transform stay skipped.
 pub(crate) fn start(
     place: &JobLocation,
     journal: &mut Journal,
@@ -54,7 +53,7 @@ pub(crate) fn start(
     cut_back(&folder, &shard_ends)
 }
 
-/// Returns the entry that a target had in its page. `None` if the row is damaged.
+/// Returns a target's entry as it was in its page. `None` if the row is damaged.
 fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     let name = row.name_bytes()?;
     if naming == Naming::Whole {
@@ -67,7 +66,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
         return Some(entry);
     }
     if naming == Naming::Listed {
-        // The listed values were not kept, so any version of the object is accepted.
+        // The listed values were not kept, so accept any version of the object.
         ListedKey::named(&name).write(&mut entry);
         return Some(entry);
     }
@@ -80,7 +79,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     }
     let url = row.url_bytes().unwrap_or_else(|| name.clone());
     let key = naming.key_of(row.sequence, &url, &name);
-    // The expected values from the manifest were in the target's page, which no longer exists.
+    // The values expected by the manifest were in the target's page, which is gone.
     let (kept, request) = (row.extra_bytes(), row.request_bytes());
     let (kept, request) = (kept.as_deref(), request.as_deref());
     ListEntry { url: &url, key, kept, request, ..ListEntry::default() }.write(&mut entry);

@@ -1,4 +1,4 @@
-//! The targets that a job has skipped, by reason, and their effect on its result.
+//! Targets skipped by a job, by reason, and what they mean for its result.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_store::journal::Journal;
 
-/// Reasons for names that do not match `--include`. Folder markers are not names of objects.
+/// Reasons for names that do not match `--include`. Folder markers are not object names.
 const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
 
-/// Restrictions of names by the user. If nothing matches, the user may have made a mistake.
+/// The user's restrictions on names. If nothing matches them, they may be a mistake.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WantedNames {
-    /// Whether all names must begin with the prefix of a bucket.
+    /// Whether all names must start with a bucket prefix.
     pub(crate) have_prefix: bool,
-    /// Whether all names must match `--include`, and no other option excludes any.
+    /// Whether all names must match `--include`, and no other option excludes names.
     pub(crate) are_included: bool,
 }
 
 impl WantedNames {
-    /// Returns the restrictions of a job.
+    /// Returns a job's restrictions.
     pub(crate) fn of(request: &JobRequest) -> Self {
         let list = &request.list;
         let leaves_others_out =
@@ -35,23 +35,23 @@ impl WantedNames {
     }
 }
 
-/// Numbers of skipped targets by [`SkipReason`]. The journal of a job of 0.1.0 has no such numbers.
+/// Number of skipped targets by [`SkipReason`]. Jobs started by 0.1.0 do not record it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedByReason(BTreeMap<String, u64>);
 
 impl SkippedByReason {
-    /// Reads the counts of a job.
+    /// Reads a job's counts.
     pub(crate) fn read(journal: &Journal) -> Result<Self> {
         Ok(SkippedByReason(journal.skipped()?))
     }
 
-    /// Returns the counts by the names of the reasons.
+    /// Returns the counts by reason name.
     pub fn counts(&self) -> &BTreeMap<String, u64> {
         &self.0
     }
 
-    /// Whether the job has no object for an unintended reason. Either all listed targets were skipped, or a list has no
-    /// line with a target, or no name matches the user's restrictions.
+    /// Returns whether the job has no objects, although this was not intended. This is the case if all listed targets
+    /// were skipped, a list contains no target, or no name matches the user's restrictions.
     pub(crate) fn found_nothing(
         &self,
         tally: Tally,
@@ -76,7 +76,7 @@ impl SkippedByReason {
             && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
-    /// If there was nothing to do, returns a notice, because an empty result may come from a mistake of the user.
+    /// Returns a notice if there was nothing to do, because this may be the user's mistake.
     pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;
@@ -98,7 +98,7 @@ impl SkippedByReason {
         })
     }
 
-    /// If all listed targets were skipped, returns a notice, unless the reasons are normal.
+    /// Returns a notice if all listed targets were skipped, unless the reasons are normal.
     fn notice(&self, listed: u64) -> Option<String> {
         let usual = [SkipReason::Unchanged, SkipReason::Dropped];
         if self.0.keys().all(|reason| usual.iter().any(|usual| usual.name() == reason)) {

@@ -1,5 +1,5 @@
-//! The thread that checks whether a rule ends the run. It runs only if there are rules. Like a progress display, it
-//! only reads counters, so it adds no cost to a target.
+//! The thread that checks whether a rule stops the run. It exists only if there are rules. Like a progress display it
+//! only reads counters, so it costs nothing per target.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 
-/// See the module. Dropping this ends the thread.
+/// See the [module documentation](self). Dropping it ends the thread.
 pub(crate) struct StopWatch {
     running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
 }
@@ -41,7 +41,7 @@ impl Drop for StopWatch {
     }
 }
 
-/// Watches until a rule is broken, or the run ends in another way.
+/// Watches until a rule is broken or the run ends otherwise.
 fn watch(shared: &JobState, ended: &Receiver<()>) {
     let stop = &shared.control.stop;
     while stop.get() == Stop::No && ended.recv_timeout(limits::TICK) == Err(RecvTimeoutError::Timeout) {

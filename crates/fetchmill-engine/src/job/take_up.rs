@@ -1,4 +1,4 @@
-//! The start of a run: opens the journal, and finishes the unfinished work of an earlier run.
+//! The start of a run: opens the journal and recovers the unfinished work of an earlier run.
 
 use super::{cdxj, second_pass};
 use crate::control::Control;
@@ -13,17 +13,17 @@ use fetchmill_store::journal::Journal;
 use fetchmill_store::results::{refuse_unfit, take_back_unfetched};
 use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
 
-/// A new job, or the state that an earlier run has left.
+/// A new job, or the state left by an earlier run.
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// The list, after the part that was read. `None` if the source is not a list.
+    /// The rest of the list. `None` if the source is not a list.
     pub(super) list: Option<OpenedList>,
     pub(super) was_finished: bool,
-    /// Whether an earlier run had begun the job.
+    /// Whether an earlier run started the job.
     pub(super) is_resumed: bool,
 }
 
-/// Opens the journal of a planned job, and makes it ready to continue.
+/// Opens the journal of a planned job and prepares to continue.
 pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<TakenUp> {
     let request = &plan.request;
     let mut journal = Journal::open(&plan.place, &plan.identity(), request.is_durable())?;
@@ -50,7 +50,7 @@ pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<Ta
     Ok(TakenUp { journal, list, was_finished, is_resumed })
 }
 
-/// Finishes the unfinished work of an earlier run. Returns whether the job is finished.
+/// Recovers the unfinished work of an earlier run. Returns whether the job is finished.
 fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     let setup = plan.sink_setup(1)?;
     let is_finished = journal.get("finished_at")?.is_some();
@@ -64,22 +64,22 @@ fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     Ok(is_finished)
 }
 
-/// Makes the targets of `--retry-failed` wait for another attempt. The job is then no longer finished.
+/// Queues the targets of `--retry-failed` for another attempt. This makes the job unfinished.
 fn start_second_pass(plan: &JobPlan, journal: &mut Journal) -> Result<()> {
     let request = &plan.request;
     second_pass::start(&plan.place, journal, plan.naming(), request.is_durable(), &request.retry_failed)?;
     take_back(plan, journal, &plan.sink_setup(1)?)
 }
 
-/// Removes the files of an earlier run about targets without an object. Uploaded files are removed later, when the
-/// store can be contacted.
+/// Removes an earlier run's files about targets without an object. Uploaded files are removed later, when the store can
+/// be contacted.
 fn take_back(plan: &JobPlan, journal: &Journal, setup: &SinkSetup) -> Result<()> {
     let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
     take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;
     if plan.request.upload.is_none() { journal.forget_unfetched() } else { Ok(()) }
 }
 
-/// Resumes waiting targets, samples of earlier runs, and the pace of an origin that throttled the last run.
+/// Restores waiting targets, earlier samples, and the pace of an origin that throttled the last run.
 pub(super) fn resume_times(control: &Control, journal: &mut Journal) -> Result<()> {
     journal.clamp_waiting(control.clock.now(), LONGEST_DELAY)?;
     let samples = journal.samples()?;

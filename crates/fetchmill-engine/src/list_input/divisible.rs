@@ -1,4 +1,4 @@
-//! The files of a list, and whether they can be divided at line ends. A shared job uses this to plan its ranges.
+//! The files of a list, and whether they can be split at line ends. Shared jobs plan their ranges with this.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,28 +12,26 @@ use fetchmill_model::source::list::{
 use super::part_files::PartFiles;
 use super::{OpenedList, files};
 
-/// Bytes at the start of a file that show whether the file is one JSON array. A file with more blanks before its array
-/// is not recognised.
+/// Number of bytes that show whether a file is a JSON array. More whitespace than this before the array hides it.
 const HEAD_BYTES: usize = 4096;
 
-/// A file of a list.
+/// One file of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListFile {
     /// Path of the file.
     pub path: PathBuf,
     /// Format of the file.
     pub format: ListFormat,
-    /// Whether a range of its lines is itself a list.
+    /// Whether a range of its lines is a valid list.
     pub has_lines: bool,
-    /// Rows of a Parquet file.
+    /// Number of rows, for a Parquet file.
     pub rows: Option<u64>,
 }
 
-/// Returns the files of the list at a path, sorted by name: one file, the files of a folder, or those that match a
-/// glob.
+/// Returns the files of the list at a path, sorted by name. The path may be a file, a folder or a glob.
 ///
 /// # Errors
-/// Fails if one of them cannot be opened, is a pipe, or has another format than the others.
+/// Fails if a file cannot be opened, is a pipe, or has a different format than the others.
 pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<Vec<ListFile>> {
     let found = PartFiles::find(path, format, options)?;
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
@@ -42,10 +40,10 @@ pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions
     paths.into_iter().map(|path| describe(path, format, unnamed)).collect()
 }
 
-/// Checks that a list can be read, and that it has the wanted columns.
+/// Checks that a list is readable and has the requested columns.
 ///
 /// # Errors
-/// Fails if the list cannot be read or lacks a column.
+/// Fails if the list is not readable or lacks a column.
 pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<()> {
     // The first page shows whether the columns are valid.
     let mut opened = OpenedList::of_path(Some(path), format, options)?;

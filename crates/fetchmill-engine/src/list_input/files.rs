@@ -1,4 +1,4 @@
-//! Inputs of a list: a file, a pipe, or standard input.
+//! List inputs: a file, a pipe, or standard input.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -11,10 +11,10 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::is_zip;
 use fetchmill_store::durable;
 
-/// Time after which an empty pipe returns, so that the reading thread can check whether the job must end.
+/// Time after which reading an empty pipe returns, so that the thread can check whether the job is ending.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Opens the file of a list. Opens standard input if there is no path.
+/// Opens a list file, or standard input if there is no path.
 pub(super) fn open(path: Option<&Path>) -> Result<File> {
     let Some(path) = path else {
         let stdin = std::io::stdin();
@@ -32,12 +32,12 @@ pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
     Error::Usage(format!("cannot open the list {}: {error}{hint}", path.display()))
 }
 
-/// Returns the bytes of a regular file. `None` for a pipe, whose length is unknown.
+/// Returns the size of a regular file. `None` for a pipe, whose size is unknown.
 pub(super) fn length(file: &File) -> Option<u64> {
     file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
 }
 
-/// Whether a regular file is a zip archive.
+/// Returns whether a regular file is a zip archive.
 pub(super) fn is_zip_file(file: &File) -> std::io::Result<bool> {
     use std::os::unix::fs::FileExt as _;
 
@@ -46,14 +46,14 @@ pub(super) fn is_zip_file(file: &File) -> std::io::Result<bool> {
     Ok(is_zip(&head[..count]))
 }
 
-/// Writes a stream to a file without a name, in the folder for temporary files.
+/// Writes a stream to an unnamed file in the folder for temporary files.
 pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
     let mut file = durable::nameless_file(&std::env::temp_dir())?;
     std::io::copy(&mut stream, &mut file)?;
     Ok(file)
 }
 
-/// Reads a pipe without waiting forever. Returns `WouldBlock` if nothing comes for a moment.
+/// A pipe that is read without blocking forever. Returns `WouldBlock` if nothing arrives for a moment.
 #[derive(Debug)]
 pub(super) struct PollingInput(pub(super) File);
 

@@ -1,4 +1,4 @@
-//! Finds the data files of an inventory near its `manifest.json`, with the folders of their bucket.
+//! Locates an inventory's data files relative to its `manifest.json`, in the bucket's folder structure.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use super::files;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{DataFile, DataFiles, Inventory};
 
-/// The folder with the data files, next to the folder of a `manifest.json`.
+/// Folder with the data files, next to the folder of a `manifest.json`.
 const DATA: &str = "data";
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct InventoryFiles {
     /// Folder of the `manifest.json`.
     folder: PathBuf,
 }
 
-/// Reads a `manifest.json`, and checks that its data files exist.
+/// Reads a `manifest.json` and checks that its data files exist.
 pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inventory, InventoryFiles)> {
     let Some(path) = path else {
         return Err(Error::Usage(
@@ -35,8 +35,8 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 }
 
 impl InventoryFiles {
-    /// Finds a data file. It is in `../data`, whichever part of the bucket was downloaded. Otherwise it is under its
-    /// key, below the folder of the `manifest.json` or below a parent folder, up to the folder that matches the bucket.
+    /// Locates a data file. It is expected in `../data`, whichever part of the bucket was downloaded. Otherwise it is
+    /// found by its key, below the folder of the `manifest.json` or one of its parents, up to the root of the bucket.
     fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();
         let beside =

@@ -1,5 +1,5 @@
-//! Inputs of lists: a file, a pipe, standard input, or the items of a program. A job opens its list before anything
-//! else, and the listing's thread reads it.
+//! List inputs: a file, a pipe, standard input, or items from a program. A job opens its list before anything else, and
+//! the listing's thread reads it.
 
 mod divisible;
 mod files;
@@ -20,30 +20,30 @@ use fetchmill_store::journal::Journal;
 use part_files::PartFiles;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Name of the journal entry with the length of the list.
+/// Journal entry with the length of the list.
 const LENGTH: &str = "list_bytes";
-/// Name of the journal entry with the number of the list's files, and a digest of their names.
+/// Journal entry with the number of the list's files and a digest of their names.
 const PARTS: &str = "list_files";
 
 /// An opened list.
 pub(crate) struct OpenedList {
     reader: ListReader,
-    /// Bytes of the list's file or files.
+    /// Total size of the list's files in bytes.
     length: Option<u64>,
-    /// Files of the list, if there are several.
+    /// The list's files, if there are several.
     parts: Option<PartFiles>,
-    /// For `--sample`: the number of targets to take, and the input for the second reading.
+    /// Set with `--sample`: the sample size, and the input for the second read.
     sampled: Option<(u64, ListInput)>,
 }
 
-/// The place of a list, and how to read it.
+/// Location of a list, and how to read it.
 struct ListInput {
     path: PathBuf,
     format: Option<ListFormat>,
     options: ListOptions,
 }
 
-/// Opens a list in a file, or on standard input if there is no path. Does not take its sample.
+/// Opens a list from a file, or from standard input if there is no path. Does not take a sample.
 pub fn open_list(
     path: Option<&Path>,
     format: Option<ListFormat>,
@@ -53,7 +53,7 @@ pub fn open_list(
 }
 
 impl OpenedList {
-    /// Opens the list of a source. `given` is the list of a program. Returns `None` for a server.
+    /// Opens the list of a source. `given` is a list from a program. Returns `None` for a server.
     pub(crate) fn open(
         source: &SourceOptions,
         format: Option<ListFormat>,
@@ -86,7 +86,7 @@ impl OpenedList {
         }
     }
 
-    /// Opens the list in a file, in the files of a folder or of a glob, or on standard input without a path.
+    /// Opens the list at a path, which may be a file, a folder or a glob. Without a path, opens standard input.
     fn of_path(path: Option<&Path>, format: Option<ListFormat>, options: &ListOptions) -> Result<Self> {
         let parts = path.map(|path| PartFiles::find(path, format, options)).transpose()?.flatten();
         let Some(parts) = parts else {
@@ -98,7 +98,7 @@ impl OpenedList {
         Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
     }
 
-    /// Refuses a list whose files differ from those at the start of the job.
+    /// Fails if the list's files differ from those at the start of the job.
     fn check_parts(&self, journal: &Journal) -> Result<()> {
         let Some(parts) = &self.parts else { return Ok(()) };
         let text = format!("{} {:016x}", parts.count(), xxh3_64(&parts.names()));
@@ -122,12 +122,11 @@ impl OpenedList {
         self.reader.kept_columns()
     }
 
-    /// Refuses a list whose length has changed since it was read to its end. Otherwise continues after the part that
-    /// was read.
+    /// Continues after the part already read. Fails if the list was read to its end and its length has changed since.
     ///
-    /// Before a list was read to its end, its length may change, because a list that was cut off may have been
-    /// completed. In this case, the digest of the part that was read shows whether the list is the same. A sample
-    /// depends on the whole list, so its length must not change.
+    /// The length may change until the list was read to its end, because a truncated list may have been completed.
+    /// Until then, the digest of the part already read shows whether the list is the same. A sample depends on the
+    /// whole list, so its length must not change at all.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
         if let Some(length) = self.length {
@@ -150,7 +149,8 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Takes the sample. Returns `false` if it was interrupted. The journal need not have the end of the list.
+    /// Takes the sample. Returns `false` if interrupted. The journal does not need to know the end of the list for
+    /// this.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;
@@ -161,12 +161,12 @@ impl OpenedList {
         Ok(found.is_some())
     }
 
-    /// Reads the next page, or reports that no page is available now.
+    /// Reads the next page, or reports that none is available yet.
     pub(crate) fn next_page(&mut self) -> Result<ListStep> {
         self.reader.next_page()
     }
 
-    /// Returns the part of the list that was read, from 0 to 1. `None` if it is not known.
+    /// Returns the fraction of the list read so far, from 0 to 1. `None` if unknown.
     pub(crate) fn share_read(&self) -> Option<f64> {
         self.reader.share_read()
     }

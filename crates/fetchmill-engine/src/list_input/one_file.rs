@@ -1,4 +1,4 @@
-//! A list in one file, in a pipe, or on standard input.
+//! A list in one file, from a pipe, or from standard input.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,8 +9,8 @@ use fetchmill_model::source::list::{
     Compression, FieldCheck, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
 };
 
-/// Opens a list, and returns the bytes of its file (`None` for a pipe). With `checks`, a JSON list that lacks a wanted
-/// column is refused.
+/// Opens a list and returns the size of its file, or `None` for a pipe. With `checks`, fails if a JSON list lacks a
+/// requested column.
 pub(super) fn open(
     path: Option<&Path>,
     format: Option<ListFormat>,
@@ -55,7 +55,7 @@ pub(super) fn open(
     Ok((reader.with_length(length), length))
 }
 
-/// Returns how a JSON list is checked. `again` is a file that can be opened a second time.
+/// Returns how to check a JSON list. `again` is the path if the file can be opened a second time.
 fn field_check(checks: bool, again: Option<&Path>) -> Result<FieldCheck> {
     match again {
         _ if !checks => Ok(FieldCheck::None),
@@ -73,7 +73,7 @@ fn of_stream(
     if format != ListFormat::Parquet {
         return ListReader::of_stream(label, (stream, check), (format, promised), options);
     }
-    // Parquet needs random access, so a stream is written to a file first.
+    // Parquet needs random access, so write a stream to a file first.
     let laid_out = files::buffer_to_file(decoded(stream, promised))
         .map_err(|error| Error::Listing(format!("cannot read the list {label} as a file: {error}")))?;
     ListReader::of_parquet(label, laid_out, options)

@@ -1,4 +1,4 @@
-//! A list in several files: all files of a folder, or all files that match a glob.
+//! A list in several files: the files in a folder, or those matched by a glob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,9 +10,9 @@ use fetchmill_model::source::list::{Filters, ListFormat, ListOptions, ListParts,
 
 use super::{files, one_file};
 
-/// Maximum number of files of a list. It is limited because their names are in memory.
+/// Maximum number of files, because their names are kept in memory.
 const FILES_MAX: usize = 100_000;
-/// Files that Spark and other writers put next to the parts. Hidden files are also ignored.
+/// Files that Spark and other writers put next to the parts. Hidden files are ignored too.
 const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 
 /// The files of a list, sorted by name.
@@ -20,15 +20,14 @@ const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 pub(super) struct PartFiles {
     label: String,
     files: Vec<PathBuf>,
-    /// Bytes of each file.
+    /// Size of each file in bytes.
     lengths: Vec<u64>,
     format: Option<ListFormat>,
     options: ListOptions,
 }
 
 impl PartFiles {
-    /// Finds the files of a folder, or of a glob that is not itself the path of a file. `None` means that the path is a
-    /// file.
+    /// Finds the files of a folder or a glob. `None` if the path is a file, even if it looks like a glob.
     pub(super) fn find(
         path: &Path,
         format: Option<ListFormat>,
@@ -60,18 +59,18 @@ impl PartFiles {
         self.files
     }
 
-    /// Returns the bytes of all files.
+    /// Returns the total size of all files.
     pub(super) fn all_bytes(&self) -> u64 {
         self.lengths.iter().sum()
     }
 
-    /// Returns the names of all files, for a digest.
+    /// Returns the names of all files for the digest.
     pub(super) fn names(&self) -> Vec<u8> {
         let names = self.files.iter().filter_map(|path| path.file_name());
         names.flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect()
     }
 
-    /// Refuses files of different formats.
+    /// Fails if the files have different formats.
     fn check_kinds(&self) -> Result<()> {
         let kind = |path: &Path| self.format.or(format_of(&path.to_string_lossy()).0);
         let Some((first, others)) = self.files.split_first() else {
@@ -115,7 +114,7 @@ impl ListParts for PartFiles {
 
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
-        // A column that is rare in the rows may be missing in the other files.
+        // A rare column may be absent from the other files.
         let opened = one_file::open(Some(path), self.format, &self.options, part == 0);
         opened.map(|(reader, _)| reader.into_records())
     }
@@ -130,7 +129,8 @@ fn name_of(path: &Path) -> String {
     fetchmill_model::name::for_display(path.file_name().unwrap_or(path.as_os_str()).as_bytes())
 }
 
-/// Whether a file of this name is a part: it is not hidden, and not a marker file of the program that wrote the parts.
+/// Returns whether a file with this name is a part, rather than hidden or a marker file of the program that wrote the
+/// parts.
 fn is_part(name: &OsStr) -> bool {
     !name.as_bytes().starts_with(b".") && !NOT_PARTS.iter().any(|other| name == *other)
 }
@@ -139,7 +139,7 @@ fn is_glob(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b"*?[{".contains(byte))
 }
 
-/// Returns the names of a folder's entries, sorted.
+/// Returns the sorted names of a folder's entries.
 fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>> {
     let read = || -> io::Result<Vec<_>> {
         folder.read_dir()?.take(FILES_MAX + 1).map(|entry| Ok(entry?.file_name())).collect()
@@ -169,7 +169,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Returns the files that match a glob: `*`, `?`, `[ab]` and `{a,b}`, also in folder names, and never across a slash.
+/// Returns the files matching a glob. `*`, `?`, `[ab]` and `{a,b}` also work in folder names, but never match a slash.
 fn matching(glob: &Path) -> Result<Vec<PathBuf>> {
     let start = if glob.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
     let mut found = vec![start];

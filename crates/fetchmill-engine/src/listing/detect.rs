@@ -1,8 +1,8 @@
-//! Detects from a server's answers how the server lists its objects.
+//! Detects the type of a server's listing from its answers.
 //!
-//! First requests the list/get API. If the server has no such API, requests the source itself, which is a folder
-//! (nginx's JSON or an index page) or an object. A source without a slash at its end is requested unchanged, and then
-//! with a slash. The page that decides is also the first page of the listing, and is not requested again.
+//! The list/get API is tried first. If the server has none, the source itself is requested: a folder (nginx JSON or an
+//! index page) or an object. A source without a trailing slash is requested as given, and then with a slash. The page
+//! that decides is also the first page of the listing, so it is not requested again.
 
 use super::page_body::{BOM, FetchedPage};
 use super::page_failure::TRY_LINKS;
@@ -17,21 +17,21 @@ use fetchmill_model::source::{ApiNames, PendingFolder, autoindex, html};
 /// The detected listing.
 pub(crate) struct DetectedListing {
     pub(crate) listing: Listing,
-    /// The listing's first page, unless it is too large to be kept.
+    /// First page of the listing, unless it is too large to keep.
     pub(crate) first_page: Option<FetchedPage>,
 }
 
 impl DetectedListing {
-    /// Makes a listing that begins with this page.
+    /// Creates a listing that starts with this page.
     fn with(listing: Listing, page: FetchedPage) -> Self {
         DetectedListing { listing, first_page: Some(page).filter(|page| page.is_whole) }
     }
 }
 
-/// The apparent kind of a page.
+/// Apparent kind of a page.
 enum DetectedKind {
     Listing(Listing),
-    /// HTML that is not an index, with its title.
+    /// HTML other than an index, with its title.
     Html(String),
     Other,
 }
@@ -49,7 +49,7 @@ impl DetectedKind {
     }
 }
 
-/// Asks the server. Returns `None` if the job must end.
+/// Detects the listing. Returns `None` if the job is ending.
 pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<DetectedListing>> {
     let mut lister = ServerLister::new(setup)?;
     let path = api.page_path(&lister.origin, None)?;
@@ -73,7 +73,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let answer = if is_object(&lister.origin) { lister.fetch_if_listing(&given)? } else { None };
     let page = match answer {
         Some(Ok(page)) if page.url != lister.url(&top) => return Ok(Some(of_given(&lister, page))),
-        // The server has redirected the request to the folder.
+        // The server redirected to the folder.
         Some(Ok(page)) => page,
         _ => match lister.fetch(&top, PageReach::SameOrigin)? {
             None => return Ok(None),
@@ -89,10 +89,10 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     }
 }
 
-/// Returns the kind of a source whose path does not end with a slash, from its reply.
+/// Returns the kind of a source without a trailing slash, judging by its reply.
 fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
     let object = DetectedListing { listing: Listing::Object, first_page: None };
-    // A page of another origin does not list this one.
+    // A page from another origin does not list this one.
     if !page.url.starts_with(&lister.url("/")) {
         return object;
     }
@@ -103,7 +103,7 @@ fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
     }
 }
 
-/// Whether all items of an array are entries of a folder.
+/// Returns whether all items of an array are folder entries.
 fn is_autoindex(page: &[u8]) -> bool {
     autoindex::read_folder(page, &PendingFolder::default(), |_| Ok(())).is_ok()
 }

@@ -1,4 +1,4 @@
-//! The folders of a web server. They are walked one after another, in the order of the journal.
+//! Walks the folders of a web server one at a time, in the journal's order.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use fetchmill_model::source::sitemap::{read_sitemap, sitemap_path};
 use fetchmill_model::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
 use fetchmill_model::target::entry::Naming;
 
-/// The format of folder listings.
+/// Format of folder listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FolderFormat {
-    /// The JSON of nginx.
+    /// nginx JSON.
     Json,
-    /// Index pages.
+    /// HTML index pages.
     Html {
-        /// Whether the server's robots.txt is obeyed.
+        /// Whether to obey the server's robots.txt.
         obeys_robots: bool,
     },
-    /// Any HTML pages, with the links on them.
+    /// Links on any HTML page.
     Links {
-        /// Whether the server's robots.txt is obeyed.
+        /// Whether to obey the server's robots.txt.
         obeys_robots: bool,
     },
-    /// Sitemaps: the source, and the sitemaps that it names.
+    /// The source, which is a sitemap, and the sitemaps that it lists.
     Sitemap,
-    /// No listing: the source is the only object.
+    /// None: the source is the only object.
     Object,
 }
 
 impl FolderFormat {
-    /// Returns the kind of entries in pages.
+    /// Returns the kind of entries that pages contain.
     fn naming(self) -> Naming {
         match self {
             FolderFormat::Sitemap | FolderFormat::Object => Naming::Url,
@@ -58,14 +58,14 @@ impl FolderFormat {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 struct FolderWalk {
     lister: ServerLister,
     format: FolderFormat,
     robots: RobotsFilter,
 }
 
-/// Lists all folders that are not listed yet. Stops early if the job must end.
+/// Lists all folders that are not listed yet. Stops early if the job is ending.
 pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()> {
     let control = Arc::clone(&setup.control);
     if control.journal.ask(JournalRequest::NextFolder)?.is_none() {
@@ -194,11 +194,11 @@ fn hand_over_folder(control: &Control, filters: &Filters, naming: Naming, page: 
         (0..refused.len()).for_each(|_| control.listing_counters().fail(FailureKind::Listing));
     }
     hand_over(control, page);
-    // A folder may be larger than the window.
+    // A single folder may exceed the window.
     if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
 }
 
-/// Removes the names that another folder has already shown, if the listing allows this.
+/// Removes names that another folder has already listed, if the format allows this.
 fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage> {
     let PageCursor::Folder { refused, names_once: true, .. } = &mut page.cursor else { return Ok(page) };
     for names in [&mut page.names, refused] {
@@ -210,7 +210,7 @@ fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage>
     Ok(page)
 }
 
-/// Counts a folder as a failed target.
+/// Records a folder as a failed target.
 fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, attempts: u32) {
     let status = (no_page.status != 0).then_some(no_page.status);
     let detail = no_page.reason + no_page.hint;
@@ -219,7 +219,7 @@ fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, a
     control.journal.list(ListingRequest::FailFolder { path: folder.path, status, attempts, detail });
 }
 
-/// Wraps a page failure as an I/O error, to pass it through `Read`.
+/// Wraps a page failure as an I/O error, so that it can pass through `Read`.
 fn io_error(no_page: PageFailure) -> std::io::Error {
     std::io::Error::other(no_page)
 }

@@ -1,4 +1,4 @@
-//! Passes pages to the planner: pages of an earlier run, and pages that are listed now.
+//! Passes pages to the planner, from an earlier run and from the current listing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::{Page, Sequence};
 
-/// Passes on the targets that an earlier run has listed and not finished. With `names_urls`, the targets are URLs that
-/// may lead to many origins.
+/// Passes on unfinished targets listed by an earlier run. `names_urls` means that targets are URLs with possibly many
+/// origins.
 pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {
     let mut from: Sequence = 0;
     while control.wait_for_room() {
@@ -36,7 +36,7 @@ pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Resul
     Ok(())
 }
 
-/// Sends a page to the journal. From now on, the targets of the page count.
+/// Sends a page to the journal. Its targets count from now on.
 pub(super) fn hand_over(control: &Control, page: ListedPage) {
     control.plan.lock().announce(page.names.len());
     control.plan.live_bytes.fetch_add(page.names.byte_len(), Ordering::Relaxed);

@@ -7,8 +7,8 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::json::{ItemTypes, JsonPages};
 use fetchmill_model::target::extra_columns::{ExtraColumns, TypesByName};
 
-/// Requests the first page and returns the columns of its items. Some types may be given. Also returns the page, so
-/// that it is not requested again. Returns `None` if the job must end.
+/// Fetches the first page and returns the columns of its items. The user may have set some of their types. Also returns
+/// the page, so that it is not fetched again. Returns `None` if the job is ending.
 pub(crate) fn find_columns(
     setup: ServerListerSetup,
     pages: &JsonPages,

@@ -1,4 +1,4 @@
-//! A server whose API returns JSON pages. Each page leads to the next one.
+//! A server whose API returns JSON pages, each of which leads to the next.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use fetchmill_model::http1::field_values;
 use fetchmill_model::source::json::{JsonPage, JsonPages, PageReply};
 use fetchmill_model::source::{BadPage, PageCursor};
 
-/// Lists everything after `from`. Stops early if the job must end.
+/// Lists everything after `from`. Stops early if the job is ending.
 pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {
     let mut lister = ServerLister::new(setup)?;
     let control = Arc::clone(&lister.control);
@@ -73,7 +73,7 @@ pub(super) fn read_page(
     let url = pages.url(from)?;
     let links = field_values(&fetched.head, "link");
     let links: Vec<&[u8]> = links.iter().map(AsRef::as_ref).collect();
-    // The links of a page are relative to its URL after redirects.
+    // Links on a page are relative to its URL after redirects.
     let base = url::Url::parse(&fetched.url).unwrap_or_else(|_| url.clone());
     let reply = PageReply { from, url: &base, body: &fetched.bytes, links: &links };
     let path = &url[url::Position::BeforePath..url::Position::AfterQuery];

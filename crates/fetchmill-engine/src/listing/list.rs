@@ -1,4 +1,4 @@
-//! A list of URLs. It is read ahead of the fetching, as far as the planner has room.
+//! A list of URLs, read ahead of fetching as far as the planner has room.
 
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use fetchmill_model::source::list::ListStep;
 /// Interval at which a paused listing checks whether it may continue.
 const GATE_PATIENCE: Duration = Duration::from_millis(5);
 
-/// Reads to the end of the list. Stops early if the job must end.
+/// Reads to the end of the list. Stops early if the job is ending.
 pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
     if !list.take_sample(|| control.stop.get() == Stop::No)? {
         return Ok(());
@@ -39,7 +39,7 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
                 control.note_list_share(list.share_read());
                 hand_over(control, *page);
             }
-            // The reader has already waited a moment. Check now whether the job must end.
+            // The reader has already waited a moment, so only check whether the job is ending.
             ListStep::NothingNow => {}
             ListStep::End => break,
         }

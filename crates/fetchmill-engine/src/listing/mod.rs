@@ -1,5 +1,5 @@
-//! The listing's thread. It passes pages to the journal ahead of the fetching, but first the unfinished pages of an
-//! earlier run.
+//! The listing's thread. It sends pages to the journal ahead of fetching, starting with unfinished pages of an earlier
+//! run.
 
 pub(super) mod detect;
 pub(super) mod folders;
@@ -26,11 +26,11 @@ use fetchmill_model::error::Error;
 use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::json::JsonPages;
 
-/// Where the listing continues.
+/// Point where the listing continues.
 pub(super) enum ListingStart {
-    /// At a server with the list/get API, after a marker. `None` means the start.
+    /// At a list/get API, after a marker. `None` means the start.
     Api(Box<server::ServerListerSetup>, Box<ApiNames>, Option<String>),
-    /// At a server with JSON pages, at this place. `None` means the start.
+    /// At JSON pages, at this point. `None` means the start.
     Json(Box<server::ServerListerSetup>, Box<JsonPages>, Option<String>),
     /// At a web server whose folders are in the journal.
     Folders(Box<server::ServerListerSetup>, folders::FolderFormat),
@@ -38,11 +38,11 @@ pub(super) enum ListingStart {
     Bucket(Box<s3::BucketListerSetup>),
     /// In a list.
     List(Box<OpenedList>),
-    /// Nowhere: the listing was complete.
+    /// Nowhere, because the listing is complete.
     Nowhere,
 }
 
-/// Lists until everything is listed or the job must end.
+/// Lists until everything is listed or the job is ending.
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
     let names_urls = match &from {
         ListingStart::List(..) => true,

@@ -1,4 +1,4 @@
-//! A page of a listing while it is received. No part of it is used before the page is complete.
+//! A listing page during its transfer. Nothing in it is used before the page is complete.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, Write};
@@ -16,50 +16,50 @@ use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::verdict::ERROR_BYTES_MAX;
 use fetchmill_store::durable::nameless_file;
 
-/// The byte order mark that UTF-8 text may begin with.
+/// The byte order mark with which UTF-8 text may start.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The body of a page. Memory: `PAGE_BYTES_MAX`. An index takes `PAGE_MEMORY_BYTES`, and its other bytes are in a file
-/// without a name.
+/// Body of a page. It takes up to `PAGE_BYTES_MAX` of memory. An index takes up to `PAGE_MEMORY_BYTES`, and the rest
+/// goes to an unnamed file.
 #[derive(Debug, Default)]
 pub(super) struct PageBody {
-    /// The reply's head, as it was sent.
+    /// Head of the reply, as received.
     pub(super) head: Vec<u8>,
     memory: Vec<u8>,
-    /// Folder of the file. `None` means that the whole page stays in memory.
+    /// Folder for the file. `None` keeps the whole page in memory.
     folder: Option<Arc<PathBuf>>,
     file: Option<File>,
     length: u64,
-    /// Length in bytes after which nothing more is received.
+    /// Maximum number of bytes to receive.
     length_max: u64,
     failed: Option<Error>,
-    /// Whether to stop receiving a body that cannot be a listing by its first byte.
+    /// Whether to stop if the first byte shows that the body is not a listing.
     ends_if_other: bool,
 }
 
 /// A complete page.
 pub(crate) struct FetchedPage {
-    /// The reply's head, as it was sent.
+    /// Head of the reply, as received.
     pub(super) head: Vec<u8>,
-    /// URL after redirects.
+    /// Final URL after redirects.
     pub(super) url: String,
     pub(super) bytes: Vec<u8>,
-    /// Whether the page is complete. If not, it is larger than the limit for pages in memory.
+    /// Whether the page is complete. Otherwise it exceeds the limit for pages in memory.
     pub(super) is_whole: bool,
 }
 
 impl PageBody {
-    /// Makes the body of a page that is kept in memory.
+    /// Creates the body of a page that is kept in memory.
     pub(super) fn kept() -> Self {
         PageBody::default()
     }
 
-    /// Makes the body for a page, or for an object that is not kept.
+    /// Creates the body for a URL that may be a page or an object. An object is not kept.
     pub(super) fn kept_if_listing() -> Self {
         PageBody { ends_if_other: true, ..PageBody::default() }
     }
 
-    /// Makes the body of an index, which may be large.
+    /// Creates the body of an index, which may be large.
     pub(super) fn index(folder: &Arc<PathBuf>) -> Self {
         PageBody { folder: Some(Arc::clone(folder)), ..PageBody::default() }
     }
@@ -69,7 +69,7 @@ impl PageBody {
         let values = field_values(&self.head, "content-encoding");
         ContentEncoding::of_fields(values.iter().map(AsRef::as_ref)).or_else(|name| {
             if !is_other_encoding(&name) {
-                // A value such as utf-8 is not an encoding. The page is not encoded.
+                // A value such as utf-8 is not an encoding, so the page is not encoded.
                 return Ok(None);
             }
             let reason = format!("the Content-Encoding is {}, but none was requested", for_display(&name));
@@ -77,8 +77,8 @@ impl PageBody {
         })
     }
 
-    /// Decodes the received bytes, up to the largest page that is kept. `is_whole` is whether the received bytes are
-    /// complete.
+    /// Decodes the received bytes, up to the maximum size of a kept page. `is_whole` tells whether all bytes were
+    /// received.
     pub(super) fn decode(
         mut self,
         url: String,
@@ -115,7 +115,7 @@ impl PageBody {
         }
     }
 
-    /// Returns whether the reply announced its end, so that the page is complete. Pages come over HTTP/1.1.
+    /// Returns whether the reply declared its length, so that the page is known to be complete. Pages use HTTP/1.1.
     pub(super) fn has_length(&self) -> bool {
         ["content-length", "transfer-encoding"].iter().any(|name| !field_values(&self.head, name).is_empty())
     }
@@ -133,11 +133,11 @@ impl PageBody {
         };
         let Some(encoding) = encoding else { return Ok(plain) };
         let decoder = encoding.reader(BufReader::new(plain)).map_err(|error| unread(&error))?;
-        // A page above the limit ends within its JSON, or is refused as HTML.
+        // A page over the limit ends in the middle of its JSON, or is rejected as HTML.
         Ok(Box::new(BufReader::new(decoder.take(INDEX_BYTES_MAX + 1))))
     }
 
-    /// Takes the error that this machine caused.
+    /// Takes the error, if something failed on this machine.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }

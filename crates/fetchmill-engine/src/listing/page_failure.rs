@@ -1,47 +1,47 @@
-//! Failures to fetch a page, with the reason.
+//! Failures to fetch a page, and their reasons.
 
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
-/// Statuses with which a server refuses an unknown or expired marker. All other statuses have to do with the client.
+/// Statuses with which servers reject an unknown or expired marker. All others concern the client.
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
-/// Hint for an HTML page that does not claim to be an index.
+/// Hint for HTML pages that are not an index.
 pub(super) const TRY_LINKS: &str = "; to fetch the links on a page, try --listing links";
 
-/// The reason why a page did not come.
+/// Reason why a page could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct PageFailure {
     pub(super) kind: FailureKind,
-    /// Status of the reply. 0 means that there was none.
+    /// Status of the reply, or 0 if there was none.
     pub(super) status: u16,
     pub(super) reason: String,
-    /// Delay that the server asked for.
+    /// Delay requested by the server.
     pub(super) retry_after: Option<Millis>,
-    /// Advice for the user, after a semicolon. Empty if there is none.
+    /// Advice for the user, starting with a semicolon. Empty if there is none.
     pub(super) hint: &'static str,
 }
 
-/// The last failure of a page, and the number of attempts.
+/// Last failure of a page, with the number of attempts.
 pub(super) struct FailedPage {
     pub(super) failure: PageFailure,
     pub(super) attempts: u32,
 }
 
 impl FailedPage {
-    /// Returns whether the server has answered that the page does not exist. In this case the server works, and would
-    /// give the same answer again.
+    /// Returns whether the server answered that the page does not exist. If so, the server works and would answer the
+    /// same again.
     pub(super) fn is_refusal(&self) -> bool {
         let PageFailure { status, .. } = self.failure;
-        // A status of `--retry-status` has already been retried.
+        // A status in `--retry-status` was already retried.
         let is_final = !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable);
         is_final && (300..500).contains(&status)
     }
 
-    /// Returns whether the marker of the page may have expired.
+    /// Returns whether the page's marker may have expired.
     pub(super) fn is_of_unknown_marker(&self) -> bool {
         self.is_refusal() && UNKNOWN_MARKER.contains(&self.failure.status)
     }
@@ -52,7 +52,7 @@ impl PageFailure {
         PageFailure { kind, status, reason: reason.into(), retry_after: None, hint: "" }
     }
 
-    /// Returns whether no other attempt follows after the given number of failed `attempts` at a page.
+    /// Returns whether to make no further attempt after `attempts` failed ones.
     pub(super) fn is_last(&self, attempts: u32, has_listed: bool) -> bool {
         let attempts_max = if has_listed { u32::MAX } else { limits::FIRST_PAGE_ATTEMPTS_MAX };
         let rules = Rules { attempts_max, ..Rules::default() };

@@ -1,5 +1,5 @@
-//! Requests the pages of a listing ([`crate::attempt`]): one at a time, each on a connection that is new or has rested.
-//! Without the rest, an unsolicited reply could be taken for the page.
+//! Requests the pages of a listing ([`crate::attempt`]), one at a time, on a connection that is new or has rested.
+//! Without the rest, an unsolicited reply could be mistaken for the page.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use fetchmill_net::{
     Proxy, ReceivedReply, RequestTarget, Timeouts,
 };
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct PageRequester {
     control: Arc<Control>,
     key: OriginKey,
@@ -44,35 +44,35 @@ pub(super) struct PageRequester {
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
     buffers: IoBuffers,
-    /// Tokens from a command for requests to the server, if the user gave one.
+    /// Bearer tokens for the server, if the user set a command.
     tokens: Option<Arc<BearerTokens>>,
 }
 
-/// A page to request.
+/// Request for a page.
 pub(super) struct PageRequest {
     /// URL of the page.
     pub(super) at: Location,
     policy: RedirectPolicy,
     state: AttemptState,
-    /// Generation of the token of the last request. `None` means that no token was sent.
+    /// Generation of the token in the last request. `None` if there was no token.
     generation: Option<u64>,
     /// Result of the request.
     end: PageAnswer,
 }
 
-/// The result of a request for a page.
+/// Result of a page request.
 pub(super) enum PageAnswer {
-    /// No result: the job must end.
+    /// None, because the job is ending.
     Nothing,
-    /// The page, and whether it is complete.
+    /// A page, and whether it is complete.
     Page(bool),
     Failed(PageFailure),
-    /// An error that no other attempt can change.
+    /// An error that a retry cannot change.
     Error(Error),
 }
 
 impl PageRequest {
-    /// Requests the page at `url`.
+    /// Creates a request for the page at `url`.
     pub(super) fn new(url: String, policy: RedirectPolicy) -> Self {
         PageRequest {
             at: Location::at(url),
@@ -91,7 +91,7 @@ impl PageRequest {
         format!("status {status}")
     }
 
-    /// Returns the URL of the page, and the result.
+    /// Returns the page's URL and the result.
     pub(super) fn into_end(self) -> (String, PageAnswer) {
         (self.at.url, self.end)
     }
@@ -99,7 +99,7 @@ impl PageRequest {
 
 impl PageRequester {
     pub(super) fn new(control: &Arc<Control>, server: ListingServer, pool: PoolSettings) -> Self {
-        // Pages come one after another, so HTTP/2 has no advantage.
+        // Pages are requested in sequence, so HTTP/2 has no advantage.
         let tls = Arc::new(pool.tls.without_http2());
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
@@ -132,8 +132,8 @@ impl PageRequester {
         self.pool.proxy_of(&self.key)
     }
 
-    /// Requests a page once. The transfer of an index has no time limit as a whole. If the server has closed the
-    /// connection before the request, this does not count as a failure.
+    /// Requests a page once. An index has no time limit for the whole transfer. A connection that was closed before the
+    /// request was sent does not count as a failure.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -143,7 +143,7 @@ impl PageRequester {
     ) -> (PageRequest, PageBody) {
         let total = if is_index { std::time::Duration::MAX } else { self.timeouts.total };
         self.pool.tick(self.control.clock.now());
-        // A listing that reads ahead at full speed needs more connections than one whose pages come one by one.
+        // A listing that reads ahead at full speed needs more connections than one page at a time does.
         self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
         let watch = Deadlines::new(Rc::clone(&self.clock), Timeouts { total, ..self.timeouts });
         let mut body = Resumable::new(body);
@@ -157,7 +157,7 @@ impl PageRequester {
         (request, body.inner)
     }
 
-    /// Checks the deadlines, and whether the job must end.
+    /// Checks the deadlines and whether the job is ending.
     async fn tick(&self, watch: &Deadlines) -> Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {
@@ -175,7 +175,7 @@ impl PageRequester {
         Rules { redirects_max: limits::REDIRECTS_MAX, retried: self.control.retried, ..Rules::default() }
     }
 
-    /// Handles a refused token.
+    /// Handles a rejected token.
     fn renew(&self, request: &mut PageRequest) -> AttemptEnd {
         let renewal = match (&self.tokens, request.generation) {
             (Some(tokens), Some(generation)) => tokens.renew(generation),
@@ -233,7 +233,7 @@ impl Requester for PageRequester {
         })
     }
 
-    /// The rates of the job and of its host also apply to pages.
+    /// Applies the rates of the job and the host to pages too.
     async fn await_turn(
         &self,
         _request: &mut PageRequest,
@@ -329,7 +329,7 @@ impl Requester for PageRequester {
         let facts = ReplyFacts {
             status: head.status,
             asks_to_wait: head.retry_after.is_some(),
-            // A page without a length is complete if its parser says so, because JSON and HTML have an end.
+            // If a page has no length, its parser decides whether it is complete, because JSON and HTML have an end.
             is_verified: true,
             is_no_rest: body.is_no_rest(),
             shows_token: request.generation.is_some(),

@@ -1,5 +1,5 @@
-//! A listing that begins again because the marker of an earlier run has expired. Targets that the job already knows are
-//! removed from its pages.
+//! A listing that is restarted because an earlier run's marker has expired. Targets known to the job are removed from
+//! its pages.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_store::journal::JobLocation;
 use fetchmill_store::reader::KnownNames;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct Relisting {
     place: Arc<JobLocation>,
     naming: Naming,
@@ -20,24 +20,24 @@ pub(crate) struct Relisting {
 }
 
 impl Relisting {
-    /// Makes the state for a job that stores each target under its listed name.
+    /// Creates the state for a job that stores targets under their listed names.
     pub(crate) fn new(place: Arc<JobLocation>, naming: Naming) -> Self {
         Relisting { place, naming, known: None }
     }
 
-    /// Begins the listing again, after its first page has come.
+    /// Restarts the listing, after its first page has arrived.
     pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
         control.journal.list(ListingRequest::Restart);
         self.gather()
     }
 
-    /// Gathers the names of all targets that are in the journal now.
+    /// Collects the names of all targets that are in the journal at present.
     pub(super) fn gather(&mut self) -> Result<()> {
         self.known = Some(KnownNames::gather(&self.place, self.naming)?);
         Ok(())
     }
 
-    /// Removes the targets that the job already knows from a page.
+    /// Removes targets that the job already knows from a page.
     pub(super) fn without_known(&self, mut page: ListedPage) -> Result<ListedPage> {
         let Some(known) = &self.known else { return Ok(page) };
         let (mut names, mut out) = (Names::default(), Vec::new());

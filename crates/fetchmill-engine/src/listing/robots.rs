@@ -1,4 +1,4 @@
-//! Filters a walk over index pages by the server's robots.txt.
+//! Applies a server's robots.txt to a walk over index pages.
 
 use super::page_body::FetchedPage;
 use super::page_failure::PageFailure;
@@ -14,7 +14,7 @@ use fetchmill_model::target::source_metadata::SizedName;
 
 const PATH: &str = "/robots.txt";
 
-/// Removes names that robots.txt forbids, and counts them.
+/// Removes names that robots.txt forbids and counts them.
 #[derive(Default)]
 pub(super) struct RobotsFilter {
     robots: Robots,
@@ -26,13 +26,13 @@ pub(super) struct RobotsFilter {
 }
 
 impl RobotsFilter {
-    /// Fetches the server's robots.txt. Returns `None` if the job must end.
+    /// Fetches the server's robots.txt. Returns `None` if the job is ending.
     pub(super) fn fetch(lister: &mut ServerLister) -> Result<Option<Self>> {
         let url = lister.url(PATH);
         let robots = match lister.fetch(PATH, PageReach::Anywhere)? {
             None => return Ok(None),
             Some(Ok(FetchedPage { bytes, .. })) => Robots::parse(&bytes, PRODUCT_TOKEN),
-            // There is no robots.txt, or it is not public: RFC 9309, 2.3.1.3.
+            // There is no robots.txt, or it is not public (RFC 9309, 2.3.1.3).
             Some(Err(failed)) if failed.is_refusal() && failed.failure.status >= 400 => Robots::default(),
             Some(Err(failed)) => {
                 let PageFailure { reason, kind, .. } = failed.failure;
@@ -54,7 +54,7 @@ impl RobotsFilter {
         Ok(Some(RobotsFilter { robots, url, base, left_out: 0 }))
     }
 
-    /// Removes forbidden names from a page, and counts them as skipped.
+    /// Removes forbidden names from a page and counts them as skipped.
     pub(super) fn allowed(&mut self, mut page: ListedPage) -> ListedPage {
         if self.robots.is_empty() {
             return page;
@@ -71,7 +71,7 @@ impl RobotsFilter {
     fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
         let mut kept = Names::default();
         for entry in names.iter() {
-            // The paths of folders have no prefix. They do not begin with NUL, because such paths were refused earlier.
+            // Folder paths have no prefix. None starts with NUL, because such paths were rejected earlier.
             let name = SizedName::read(entry).name;
             if self.robots.allows(&[&self.base, name, behind].concat()) {
                 kept.push(entry);
@@ -82,7 +82,7 @@ impl RobotsFilter {
         kept
     }
 
-    /// Reports the number of removed names to the user.
+    /// Tells the user how many names were removed.
     pub(super) fn notice_to(&self, control: &Control) {
         if self.left_out > 0 {
             control.notice(&format!(

@@ -1,4 +1,4 @@
-//! A server that lists its objects. Pages are requested one after another on a separate connection.
+//! A server that lists its objects. The pages are requested in sequence on their own connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,44 +30,43 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{PoolSettings, Proxy};
 
-/// The parts of a lister, which any thread can use.
+/// The parts of a lister that can be moved to another thread.
 pub(crate) struct ServerListerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) origin: OriginUrl,
     pub(crate) server: ListingServer,
     pub(crate) pool: PoolSettings,
-    /// Whether any page has come, in this run or an earlier one. After that, the listing waits if a page fails, because
-    /// the failure is an outage.
+    /// Whether a page has arrived in this or an earlier run. If so, a page that fails indicates an outage, and the
+    /// listing waits.
     pub(crate) has_listed: bool,
-    /// Which names are fetched.
+    /// Filters for the names to fetch.
     pub(crate) filters: Filters,
-    /// Time in milliseconds after which a failing page ends the job.
+    /// Milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
-    /// The first page, if it was already fetched.
+    /// The first page, if it is already here.
     pub(crate) first_page: Option<FetchedPage>,
-    /// State for a listing that begins again. `None` if the names of the job are not known.
+    /// State for restarting the listing. `None` if the job does not know its names.
     pub(crate) relisting: Option<Relisting>,
-    /// Whether the listing had begun again when an earlier run ended.
+    /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether the objects are at the same origin. If so, the replies to the listing also show the state of that
-    /// origin.
+    /// Whether the objects are at the same origin. If so, listing replies also reveal the state of that origin.
     pub(crate) is_of_objects: bool,
-    /// Maximum number of redirects of a page.
+    /// Maximum number of redirects per page.
     pub(crate) redirects_max: u32,
-    /// Folder for an index while it is received.
+    /// Folder for indexes during download.
     pub(crate) folder: Arc<PathBuf>,
 }
 
-/// Origins that redirects of a page may lead to.
+/// Origins to which a page may be redirected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageReach {
-    /// The same origin, for a page that lists it.
+    /// Only the same origin, for a page that lists objects there.
     SameOrigin,
-    /// Any origin, for a page that only has rules for the server.
+    /// Any origin, for a page that only contains rules for the server.
     Anywhere,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct ServerLister {
     pub(super) control: Arc<Control>,
     pub(super) origin: OriginUrl,
@@ -75,42 +74,42 @@ pub(super) struct ServerLister {
     requester: PageRequester,
     connection: RestedConnection,
     redirects_max: u32,
-    /// Folder for an index while it is received.
+    /// Folder for indexes during download.
     folder: Arc<PathBuf>,
     jitter: Jitter,
     pub(super) has_listed: bool,
-    /// Time since which the requested page fails.
+    /// Time of the requested page's first failure.
     failing_since: Option<Millis>,
     give_up_after: Millis,
     pub(super) filters: Filters,
     pub(super) first_page: Option<FetchedPage>,
     relisting: Option<Relisting>,
     is_relisting: bool,
-    /// Set if the listing begins again with the next page.
+    /// Set if the next page restarts the listing.
     restart: Option<Restart>,
     is_of_objects: bool,
 }
 
-/// Lists everything after `marker` over the list/get API. Stops early if the job must end.
+/// Lists everything after `marker` through the list/get API. Stops early if the job is ending.
 pub(super) fn list(setup: ServerListerSetup, names: &ApiNames, marker: Option<String>) -> Result<()> {
     ServerLister::new(setup)?.list_api(names, marker)
 }
 
-/// The reason why a listing begins again.
+/// Reason for restarting the listing.
 enum Restart {
-    /// The marker of an earlier run has expired. If the start of the listing fails as well, this error is reported.
+    /// An earlier run's marker has expired. This is the error to report if the restart fails too.
     Expired(Error),
-    /// An earlier run has begun the listing again, but has not finished it.
+    /// An earlier run restarted the listing but did not finish it.
     Resumed,
 }
 
-/// Where a listing continues.
+/// Point where the listing continues.
 pub(super) enum PageFrom {
-    /// The listing continues at this page.
+    /// At this page.
     Here(FetchedPage),
-    /// The listing continues at its start, because the marker has expired.
+    /// At the start, because the marker has expired.
     Start,
-    /// The listing does not continue: the job must end.
+    /// Nowhere, because the job is ending.
     Nowhere,
 }
 
@@ -175,7 +174,8 @@ impl ServerLister {
         Ok(())
     }
 
-    /// Returns the number of consecutive empty pages. Fails if there are too many, because the listing would never end.
+    /// Returns the number of consecutive empty pages. Fails if there are too many, because such a listing would never
+    /// end.
     pub(super) fn count_empty(&self, is_empty: bool, before: u32, path: &str) -> Result<u32> {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
@@ -188,7 +188,7 @@ impl ServerLister {
         Ok(empty_pages)
     }
 
-    /// Whether the journal's thread has ended the listing, for example because the listing would never end.
+    /// Returns whether the journal's thread has ended the listing, for example because it would be endless.
     pub(super) fn is_over(&self) -> bool {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -201,8 +201,8 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
-    /// Whether the listing begins at its start although it has a marker. This is so if it had begun again when an
-    /// earlier run ended, because the names that were listed since then are not known.
+    /// Returns whether to start over despite a marker. This is the case if a restarted listing was unfinished when an
+    /// earlier run ended, because the names listed since the restart are unknown.
     pub(super) fn resumes_restart(&mut self) -> bool {
         let resumes = self.is_relisting && self.relisting.is_some();
         if resumes {
@@ -211,7 +211,7 @@ impl ServerLister {
         resumes
     }
 
-    /// Fetches a complete page. If the marker of an earlier run has expired, the listing begins again.
+    /// Fetches a page completely. If the marker of an earlier run has expired, restarts the listing.
     pub(super) fn fetch_page_from(&mut self, path: &str, is_of_earlier_run: bool) -> Result<PageFrom> {
         let failed = match self.fetch(path, PageReach::SameOrigin)? {
             None => return Ok(PageFrom::Nowhere),
@@ -224,7 +224,7 @@ impl ServerLister {
         };
         let error = self.no_listing(path, &failed.failure, failed.attempts);
         if let Some(Restart::Expired(first)) = self.restart.take() {
-            // The start is refused as well, so the expired marker is not the reason.
+            // The first page is refused too, so an expired marker is not the cause.
             return Err(first);
         }
         if !is_of_earlier_run || !failed.is_of_unknown_marker() {
@@ -240,7 +240,7 @@ impl ServerLister {
         Ok(PageFrom::Start)
     }
 
-    /// Begins the listing again, once its first page has come.
+    /// Restarts the listing after its first page has arrived.
     fn begin_again(&mut self) -> Result<()> {
         let (Some(restart), Some(relisting)) = (self.restart.take(), &mut self.relisting) else {
             return Ok(());
@@ -253,7 +253,7 @@ impl ServerLister {
         relisting.begin(&self.control)
     }
 
-    /// Removes the names that the job already knows, if the listing has begun again.
+    /// If the listing was restarted, removes the names that the job already knows.
     pub(super) fn without_known(&self, page: ListedPage) -> Result<ListedPage> {
         match &self.relisting {
             Some(relisting) => relisting.without_known(page),
@@ -266,7 +266,7 @@ impl ServerLister {
         self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
     }
 
-    /// Fetches a page that is kept. Makes as many attempts as are useful. Returns `None` if the job must end.
+    /// Fetches a page whose body is kept. Retries as often as is useful. Returns `None` if the job is ending.
     pub(super) fn fetch(
         &mut self,
         path: &str,
@@ -275,7 +275,7 @@ impl ServerLister {
         self.fetch_as(path, reach, PageBody::kept)
     }
 
-    /// Like [`ServerLister::fetch`], for a page that may be an object. Receives only the start of an object.
+    /// Like [`ServerLister::fetch`], for a URL that may be an object. Receives only the start of an object.
     pub(super) fn fetch_if_listing(
         &mut self,
         path: &str,
@@ -309,7 +309,7 @@ impl ServerLister {
         }
     }
 
-    /// Fetches an index once, and returns its URL and body. If no other attempt can help, returns an error of the job.
+    /// Tries once to fetch an index, and returns its URL and body. Returns a job error if a retry cannot help.
     pub(super) fn fetch_index(
         &mut self,
         path: &str,
@@ -318,7 +318,7 @@ impl ServerLister {
         Ok(self.ask(path, PageReach::SameOrigin, body, true)?.map(|(url, body, _)| (url, body)))
     }
 
-    /// Requests a page once. Returns its URL, its body, and whether it is complete.
+    /// Requests a page once. Returns its URL, its body, and whether the body is complete.
     fn ask(
         &mut self,
         path: &str,
@@ -368,7 +368,7 @@ impl ServerLister {
         ))
     }
 
-    /// Returns a hint about the proxy, if the request could not reach the server.
+    /// Returns a hint about the proxy if the server could not be reached.
     fn proxy_hint(&self) -> String {
         let Some(proxy) = self.requester.proxy() else { return String::new() };
         let Proxy { host, port, .. } = proxy;
@@ -377,8 +377,7 @@ impl ServerLister {
         )
     }
 
-    /// Waits for the delay that the failure requires, and while the origin is down. Returns `false` if the job must
-    /// end.
+    /// Waits as long as the failure requires, and while the origin is down. Returns `false` if the job is ending.
     pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
         self.observe(no_page, attempts);
         if no_page.is_last(attempts, self.has_listed) {
@@ -412,7 +411,7 @@ impl ServerLister {
         Ok(true)
     }
 
-    /// Notes that a page has come.
+    /// Records that a page has arrived.
     pub(super) fn came(&mut self) {
         if self.failing_since.take().is_some() {
             self.control.note_page(None);
@@ -435,7 +434,7 @@ impl ServerLister {
     }
 }
 
-/// Removes the names that the filters exclude.
+/// Removes names that the filters exclude.
 pub(super) fn allowed(mut page: ListedPage, filters: &Filters, naming: Naming) -> ListedPage {
     if filters.is_empty() {
         return page;

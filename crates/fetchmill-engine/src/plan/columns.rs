@@ -1,4 +1,4 @@
-//! Additional columns of objects, and the places of their values.
+//! Additional columns of objects, and where their values come from.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use fetchmill_store::journal::{JobLocation, JobRules, has_text_columns, item_col
 use fetchmill_store::pack::{SampleKeys, Sidecars};
 use fetchmill_store::sink::{Format, HashColumn};
 
-/// Kept columns of a list: name and type of each.
+/// Names and types of a list's kept columns.
 pub(crate) type ListColumns = Vec<(String, ColumnType)>;
 
-/// Returns the requested columns: from the list, from the transform, for the hash, and for outcomes. `of_list` are the
-/// kept columns of an opened list. For JSON pages, only the URL is kept.
+/// Returns the requested columns: those of the list, the transform, the hash and the outcomes. `of_list` are the kept
+/// columns of an opened list. For JSON pages, only the URL is kept.
 pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Result<ExtraColumns> {
     if request.stores_items() {
-        // The columns of a table are detected from the first page, or read from the journal.
+        // A table's columns are detected from the first page, or read from the journal.
         return Ok(ExtraColumns::of_items([]));
     }
     let has_url = request.pass.is_none_or(|pass| pass.has_url);
@@ -38,7 +38,7 @@ pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Resul
     if request.keeps_all_rows() { columns.with_outcomes() } else { Ok(columns) }
 }
 
-/// Returns the types of `--column-types`, which must name existing columns.
+/// Returns the types from `--column-types`. Fails if a column does not exist.
 fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByName> {
     let given = column_types(&request.list.column_types)?;
     match given.keys().find(|name| !columns.kept().contains(name)) {
@@ -49,7 +49,7 @@ fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByNa
     }
 }
 
-/// Refuses columns that the format cannot store, or that results already have.
+/// Fails if the format cannot store a column, or if results already have it.
 pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> {
     Sidecars::parse(&request.sidecar, columns, request.naming(request.listing) == Naming::Url)?;
     if !columns.kept().is_empty() && !request.keeps_columns() {
@@ -67,7 +67,7 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     }
 }
 
-/// Returns the columns with the types of the job. If all values were text when the job began, they stay text.
+/// Returns the columns with the job's types. If all values were text when the job was started, they stay text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
     if request.stores_items() {
         return of_items(request, item_columns(place)?.unwrap_or(asked));
@@ -79,7 +79,7 @@ pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocat
     Ok(asked)
 }
 
-/// Returns the columns of a job of items. Their types stay the same as at the start of the job.
+/// Returns the columns of a job over items. Their types are fixed at the start of the job.
 fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns> {
     let given = column_types(&request.list.column_types)?;
     let is_other = |(name, kind): &(&String, &ColumnType)| {
@@ -96,12 +96,12 @@ fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns>
 }
 
 impl JobPlan {
-    /// Whether the columns of items must be detected from the first page.
+    /// Returns whether the columns of items must be detected from the first page.
     pub(crate) fn needs_item_columns(&self) -> bool {
         self.columns.has_items() && self.request.format == Format::Parquet && self.columns.kept().is_empty()
     }
 
-    /// Returns the columns of stored objects that readers can read again.
+    /// Returns the columns that can be read back from stored objects.
     pub(crate) fn stored_columns(&self) -> ExtraColumns {
         let JobRequest { format, sidecar, .. } = &self.request;
         let has_all = *format == Format::Tar && sidecar.iter().any(|text| text == Sidecars::JSON);
@@ -110,7 +110,7 @@ impl JobPlan {
         columns.with_encodings(has_encodings && self.rules.have_encodings())
     }
 
-    /// Returns the files that accompany each object.
+    /// Returns the files stored with each object.
     pub(super) fn sidecars(&self) -> Result<Sidecars> {
         let keys = if self.rules == JobRules::FIRST { SampleKeys::FirstDot } else { SampleKeys::OwnKey };
         let sidecars = Sidecars::parse(&self.request.sidecar, &self.columns, self.naming() == Naming::Url)?;
@@ -123,7 +123,7 @@ impl JobPlan {
         names.iter().map(|name| types.get(name.as_str()).copied().unwrap_or_default()).collect()
     }
 
-    /// Returns the columns of a list with the job's types.
+    /// Returns a list's columns with the job's types.
     pub(crate) fn columns_of_list(&self, of_list: &ListColumns) -> ListColumns {
         let of_job = self.columns.typed().take(of_list.len());
         of_job.map(|(name, kind)| (name.to_owned(), kind)).collect()

@@ -1,4 +1,4 @@
-//! The number of requests in flight, and the settings of their connections.
+//! The number of requests in flight and the settings of their connections.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::PoolSettings;
 
 impl JobPlan {
-    /// Returns the number of workers. Each worker has a sink.
+    /// Returns the number of workers. Each has its own sink.
     pub(crate) fn worker_count(&self) -> usize {
         match self.request.workers {
             _ if self.request.lists_only() => 1,
-            // Each worker needs a request of its own.
+            // Each worker needs at least one request.
             Workers::Native => {
                 let most = self.only_host_limit().unwrap_or(usize::MAX).min(self.concurrency_of_hosts());
                 self.machine.threads.min(most)
@@ -29,27 +29,26 @@ impl JobPlan {
         }
     }
 
-    /// Returns the number of requests in flight for a job over many hosts. Each host has its own limit, so no search is
-    /// needed.
+    /// Returns the maximum number of requests in flight for a job over many hosts. Each host has its own limit, so no
+    /// search is needed.
     pub(crate) fn concurrency_of_hosts(&self) -> usize {
         self.request.concurrency_of_hosts(self.machine.concurrency)
     }
 
-    /// Returns the range for the search of the number of requests in a job with one origin. `None` if the user gave the
-    /// number.
+    /// Returns the bounds of the concurrency search in a job with one origin. `None` if the user set the number.
     pub(crate) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
         let Concurrency::Auto { most } = self.machine.concurrency else { return None };
         let most = self.only_host_limit().unwrap_or(usize::MAX).min(most as usize);
         if matches!(self.request.workers, Workers::Processes(_)) && most <= workers {
-            // Each process makes one request at a time. The search begins with one for each processor.
+            // Each process makes one request at a time, so the search starts with one per processor.
             return Some(ConcurrencyBounds { first: processors(), least: 1, most });
         }
         let first = (limits::AUTO_CONCURRENCY_FIRST as usize).min(most);
         Some(ConcurrencyBounds { first, least: workers.min(most), most })
     }
 
-    /// Returns the limit of requests in flight for a job that may turn out to have a single host. `None` means that the
-    /// user gave no limit, or each process has its part of the limit.
+    /// Returns the maximum number of requests in flight for a job that may have a single host. `None` if the user set
+    /// no limit, or each process has a share of it.
     pub(crate) fn only_host_limit(&self) -> Option<usize> {
         let request = &self.request;
         let is_routed = request.rows.is_some() || request.obeys_robots_of_hosts();
@@ -60,7 +59,7 @@ impl JobPlan {
         Some(request.http.part_of_host_limit(limit) as usize)
     }
 
-    /// Returns the rules for each host of a job over many.
+    /// Returns the rules per host for a job over many hosts.
     pub(crate) fn host_rules(&self, workers: usize) -> HostRules {
         let http = &self.request.http;
         HostRules {
@@ -74,18 +73,17 @@ impl JobPlan {
         }
     }
 
-    /// Returns the common settings of all connections.
+    /// Returns the connection settings shared by all users.
     pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let request = &self.request;
-        // The user has named this origin, so it may have a private address even if its pages may lead only to public
-        // ones.
+        // The user named this origin, so it may have a private address even if its pages may lead only to public ones.
         let lists_urls = request.leads_anywhere() && request.lists_itself();
         let named = request.named_origin.clone().or_else(|| self.only_origin().filter(|_| lists_urls));
         let named = named.filter(|_| !request.http.public_only);
         let reach = (request.reach(), named);
         let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads)?;
         Ok(match request.rows {
-            // A check does not read whole bodies, so their length is not limited.
+            // A check does not read whole bodies, so it does not limit their length.
             Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
             None => settings,
         })

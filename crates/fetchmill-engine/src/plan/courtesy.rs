@@ -1,19 +1,19 @@
-//! The limit of requests in flight to an origin for which the user has not set one. At a public address, someone else
-//! pays for the requests.
+//! Limits the requests in flight to an origin if the user did not set a limit. At a public address, someone else pays
+//! for the requests.
 
 use std::net::{IpAddr, SocketAddr};
 
 use fetchmill_model::limits;
 use fetchmill_net::AddressPolicy;
 
-/// The hosts of AWS's S3 end with one of these.
+/// Suffixes of the hosts of AWS S3.
 const AWS_SUFFIXES: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];
 
-/// A limit that protects the origin, not this machine.
+/// A limit that protects the origin rather than this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Courtesy {
     pub(crate) most: u32,
-    /// Whom the limit protects.
+    /// The party that the limit protects.
     pub(crate) whom: &'static str,
 }
 
@@ -21,25 +21,24 @@ const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a publ
 const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
 
-/// Returns the limit of a job's only origin with `--concurrency auto`. `None` means that only the limit of this machine
-/// applies. `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a
-/// bucket.
+/// Returns the limit for a job's only origin with `--concurrency auto`. `None` leaves only the limit of this machine.
+/// `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }
-    // A mapped address stands for the IPv4 address in it, to which the packets go.
+    // A mapped address stands for the IPv4 address that packets are sent to.
     let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address.to_canonical());
     let public = |is_public: bool| is_public.then_some(PUBLIC);
     match (addresses, host.parse()) {
         (Some(addresses), _) => public(addresses.iter().any(|address| is_public(address.ip()))),
         (None, Ok(address)) => public(is_public(address)),
-        // The proxy or an engine in Python looks up the name, or it is the name of a store, which is looked up later.
+        // The proxy or a Python engine looks up the name, or it belongs to a store and is looked up later.
         (None, Err(_)) => (!is_this_machine(host)).then_some(MAYBE_PUBLIC),
     }
 }
 
-/// Whether a name always means this machine (RFC 6761, 6.3).
+/// Returns whether a name always refers to this machine (RFC 6761, 6.3).
 fn is_this_machine(host: &str) -> bool {
     let host = host.trim_end_matches('.');
     host == "localhost" || host.ends_with(".localhost")

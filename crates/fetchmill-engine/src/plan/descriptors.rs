@@ -1,4 +1,4 @@
-//! Limits of this machine for a job: processors, descriptors and address space.
+//! Adapts a job to the limits of this machine: processors, file descriptors and address space.
 
 use super::memory_limits::{bound_kept_memory, check_address_space};
 use crate::event_queues::processors;
@@ -9,7 +9,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_store::sink::StoredParts;
 
-/// Returns the number of local ports for connections, or the usual number if the machine does not report it.
+/// Returns the number of local ports for connections, or the usual default if the machine does not report it.
 fn local_ports() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = text.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
@@ -19,12 +19,12 @@ fn local_ports() -> u64 {
     }
 }
 
-/// Returns the number of requests that local ports allow. Some connections rest in addition to those in use.
+/// Returns how many requests the local ports allow. Besides the connections in use, some are resting.
 fn requests_of_ports() -> u32 {
     u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
 }
 
-/// Raises the soft limit of descriptors and returns it. `None` means that there is no limit.
+/// Raises the soft limit of file descriptors and returns it. `None` means unlimited.
 fn raise_descriptors() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -35,9 +35,9 @@ fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// Raises the soft limit of descriptors for streams, and lowers `auto` to the limits of this machine. With a given
-/// number, requests wait if there are too few descriptors. A search ends at a third of the descriptors: half as many
-/// connections again may rest, and the program has its own files.
+/// Raises the soft limit of file descriptors for streams, and lowers `auto` to the limits of this machine. With a fixed
+/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors: half as many
+/// connections again may rest, and the program needs some for its files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
     if let Concurrency::Auto { most } = options.concurrency {
@@ -48,21 +48,21 @@ pub(crate) fn fit_stream(options: &mut HttpOptions) {
     }
 }
 
-/// The share of this machine that a job gets.
+/// A job's share of this machine's resources.
 #[derive(Debug, Clone)]
 pub(crate) struct MachineShare {
     /// Number of fetching threads.
     pub(crate) threads: usize,
-    /// Requests in flight.
+    /// Maximum number of requests in flight.
     pub(crate) concurrency: Concurrency,
-    /// Connections that may rest, in addition to those in use.
+    /// Maximum number of resting connections, besides those in use.
     pub(crate) resting_max: usize,
-    /// A notice that `--concurrency` was lowered. `None` if it was not.
+    /// Notice that `--concurrency` was lowered, if it was.
     pub(crate) notice: Option<String>,
 }
 
 impl MachineShare {
-    /// Raises the soft limit of descriptors, and lowers the requested share to the limits of this machine.
+    /// Raises the soft limit of file descriptors, and reduces the request to what this machine allows.
     pub(crate) fn fit(request: &JobRequest) -> Result<Self> {
         let share = match raise_descriptors() {
             Some(allowed) => Self::of_descriptors(request, allowed)?,
@@ -83,7 +83,7 @@ impl MachineShare {
         }
     }
 
-    /// Returns the share without a limit of descriptors.
+    /// Returns the share without a descriptor limit.
     fn of_processors(request: &JobRequest) -> Self {
         let concurrency = fitting_concurrency(request);
         MachineShare {
@@ -94,7 +94,7 @@ impl MachineShare {
         }
     }
 
-    /// Returns the share for at most `allowed` descriptors. Lowers the number of threads and of requests as needed.
+    /// Returns the share for up to `allowed` descriptors. Reduces threads and requests as needed.
     fn of_descriptors(request: &JobRequest, allowed: u64) -> Result<Self> {
         let Needs { worker, connection } = Needs::of(request);
         let left = allowed.saturating_sub(limits::DESCRIPTORS_RESERVED);
@@ -108,7 +108,7 @@ impl MachineShare {
         let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
         let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
         let left = left - threads * worker;
-        // Some connections rest in addition to those in use. If fewer may rest, more requests wait for the end of a
+        // Besides the connections in use, some are resting. If fewer can rest, more requests wait for the end of a
         // rest.
         let share = limits::RESTING_SHARE_MIN as u64;
         let connections = (left * share / (connection * share + 1)).max(1);
@@ -124,38 +124,38 @@ impl MachineShare {
     }
 }
 
-/// The descriptors that a job needs.
+/// File descriptors needed by a job.
 struct Needs {
-    /// For each worker.
+    /// Per worker.
     worker: u64,
-    /// For each connection.
+    /// Per connection.
     connection: u64,
 }
 
 impl Needs {
     fn of(request: &JobRequest) -> Self {
         use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
-        // If a server lists its own objects, its name is looked up outside of the workers.
+        // If a server lists its own objects, its name is looked up outside the workers.
         let is_one_name = matches!(request.source, SourceOptions::Server(_)) && !request.leads_anywhere();
         let looks_up = !is_one_name && request.http.resolver != Resolvers::System;
         let names = if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };
         let transform = if request.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
         Needs {
             worker: DESCRIPTORS_A_WORKER + names + transform,
-            // A body that does not fit into memory has its own file while it is received.
+            // A body that does not fit into memory is received into a file.
             connection: if request.properties().keeps < StoredParts::Bodies { 1 } else { 2 },
         }
     }
 }
 
-/// Returns the number of threads if descriptors are not limited: the given number, or one for each processor. It is at
-/// most the number of requests in flight.
+/// Returns the number of threads if descriptors are unlimited: the given number, or one per processor. There are never
+/// more threads than requests in flight.
 fn wanted_threads(request: &JobRequest) -> usize {
     let threads = request.threads.unwrap_or_else(processors);
     threads.min(request.concurrency_of_hosts(request.http.concurrency))
 }
 
-/// Returns the number of requests in flight if descriptors are not limited. Memory and local ports limit `auto`.
+/// Returns the concurrency if descriptors are unlimited. Memory and local ports limit `auto`.
 fn fitting_concurrency(request: &JobRequest) -> Concurrency {
     match request.http.concurrency {
         given @ Concurrency::Number(_) => given,
@@ -167,7 +167,7 @@ fn fitting_concurrency(request: &JobRequest) -> Concurrency {
     }
 }
 
-/// Returns a notice if the given number is above `connections`.
+/// Returns a notice if the requested number exceeds `connections`.
 fn lowered_notice(wanted: Concurrency, connections: u64, allowed: u64) -> Option<String> {
     match wanted {
         Concurrency::Number(number) if u64::from(number) > connections => Some(format!(

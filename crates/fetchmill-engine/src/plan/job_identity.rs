@@ -1,4 +1,4 @@
-//! The identity of a job. Two runs with the same identity belong to the same job.
+//! The identity of a job. Runs with the same identity belong to the same job.
 
 use super::job_plan::JobPlan;
 use crate::request::name_scheme::NameScheme;
@@ -17,7 +17,7 @@ use fetchmill_store::journal::{
 use fetchmill_store::sink::HashColumn;
 
 impl JobPlan {
-    /// Returns the identifying text for a server's kind of listing.
+    /// Returns the part of the identity that depends on a server's listing type.
     fn listing_identity(&self) -> String {
         if let Some(listing) = self.listing.of_folders() {
             return listing.to_owned();

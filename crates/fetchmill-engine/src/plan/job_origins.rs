@@ -1,4 +1,4 @@
-//! The origins of a job: a server that lists its objects, or the origins that a list names.
+//! The origins of a job: a server that lists its objects, or the origins in a list.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use fetchmill_model::panics::lock;
 use fetchmill_model::source::list::origin_of;
 use fetchmill_model::target::entry::ListEntry;
 
-/// The origin of a job whose server lists its objects.
+/// Origin of a job whose server lists its own objects.
 #[derive(Clone)]
 pub(crate) struct ListingServer {
     pub(crate) key: OriginKey,
@@ -18,14 +18,14 @@ pub(crate) struct ListingServer {
     pub(crate) addresses: Option<Arc<[SocketAddr]>>,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JobOrigins {
-    /// The server that lists its own objects. A bucket's origin is known after the first contact.
+    /// The server that lists its own objects. A bucket's origin is known only after the first contact.
     server: OnceLock<OriginKey>,
-    /// Whether a list leads to more than one origin. Failures at one of them then do not concern the whole job.
+    /// Whether a list has more than one origin. If so, a failure of one does not affect the whole job.
     are_many: AtomicBool,
-    /// The origin of a list's first target.
+    /// Origin of a list's first target.
     first: Mutex<Option<Vec<u8>>>,
 }
 
@@ -44,8 +44,8 @@ impl JobOrigins {
         self.are_many.load(Ordering::Relaxed)
     }
 
-    /// Whether this is the job's only origin: it lists its own objects, or a sufficiently long list names no other
-    /// origin.
+    /// Returns whether this is the job's only origin: it lists its own objects, or a sufficiently long part of the list
+    /// names no other.
     pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
         if let Some(server) = self.server.get() {
             return server == key;
@@ -53,7 +53,7 @@ impl JobOrigins {
         is_list_known() && !self.are_many() && lock(&self.first).as_deref() == Some(key.text().as_bytes())
     }
 
-    /// Returns the host of the only origin as text for the user, or `the server` if it is unknown.
+    /// Returns the only origin's host for messages, or `the server` if unknown.
     pub(crate) fn host_text(&self) -> String {
         let first = || lock(&self.first).as_deref().map(|first| String::from_utf8_lossy(first).into_owned());
         let key = self.server.get().map(|key| key.text().to_owned()).or_else(first);
@@ -68,7 +68,7 @@ impl JobOrigins {
         OriginKey::of_url(&format!("{text}/")).map(|(key, _)| key)
     }
 
-    /// Notes the origins of list entries. Returns whether the entries have revealed a second origin.
+    /// Records the origins of list entries. Returns whether they have revealed a second origin.
     pub(crate) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         if self.are_many() || self.server.get().is_some() {
             return false;

@@ -1,5 +1,5 @@
-//! The plan of a job ([`job_plan`]), and how it is made from a request ([`planning`]). Also contains the check whether
-//! the job will fit, limits that protect servers, and the origins of the job.
+//! The plan of a job ([`job_plan`]), and its derivation from a request ([`planning`]). Also checks whether the job will
+//! fit, and contains the limits that protect servers and the job's origins.
 
 mod columns;
 mod connections;

@@ -1,5 +1,4 @@
-//! Makes the plan of a job, step by step. Each step takes its inputs and returns its results, so the compiler enforces
-//! the order.
+//! Plans a job in steps. Each step takes its inputs and returns its results, so the compiler enforces the order.
 
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ use fetchmill_net::{TlsRoots, TlsSetup};
 use fetchmill_store::journal::{JobLocation, JobRules};
 use fetchmill_store::results::refuse_foreign;
 
-/// Plans a job. Nothing is created before [`prepare_place`], so a refused request leaves no files behind. `given` is
-/// the list of a program. If the source is a list, also returns the opened list.
+/// Plans a job. Nothing is created before [`prepare_place`], so a rejected request leaves no files behind. `given` is a
+/// list from a program. Also returns the opened list, if the source is one.
 pub(crate) fn plan_job(
     request: JobRequest,
     given: Option<Box<dyn Items>>,
@@ -29,11 +28,11 @@ pub(crate) fn plan_job(
     check_authorities(&request, &s3)?;
     let list = open_list(&request, rules, given)?;
     let asked = columns::asked(&request, list.as_ref().map(OpenedList::columns))?;
-    // Check after the list is opened, because errors of the list contain its name.
+    // Check after opening the list, because errors about the list contain its name.
     request.check()?;
     columns::check(&request, &asked)?;
     let fields = fields(&request, &s3)?;
-    // Also report mistakes in the user's certificate and cookies before anything is created.
+    // Report mistakes in the client certificate and cookies before anything is created.
     TlsSetup::new(request.http.tls(&s3, fields.origin())).client()?;
     request.http.cookie_file()?;
     let machine = MachineShare::fit(&request)?;
@@ -44,17 +43,17 @@ pub(crate) fn plan_job(
     Ok((plan, list))
 }
 
-/// Facts that a worker process gets from the job.
+/// Facts that a worker process gets from its job.
 pub(crate) struct WorkerFacts {
-    /// Columns of the list. `None` if the source is not a list.
+    /// Columns of the list, if the source is a list.
     pub(crate) columns: Option<ListColumns>,
-    /// Region that the store has reported for its bucket. `None` if it has reported none.
+    /// Region that the store reported for its bucket, if it did.
     pub(crate) region: Option<String>,
-    /// The detected kind of listing.
+    /// The detected listing type.
     pub(crate) listing: Listing,
 }
 
-/// Plans the part of a job that a worker process does. The job's process has already checked the request.
+/// Plans a worker process's part of a job. The job's process has already checked the request.
 pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<JobPlan> {
     let s3 = store_settings(&request)?.in_region(of_job.region);
     let columns = columns::asked(&request, of_job.columns)?;
@@ -64,25 +63,25 @@ pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<Jo
     Ok(JobPlan { request, place: Arc::new(place), rules, s3, columns, listing: of_job.listing, machine })
 }
 
-/// Returns the rules that the job began with. For a new job, returns the current rules.
+/// Returns the rules with which the job was started, or the current rules for a new job.
 fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
     match JobLocation::find(&request.dest, request.state.as_deref()) {
         Ok(place) => JobRules::of(&place),
-        // There is no job yet, or a later step refuses the destination with advice.
+        // No job exists yet, or a later step rejects the destination with advice.
         Err(Error::Usage(_)) => Ok(JobRules::CURRENT),
         Err(error) => Err(error),
     }
 }
 
-/// Returns the settings for stores, with the environment and the profile.
+/// Returns the S3 settings, including the environment and the profile.
 fn store_settings(request: &JobRequest) -> Result<S3Settings> {
     let s3 = S3Settings::of_process(&request.s3)?;
-    // A server that lists its objects does not use a store.
+    // A server that lists its objects needs no store.
     let has_store = !matches!(request.source, SourceOptions::Server(_)) || request.upload.is_some();
     Ok(if has_store { s3 } else { s3.without_ca_bundle() })
 }
 
-/// Reads the trusted authorities, so that mistakes in them are reported before anything is created.
+/// Reads the trusted authorities, so that mistakes are reported before anything is created.
 fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     if request.http.ca_file.is_some() || s3.ca_bundle.is_some() {
         TlsRoots::load(&request.http.tls(s3, None))?;
@@ -90,7 +89,7 @@ fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     Ok(())
 }
 
-/// Opens the list, if the source is one. The job's rules determine how it is read.
+/// Opens the list, if the source is one. The job's rules determine how to read it.
 fn open_list(
     request: &JobRequest,
     rules: JobRules,
@@ -102,7 +101,7 @@ fn open_list(
     OpenedList::open(&request.source, request.list_format, &options, given)
 }
 
-/// Creates the destination and the state folder, and takes the lock.
+/// Creates the destination and the state folder, and locks the job.
 fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
     let state = request.state.as_deref();
     if let Some(upload) = &request.upload {

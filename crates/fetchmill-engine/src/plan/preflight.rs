@@ -1,5 +1,5 @@
-//! Stops a job whose files will not fit, before the files fill the file system. Uses the planner's estimate
-//! ([`fetchmill_model::planner::preflight`]) at the start of a run, with each page, and with each block of outcomes.
+//! Stops a job before its files fill the file system. It uses the planner's estimate
+//! ([`fetchmill_model::planner::preflight`]) at the start of a run, for each page, and after each block of outcomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -16,38 +16,38 @@ use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Block;
 use fetchmill_store::sink::Format;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct Preflight {
     room: Room,
     dest: PathBuf,
-    /// Name of the listing's field for the number of objects. `None` if the listing has no such field.
+    /// Listing field that holds the number of objects, if there is one.
     total_field: Option<String>,
-    /// Targets that were finished when the run began.
+    /// Number of targets finished before this run.
     settled: u64,
     known: Mutex<PreflightState>,
 }
 
-/// The knowledge so far.
+/// Knowledge about the job's size so far.
 #[derive(Debug)]
 struct PreflightState {
     targets: TargetCount,
     work: Work,
-    /// Bytes of the bodies in `work.sample`.
+    /// Total size of the bodies in `work.sample`.
     bytes: u64,
-    /// Whether the destination already belongs to this job and cannot be used by another one.
+    /// Whether the destination already belongs to this job, so that no other job can use it.
     is_begun: bool,
     is_refused: bool,
 }
 
-/// The number of targets, and its source.
+/// Number of targets, and how it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TargetCount {
-    /// The total that the listing announced.
+    /// The total announced by the listing.
     Told(u64),
-    /// The number so far. The listing has not ended.
+    /// The number listed so far.
     Listed(u64),
-    /// The final number. The listing has ended.
+    /// The final number, after the end of the listing.
     All(u64),
 }
 
@@ -66,7 +66,7 @@ impl TargetCount {
     }
 }
 
-/// Returns the number of targets. Folder markers and other skipped names do not count.
+/// Returns the number of targets. Folder markers and other skipped names are not counted.
 fn listed_targets(tally: Tally) -> u64 {
     tally.listed.saturating_sub(tally.skipped)
 }
@@ -76,13 +76,13 @@ fn settled_targets(tally: Tally) -> u64 {
 }
 
 impl Preflight {
-    /// Checks whether the free space is enough for the targets that earlier runs have listed. `None` means that nothing
-    /// is checked.
+    /// Checks that the targets listed by earlier runs fit into the free space. Returns `None` if nothing needs
+    /// checking.
     pub(crate) fn open(plan: &JobPlan, journal: &Journal) -> Result<Option<Self>> {
         if plan.request.format != Format::Files || !plan.request.preflight {
             return Ok(None);
         }
-        // If the file system does not report free space, only writing can show that it is full.
+        // If the file system does not report its free space, only a failed write can show that it is full.
         let Ok(free) = durable::free_room(&plan.place.dest) else { return Ok(None) };
         let FreeRoom { inodes, free_inodes, free_blocks, block, blocks: _ } = free;
         let room = Room::new((inodes, free_inodes), free_blocks, block);
@@ -116,8 +116,8 @@ impl Preflight {
         Ok(Some(preflight))
     }
 
-    /// Checks a page before it is written to the journal. After a refusal, all later pages are refused too, because the
-    /// names of the refused page must come again.
+    /// Checks a page before it is recorded in the journal. After one page is rejected, all later ones are too, because
+    /// the rejected names must be listed again.
     pub(crate) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
         let is_complete = matches!(
@@ -130,7 +130,7 @@ impl Preflight {
         Ok(())
     }
 
-    /// Updates the estimate after a block was written.
+    /// Updates the estimate after a block.
     pub(crate) fn note(&self, block: &Block) -> Result<()> {
         let mut noted = SizeSample::default();
         let mut bytes = 0;
@@ -153,7 +153,7 @@ impl Preflight {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
-        // A thread that panicked leaves only plain data here, and the job ends anyway.
+        // After a panic, this is still plain data, and the job is ending anyway.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl Preflight {
         )
     }
 
-    /// Returns the beginning of the message, up to the verb.
+    /// Returns the start of the message, up to the verb.
     fn files(&self, known: &PreflightState) -> String {
         let more = if self.settled > 0 { " more" } else { "" };
         let source = match (known.targets, &self.total_field) {
@@ -203,14 +203,14 @@ impl Preflight {
 }
 
 impl PreflightState {
-    /// Whether block padding takes most of the space, so that packs would need much less.
+    /// Returns whether most of the space is padding to whole blocks, so that packs would need much less.
     fn is_padding(&self, room: &Room) -> bool {
         let sample = &self.work.sample;
         sample.stored == 0 || self.bytes / sample.stored < room.block / 2
     }
 }
 
-/// Returns advice. A destination without listed targets may be used by another job.
+/// Returns the advice for the user. Another job may use a destination without listed targets.
 fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     const PACKED: &str = "--format parquet (few large files, about 130 bytes per 100-byte object)";
     match (is_packed, is_begun) {
@@ -228,7 +228,7 @@ fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     }
 }
 
-/// Formats bytes as `980 B` or `1.5 MiB`, like Python's `format_bytes`.
+/// Formats a size as `980 B` or `1.5 MiB`, like `format_bytes` in Python.
 fn bytes_text(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {

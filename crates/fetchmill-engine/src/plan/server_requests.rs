@@ -10,7 +10,7 @@ use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::source::OriginUrl;
 
-/// Returns the origin of a server that lists its objects, or the common origin of all URLs of a list.
+/// Returns the origin of a server that lists its objects, or the origin shared by all URLs of a list.
 fn only_origin(request: &JobRequest, s3: &S3Settings) -> Option<OriginKey> {
     match &request.source {
         SourceOptions::S3 { bucket, .. } => s3.place(bucket).ok().map(|place| place.key),
@@ -18,18 +18,18 @@ fn only_origin(request: &JobRequest, s3: &S3Settings) -> Option<OriginKey> {
     }
 }
 
-/// Returns the header fields of requests, and the origins that get them.
+/// Returns the header fields of requests, and the origins that receive them.
 pub(super) fn fields(request: &JobRequest, s3: &S3Settings) -> Result<OriginFields> {
     request.http.fields(only_origin(request, s3))
 }
 
 impl JobPlan {
-    /// Returns the origin of a server that lists its objects, or the common origin of all URLs of a list.
+    /// Returns the origin of a server that lists its objects, or the origin shared by all URLs of a list.
     pub(super) fn only_origin(&self) -> Option<OriginKey> {
         only_origin(&self.request, &self.s3)
     }
 
-    /// Returns the header fields of requests, and the origins that get them.
+    /// Returns the header fields of requests, and the origins that receive them.
     pub(crate) fn fields(&self) -> Result<OriginFields> {
         fields(&self.request, &self.s3)
     }
@@ -40,13 +40,13 @@ impl JobPlan {
         Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
-    /// Returns the origin that gets the tokens of `--bearer-command`. It is the origin that gets secrets.
+    /// Returns the origin that receives the tokens of `--bearer-command`. It is the one that receives secrets.
     pub(crate) fn token_origin(&self) -> Option<OriginKey> {
         self.request.bearer_command.as_ref()?;
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())
     }
 
-    /// Returns the header fields of requests for the pages of a server. Pages of a store are not decoded.
+    /// Returns the header fields of page requests to a server. Store pages are not decoded.
     pub(crate) fn page_fields(&self) -> Result<OriginFields> {
         match self.request.source {
             SourceOptions::S3 { .. } => self.fields(),
@@ -54,12 +54,12 @@ impl JobPlan {
         }
     }
 
-    /// Returns the only origin of a job whose server lists its objects, with the template of page requests.
+    /// Returns the only origin and its page request template, if a server lists its objects.
     pub(crate) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.page_fields()?)
     }
 
-    /// Returns the origin of [`JobPlan::server`], with the template of requests for targets.
+    /// Returns the only origin and its object request template, if a server lists its objects ([`JobPlan::server`]).
     pub(crate) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.object_fields()?)
     }
@@ -77,7 +77,7 @@ impl JobPlan {
         Ok(Some((key, template)))
     }
 
-    /// Returns the origin of a server, and the text before and after a name in its requests.
+    /// Returns the origin of a server, and the parts of its request URLs before and after a name.
     fn around_names(&self, url: &OriginUrl) -> Result<(OriginKey, String, &str)> {
         let (before, behind) = match self.listing {
             Listing::Auto | Listing::Api => self.request.api.around_name()?,
@@ -94,7 +94,7 @@ impl JobPlan {
         }
     }
 
-    /// Returns the template of requests to an origin, made directly or through a proxy that sees them.
+    /// Returns the template for requests to an origin, made directly or through a proxy that sees them.
     fn template(
         &self,
         key: &OriginKey,

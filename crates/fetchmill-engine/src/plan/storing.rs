@@ -1,4 +1,4 @@
-//! How objects and rows are stored: sinks, and the file of results.
+//! Settings for storing objects and rows: the sinks and the results file.
 
 use super::job_plan::JobPlan;
 use fetchmill_model::error::Result;
@@ -7,7 +7,7 @@ use fetchmill_store::results::ResultsTarget;
 use fetchmill_store::sink::{SinkSetup, UnfetchedSetup, Validators};
 
 impl JobPlan {
-    /// Returns the common setup of the sinks of `workers` workers.
+    /// Returns the setup shared by the sinks of `workers` workers.
     pub(crate) fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let request = &self.request;
         Ok(SinkSetup {
@@ -27,7 +27,7 @@ impl JobPlan {
                 None => Validators::InRecords,
             },
             unfetched: UnfetchedSetup {
-                // A sync itself reports the failures of its passes.
+                // A sync reports the failures of its passes itself.
                 tells_failures: request.pass.is_none(),
                 keeps_replies: request.keeps_replies(),
                 is_indexed: request.cdxj,

@@ -1,4 +1,4 @@
-//! The file of `--cookies`.
+//! Reads the file given with `--cookies`.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use fetchmill_model::cookies::CookieFile;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::COOKIE_FILE_BYTES_MAX;
 
-/// Reads the file. Messages never show its content.
+/// Reads the file. Messages never quote it.
 pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
     let refused = |what: String| {
         Error::Usage(format!(
@@ -18,7 +18,7 @@ pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
         ))
     };
     let unreadable = |error: std::io::Error| refused(format!("cannot be read ({error})"));
-    // The file is read more than once. A pipe would be empty the second time, and may never have any content.
+    // The file is read more than once, and a pipe would be empty the second time.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(refused("not a regular file".into()));
     }

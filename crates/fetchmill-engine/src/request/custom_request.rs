@@ -1,4 +1,4 @@
-//! Requests that are not a plain `GET`: their content, the effects of redirects, and the request of each target.
+//! Requests other than a plain `GET`: their content, how redirects change them, and the request of each target.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use fetchmill_model::target::request::{TargetRequest, is_condition};
 use fetchmill_model::verdict::is_redirect;
 use fetchmill_net::{IF_RANGE, RANGE};
 
-/// Methods that may be repeated by default, because they change nothing.
+/// Methods that may be repeated by default, because they have no side effects.
 const REPEATABLE: &[&str] = &["GET", "HEAD"];
-/// Methods that always have a body, even an empty one.
+/// Methods that always send a body, even an empty one.
 const BODIED: &[&str] = &["POST", "PUT", "PATCH"];
-/// The longest registered method has 17 letters.
+/// Maximum method length. The longest registered method has 17 letters.
 const METHOD_BYTES_MAX: usize = 32;
 /// Header field with the type of a body.
 const CONTENT_TYPE: &str = "content-type";
 
-/// A request that is not a plain `GET`.
+/// A request other than a plain `GET`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CustomRequest {
-    /// Method in capitals, such as `GET`.
+    /// Method in upper case, such as `GET`.
     pub method: String,
-    /// Header fields of this request, checked by [`fetchmill_model::http1::header_field::check_field`].
+    /// Header fields of the request, checked by [`fetchmill_model::http1::header_field::check_field`].
     pub fields: Vec<(String, String)>,
     /// Body of the request.
     pub body: Option<Vec<u8>>,
-    /// Whether the request may be repeated. If not, it is made only once.
+    /// Whether the request may be repeated. Otherwise it is sent only once.
     pub is_idempotent: bool,
-    /// Requested part of the object, which is also in `fields`. `None` means the whole object.
+    /// Requested part of the object, also present in `fields`. `None` means the whole object.
     pub range: Option<ByteRange>,
-    /// Hash that the body of the reply must have.
+    /// Expected hash of the reply's body.
     pub hash: Option<ExpectedHash>,
 }
 
 impl CustomRequest {
-    /// Makes a request. The case of `method` does not matter. The fields must be checked. By default, only `GET` and
-    /// `HEAD` may be repeated.
+    /// Creates a request. The case of `method` does not matter. The fields must have been checked. By default, only
+    /// `GET` and `HEAD` may be repeated.
     pub fn new(
         method: &str,
         fields: Vec<(String, String)>,
@@ -65,26 +65,26 @@ impl CustomRequest {
         Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
     }
 
-    /// Returns the request for another part of the object, whose hash is unknown.
+    /// Returns the request for another part of the object. Its hash is unknown.
     pub(crate) fn with_range(&self, range: ByteRange) -> Self {
         let others = self.fields.iter().filter(|(name, _)| name != RANGE).cloned();
         let fields = others.chain([(RANGE.to_owned(), range.to_string())]).collect();
         CustomRequest { fields, range: Some(range), hash: None, ..self.clone() }
     }
 
-    /// Whether the request is a plain `GET`.
+    /// Returns whether the request is a plain `GET`.
     pub fn is_plain(&self) -> bool {
         self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
     }
 
-    /// Returns a plain `GET` in the encoding of a target's request.
+    /// Returns a plain `GET`, encoded like the request of a target.
     pub fn plain_bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest::plain().write(&mut bytes);
         bytes
     }
 
-    /// Returns the request in the encoding of a target's request.
+    /// Returns the request, encoded like the request of a target.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest {
@@ -100,31 +100,31 @@ impl CustomRequest {
     }
 }
 
-/// The effects of redirects on a request.
+/// Changes that redirects have made to a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectEffects {
     /// Whether the request has become a `GET` without a body.
     is_changed: bool,
-    /// Whether the request has moved to another origin. That origin must not get the request's own fields, because they
-    /// may be secrets.
+    /// Whether redirects have led to another origin. That origin must not receive the request's own fields, which may
+    /// be secrets.
     is_away: bool,
-    /// Whether the request was made, at this URL or before a redirect.
+    /// Whether the request was sent, to this URL or before a redirect.
     was_sent: bool,
     conditions: Conditions,
 }
 
-/// Whether the request still has its conditions.
+/// State of the request's conditions.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Conditions {
     #[default]
     Kept,
-    /// The conditions were dropped, because a 304 concerned another version of the object than the stored one.
+    /// Dropped, because a 304 referred to a version other than the stored one.
     Dropped,
 }
 
 impl RedirectEffects {
-    /// Applies a redirect with this status, which may lead to another origin (`leads_away`). As in browsers, 301 and
-    /// 302 turn `POST` into `GET`. 303 turns every method except `HEAD` into `GET`.
+    /// Applies a redirect with this status. `leads_away` means that it leads to another origin. As in browsers, 301 and
+    /// 302 turn `POST` into `GET`, and 303 turns every method except `HEAD` into `GET`.
     pub(crate) fn note(&mut self, request: Option<&CustomRequest>, status: u16, leads_away: bool) {
         debug_assert!(is_redirect(status));
         let method = self.method(request);
@@ -136,7 +136,7 @@ impl RedirectEffects {
         self.is_away |= leads_away;
     }
 
-    /// Notes that the request is about to be made.
+    /// Records that the request is about to be sent.
     pub(crate) fn note_sent(&mut self) {
         self.was_sent = true;
     }
@@ -146,32 +146,32 @@ impl RedirectEffects {
         self.conditions = Conditions::Dropped;
     }
 
-    /// Whether the request was made.
+    /// Returns whether the request was sent.
     pub(crate) fn was_sent(self) -> bool {
         self.was_sent
     }
 
-    /// Returns the current method.
+    /// Returns the method after the redirects.
     pub(crate) fn method(self, request: Option<&CustomRequest>) -> &str {
         request.filter(|_| !self.is_changed).map_or("GET", |request| &request.method)
     }
 
-    /// Whether the current request may be repeated.
+    /// Returns whether the request, after the redirects, may be repeated.
     pub(crate) fn may_repeat(self, request: Option<&CustomRequest>) -> bool {
         self.is_changed || request.is_none_or(|request| request.is_idempotent)
     }
 
-    /// Whether the current request is a `GET` or `HEAD`.
+    /// Returns whether the request, after the redirects, is a `GET` or `HEAD`.
     pub(crate) fn only_reads(self, request: Option<&CustomRequest>) -> bool {
         matches!(self.method(request), "GET" | "HEAD")
     }
 
-    /// Returns the current body.
+    /// Returns the body after the redirects.
     pub(crate) fn body(self, request: Option<&CustomRequest>) -> Option<&[u8]> {
         request.filter(|_| !self.is_changed)?.body.as_deref()
     }
 
-    /// Returns the current fields. At another origin only fields that are not secret remain.
+    /// Returns the fields after the redirects. Another origin gets only fields that are not secret.
     pub(crate) fn fields(self, request: Option<&CustomRequest>) -> Cow<'_, [(String, String)]> {
         let fields = request.map_or(&[][..], |request| request.fields.as_slice());
         if !self.is_away && !self.is_changed && self.conditions == Conditions::Kept {
@@ -187,8 +187,7 @@ impl RedirectEffects {
 }
 
 impl RedirectEffects {
-    /// Returns whether the rest of the body may be requested if it breaks off. The request must be a `GET` for a whole
-    /// object.
+    /// Returns whether the rest of a truncated body may be requested. This requires a `GET` for a whole object.
     pub(crate) fn may_be_resumed(self, request: Option<&CustomRequest>) -> bool {
         let is_of_part = |name: &str| [RANGE, IF_RANGE].iter().any(|own| name.eq_ignore_ascii_case(own));
         self.method(request) == "GET"
@@ -200,11 +199,11 @@ impl RedirectEffects {
 /// The requests of a job's targets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobRequests {
-    /// The request of targets whose entries add nothing to it. `None` means a plain `GET`.
+    /// The request of targets whose entries have none of their own. `None` means a plain `GET`.
     common: Option<Arc<CustomRequest>>,
-    /// Whether each target requests a part of an object.
+    /// Whether every target requests a part of an object.
     has_range: bool,
-    /// Whether each target has a hash.
+    /// Whether every target has a hash.
     has_hash: bool,
 }
 
@@ -230,10 +229,10 @@ impl JobRequests {
         })
     }
 
-    /// Returns the request of a target. `None` means a plain `GET`. Fails if the target's entry has lost its request.
+    /// Returns the request of a target. `None` means a plain `GET`. Fails if the entry's request is missing.
     pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
         let Some(bytes) = ListEntry::read(entry).own_request() else {
-            // The target must not use another request.
+            // Do not fall back to another request.
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;
@@ -269,7 +268,7 @@ impl JobRequests {
         })))
     }
 
-    /// Whether a target's request must not be made twice.
+    /// Returns whether a target's request must not be sent twice.
     pub(crate) fn is_once(&self, entry: &[u8]) -> bool {
         let is_idempotent = || match ListEntry::read(entry).own_request().and_then(TargetRequest::read) {
             Some(TargetRequest { method: Some(_), is_idempotent, .. }) => is_idempotent,
@@ -352,7 +351,7 @@ mod tests {
         let mut effects = RedirectEffects::default();
         effects.note(Some(&part), 302, true);
         assert_eq!(*effects.fields(Some(&part)), [("Range".to_owned(), "bytes=2-4".to_owned())]);
-        // Without its range, the target would request the whole object.
+        // Without its range, the request would fetch the whole object.
         assert_eq!(job.of(&self::entry(&TargetRequest::default())), Err(FailureKind::Url));
     }
 
@@ -368,7 +367,7 @@ mod tests {
         assert_eq!((more.body.as_deref(), more.fields.len()), (Some(&b"c"[..]), 2));
         let item = job.of(&entry(&TargetRequest { method: Some("PUT"), ..TargetRequest::default() }));
         assert_eq!(item.unwrap().unwrap().method, "PUT");
-        // A target that has lost its request is not requested with a simpler one.
+        // If a target's request is missing, no simpler request replaces it.
         assert_eq!(job.of(b"http://a/"), Err(FailureKind::Url));
         assert_eq!(JobRequests::default().of(b"http://a/"), Ok(None));
         assert!(job.is_once(&entry(&own)) && !JobRequests::default().is_once(b"http://a/"));

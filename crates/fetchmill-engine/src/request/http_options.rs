@@ -1,4 +1,4 @@
-//! Options of requests, for jobs and streams.
+//! HTTP options of jobs and streams.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -29,27 +29,27 @@ use fetchmill_net::{
 const DNS_PORT: u16 = 53;
 
 options! {
-    /// See the module.
+    /// See the [module documentation](self).
     pub struct HttpOptions {
-        /// Requests in flight.
+        /// Maximum number of requests in flight.
         concurrency: Concurrency = Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }, Bounds::at_least(1.0, "");
-        /// Upper limit of the search for the number of requests in flight. `None` means the limit of this machine, and
-        /// a polite limit for the server.
+        /// Upper bound for the search for the best concurrency. `None` uses the limit of this machine and a polite
+        /// limit for the server.
         concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
-        /// Requests a second, in total.
+        /// Maximum requests per second, in total.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
-        /// Requests a second to each host. 0 means no limit, and `None` means the engine's default.
+        /// Maximum requests per second and host. 0 means no limit, and `None` selects the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
-        /// Processes that share the limits for each host, as workers of one job.
+        /// Number of processes that share each host's limits, such as the workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");
-        /// Index of this process among those that share. If a limit does not divide evenly, the first processes get the
+        /// Index of this process among those processes. If a limit does not divide evenly, the first processes get the
         /// remainder.
         host_sharer: u32 = 0;
-        /// Attempts at a target, or at a request that may be repeated.
+        /// Maximum attempts per target, or per request that may be repeated.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
         /// Statuses that are retried like 503.
         retry_status: RetriedStatuses = RetriedStatuses::default();
-        /// Maximum number of consecutive redirects. `None` means the source's default.
+        /// Maximum number of consecutive redirects. `None` selects the default of the source.
         redirects: Option<u32> = None, Bounds::between(0.0, f64::from(limits::REDIRECTS_MAX), "");
         /// See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
@@ -63,66 +63,66 @@ options! {
         /// See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         total_timeout: Duration = limits::TOTAL_TIMEOUT, Bounds::above_0("seconds");
-        /// Limit for a whole attempt, from the start of its connection, and for each step. `None` means that each step
-        /// has its own limit.
+        /// Time limit for a whole attempt including its connection, and for each step. `None` keeps the separate limits
+        /// of the steps.
         #[serde(deserialize_with = "some_seconds")]
         timeout: Option<Duration> = None, Bounds::above_0("seconds");
-        /// Maximum bytes of a body.
+        /// Maximum body size in bytes.
         max_size: u64 = limits::BODY_BYTES_MAX, Bounds::at_least(1.0, "bytes");
-        /// Types that the body of an object may have. By default, all types are allowed.
+        /// Accepted content types of objects. By default, all.
         accept: AcceptedTypes = AcceptedTypes::default();
-        /// Whether bodies without a length are accepted.
+        /// Whether to accept bodies that end when the connection closes.
         allow_eof_bodies: bool = false;
-        /// Whether encoded replies are requested and decoded.
+        /// Whether to request compressed replies and decode them.
         compressed: bool = false;
-        /// Whether objects are skipped if their replies reserve the content.
+        /// Whether to skip objects whose replies opt out.
         opt_out: bool = false;
-        /// Header fields that are added to requests.
+        /// Extra header fields for requests.
         headers: Vec<(String, String)> = Vec::new();
-        /// Origin that gets the header fields that may be secrets. `None` means the origin of a server that lists its
+        /// Origin that receives header fields that may be secret. `None` means the origin of a server that lists its
         /// objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
-        /// File of the only trusted certificate authorities, in PEM.
+        /// PEM file with the only trusted certificate authorities.
         ca_file: Option<PathBuf> = None;
-        /// The client certificate, in PEM.
+        /// PEM file with the client certificate.
         client_cert: Option<PathBuf> = None;
-        /// Key of the client certificate, in PEM. `None` means that it is in the same file.
+        /// PEM file with the client certificate's key. `None` if it is in the certificate's file.
         client_key: Option<PathBuf> = None;
-        /// Cookies in the Netscape format.
+        /// Cookie file in Netscape format.
         cookies: Option<PathBuf> = None;
         /// Hosts whose certificates are not checked.
         insecure_host: Vec<String> = Vec::new();
         /// Whether HTTP/2 is offered.
         http2: bool = true;
-        /// Proxy between this machine and the origins.
+        /// Proxy for connections to origins.
         proxy: Option<ProxySetup> = None;
-        /// The resolver of names.
+        /// Resolver for host names.
         resolver: Resolvers = Resolvers::Configured;
-        /// Whether requests may only lead to public addresses.
+        /// Whether requests may go only to public addresses.
         public_only: bool = false;
     }
 }
 
-/// The number of requests in flight.
+/// Maximum number of requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(from = "ConcurrencyValue")]
 pub enum Concurrency {
-    /// At most this number.
+    /// A fixed number.
     Number(u32),
-    /// A number that the engine finds by trying, up to a limit.
+    /// A number found by measuring, up to a limit.
     Auto {
         /// Limit of this machine.
         most: u32,
     },
 }
 
-/// The value in JSON.
+/// The value as it appears in JSON.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "concurrency must be a whole number or auto")]
 enum ConcurrencyValue {
     Number(u32),
-    /// Like [`Concurrency::Auto`], within the limit of an engine.
+    /// Like [`Concurrency::Auto`], bounded by the limit of an engine.
     Within {
         most: u32,
     },
@@ -157,7 +157,7 @@ impl Concurrency {
         }
     }
 
-    /// Returns the value, lowered to the limit of this machine.
+    /// Returns this value, capped by the limit of this machine.
     pub(crate) fn lowered_to(self, allowed: u32) -> Self {
         match self {
             Concurrency::Number(most) => Concurrency::Number(most.min(allowed)),
@@ -175,14 +175,14 @@ impl OptionValue for Concurrency {
     }
 }
 
-/// The resolver of names.
+/// Resolver for host names.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub enum Resolvers {
-    /// The name servers of the system's configuration.
+    /// The name servers in the system's configuration.
     #[default]
     Configured,
-    /// The resolver of the system, which all programs of this machine use.
+    /// The system resolver, as used by other programs on this machine.
     System,
     /// These name servers.
     Servers(Vec<SocketAddr>),
@@ -193,7 +193,7 @@ impl OptionValue for Resolvers {}
 impl TryFrom<Vec<String>> for Resolvers {
     type Error = Error;
 
-    /// Parses `system`, or name servers: `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`.
+    /// Parses `system`, or name servers in the form `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
     fn try_from(texts: Vec<String>) -> Result<Self> {
         if texts.is_empty() {
             return Ok(Resolvers::Configured);
@@ -214,7 +214,7 @@ impl TryFrom<Vec<String>> for Resolvers {
     }
 }
 
-/// Parses the origin that a user names. A path after it is an error.
+/// Parses an origin. A path is an error.
 fn origin<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<OriginKey>, D::Error> {
     let text = String::deserialize(from)?;
     let url = OriginUrl::parse(&text).map_err(D::Error::custom)?;
@@ -227,7 +227,7 @@ fn origin<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Orig
 }
 
 impl HttpOptions {
-    /// Returns the time limits of an attempt.
+    /// Returns an attempt's timeouts.
     pub(crate) fn timeouts(&self) -> Timeouts {
         match self.timeout {
             Some(all) => Timeouts { connect: all, head: all, idle: all, total: all, attempt: Some(all) },
@@ -241,7 +241,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the trusted authorities, and the origin that gets the user's certificate.
+    /// Returns the TLS options: the trusted authorities, and the origin that receives the client certificate.
     pub(crate) fn tls(&self, s3: &S3Settings, origin: Option<&OriginKey>) -> TlsOptions {
         let client = self.client_cert.as_ref().zip(origin).map(|(certificate, origin)| ClientFiles {
             certificate: certificate.clone(),
@@ -257,7 +257,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the setup of name lookups for `threads` threads.
+    /// Returns the name lookup settings for `threads` threads.
     pub(crate) fn names(&self, threads: usize) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Configured => NameResolverSetup::new(false, &[], threads),
@@ -266,8 +266,8 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the setup for looking up the name of a server that lists. Uses the name servers that the user gave,
-    /// otherwise the resolver of this machine.
+    /// Returns the lookup settings for the name of a listing server. Uses the user's name servers, otherwise the
+    /// resolver of this machine.
     pub(crate) fn names_of_server(&self) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Servers(servers) => NameResolverSetup::new(false, servers, 1),
@@ -280,13 +280,13 @@ impl HttpOptions {
         self.proxy.as_ref()?.proxy_of(key)
     }
 
-    /// Returns this process's part of the rate to each host, if there is one.
+    /// Returns this process's share of the rate per host, if there is one.
     pub(crate) fn host_rate(&self) -> Option<f64> {
         let rate = self.rate_per_host.filter(|rate| *rate > 0.0)?;
         Some(rate / f64::from(self.host_sharers))
     }
 
-    /// Like [`HttpOptions::host_rate`], for a job over many hosts. Such a job has a rate by default.
+    /// Like [`HttpOptions::host_rate`], for a job over many hosts, which has a default rate.
     pub(crate) fn rate_of_many_hosts(&self) -> Option<f64> {
         match self.rate_per_host {
             None => Some(limits::HOST_RATE / f64::from(self.host_sharers)),
@@ -294,25 +294,25 @@ impl HttpOptions {
         }
     }
 
-    /// Returns this process's part of a limit for each host. 0 means no limit. A part is at least 1.
+    /// Returns this process's share of a limit per host. 0 means no limit. A share is at least 1.
     pub(crate) fn part_of_host_limit(&self, limit: u32) -> u32 {
         let (part, left) = (limit / self.host_sharers, limit % self.host_sharers);
         if limit == 0 { 0 } else { (part + u32::from(self.host_sharer < left)).max(1) }
     }
 
-    /// The cookies of the user's file, if there is one.
+    /// Reads the user's cookie file, if there is one.
     pub(crate) fn cookie_file(&self) -> Result<Option<CookieFile>> {
         self.cookies.as_deref().map(read_cookies).transpose()
     }
 
-    /// Returns the header fields of requests, and the origin that gets secrets: the user's choice, otherwise
+    /// Returns the header fields of requests and the origin that receives secrets. This is the user's choice, otherwise
     /// `otherwise`.
     pub(crate) fn fields(&self, otherwise: Option<OriginKey>) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }
 
-    /// Refuses a client certificate that no origin would get. `origin` is the origin that gets secrets, and `written`
-    /// formats the name of an option.
+    /// Fails if no origin would receive the client certificate. `origin` is the origin that receives secrets. `written`
+    /// formats an option name.
     pub(crate) fn check_client_certificate(
         &self,
         origin: Option<&OriginKey>,
@@ -336,8 +336,8 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the common settings of connections. `reach` limits the addresses that they may lead to, and `named` is
-    /// an origin that is always allowed. These settings keep no idle connection and measure no times.
+    /// Returns the connection settings that all users share. `reach` restricts the addresses, except for `named`, which
+    /// is always allowed. With these settings, idle connections are not kept and times are not measured.
     pub(crate) fn pool_settings(
         &self,
         store: &Arc<Access>,

@@ -1,4 +1,4 @@
-//! Checks for `--store items`. Most options of a job concern requests for objects, which items do not need.
+//! Validation for `--store items`. Items need no requests for objects, so most of a job's options do not apply.
 
 use super::job_request::JobRequest;
 use super::source_options::Listing;
@@ -9,7 +9,7 @@ use fetchmill_model::target::extra_columns::{column_types, is_item_column};
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Refuses options that cannot be combined with items as rows.
+    /// Rejects options that cannot be combined with items as rows.
     pub(super) fn check_items(&self) -> Result<()> {
         if !self.stores_items() {
             return Ok(());
@@ -41,7 +41,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns the options that act on objects, and whether each was given.
+    /// Returns the options that only affect objects, and whether each was given.
     fn options_of_objects(&self) -> [(&'static str, bool); 15] {
         [
             ("--url-field", self.json.url_field.is_some()),

@@ -1,4 +1,4 @@
-//! The request of a user for a job. It is read once ([`JobRequest::from_json`]) and never changed.
+//! A job as the user requested it. [`JobRequest::from_json`] parses it once, and it never changes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,15 +26,16 @@ use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::{Format, Properties, StoredParts};
 
-/// Default limit of redirects of a list's targets: enough for `http://host` to `https://www.host/path`, and some more.
+/// Default maximum number of redirects for a target of a list. It allows `http://host` to `https://www.host/path`, with
+/// some to spare.
 const REDIRECTS_OF_LIST: u32 = 5;
 
 options! {
-    /// All options of a job. Running code reads the [plan](crate::plan) instead.
+    /// All options of a job. Code that runs the job reads the [plan](crate::plan) instead.
     pub struct JobRequest {
         /// Format of stored objects.
         format: Format = Format::Files;
-        /// Bytes of a shard. `None` means the default of the format.
+        /// Shard size in bytes. `None` selects the default of the format.
         shard_size: Option<u64> = None, Bounds::at_least(1.0, "bytes");
         /// See [`limits::SEAL_AFTER`].
         #[serde(deserialize_with = "seconds")]
@@ -43,67 +44,66 @@ options! {
         listing: Listing = Listing::Auto;
         /// The stored part of JSON pages.
         store: Stored = Stored::Objects;
-        /// Whether a server's robots.txt is obeyed. The default is yes for a walk over index pages, and no for the
-        /// targets of a list.
+        /// Whether to obey robots.txt. By default, a walk over index pages obeys it, and the targets of a list do not.
         robots: Option<bool> = None;
-        /// Format of a list. `None` means that the name decides.
+        /// Format of a list. `None` detects it from the file name.
         list_format: Option<ListFormat> = None;
-        /// Names of a list's objects.
+        /// Naming scheme for the objects of a list.
         names: NameScheme = NameScheme::Source;
-        /// A leading path that is removed from stored names.
+        /// Path prefix that is removed from stored names.
         strip_prefix: Option<String> = None;
-        /// Requests in flight to one host. `None` means the engine's default, and 0 means no limit.
+        /// Maximum number of requests in flight per host. `None` selects the engine's default, and 0 means no limit.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
-        /// Whether targets of a list may have private addresses.
+        /// Whether list targets may resolve to private addresses.
         allow_private: bool = false;
-        /// A command that prints a token for requests to one origin.
+        /// Command that prints a bearer token for one origin.
         bearer_command: Option<String> = None;
-        /// Requests that are sent together on a connection.
+        /// Number of requests sent together on one connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
-        /// Bytes between two parts of an object that are requested together. `None` means that each part is requested
-        /// alone.
+        /// Maximum gap in bytes between two parts of an object that are fetched by one request. `None` fetches each
+        /// part separately.
         coalesce: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// Fetching threads. `None` means one for each processor of the affinity mask.
+        /// Number of fetching threads. `None` starts one per processor in the affinity mask.
         threads: Option<usize> = None, Bounds::at_least(1.0, "");
-        /// Time of a commit window.
+        /// Duration of a commit window.
         #[serde(deserialize_with = "seconds")]
         commit_window: Duration = limits::COMMIT_WINDOW, Bounds::between(0.001, 3600.0, "seconds");
-        /// The event that a commit survives.
+        /// Kind of crash that committed data survives.
         durability: Durability = Durability::Power;
-        /// Journal folder. `None` means that it is inside the destination.
+        /// Journal folder. `None` puts it inside the destination.
         state: Option<PathBuf> = None;
-        /// Whether a file gets the time that the server gives, instead of the time when it was fetched.
+        /// Whether a file's modification time is the server's time instead of the fetch time.
         server_times: bool = true;
-        /// Whether a job stops before its files fill the file system.
+        /// Whether the job stops before its files fill the file system.
         preflight: bool = true;
-        /// Files that accompany each object in a shard of tar ([`Sidecars::parse`]).
+        /// Extra files stored with each object in a tar shard ([`Sidecars::parse`]).
         sidecar: Vec<String> = Vec::new();
-        /// The hash of each body in rows.
+        /// Algorithm of the body hash in rows.
         hash: Option<HashAlgorithm> = None;
-        /// Whether more than objects is stored: rows of all targets, or in WARC other replies.
+        /// Whether to store more than objects: rows for all targets, or other replies in WARC.
         keep_failed: bool = false;
-        /// Whether each shard of WARC gets an index.
+        /// Whether each WARC shard gets an index.
         cdxj: bool = false;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
-        /// Maximum number of replies in a batch for the transform.
+        /// Maximum number of replies per transform batch.
         transform_batch: usize = limits::TRANSFORM_BATCH, Bounds::at_least(1.0, "");
         /// Failed or absent targets to try again.
         retry_failed: RetryFailed = RetryFailed::Nothing;
-        /// Limit of failed targets of the whole job.
+        /// Maximum number of failed targets in the whole job.
         max_failed: Option<MaxFailed> = None;
         /// Whether absent targets do not count as failed.
         allow_absent: bool = false;
         /// Maximum duration of a run.
         #[serde(deserialize_with = "some_seconds")]
         max_duration: Option<Duration> = None, Bounds::above_0("seconds");
-        /// Bytes of bodies a second, in total.
+        /// Maximum bytes per second of all bodies together.
         bwlimit: Option<f64> = None, Bounds::above_0("bytes a second");
-        /// Maximum bytes of bodies that a run receives before it ends.
+        /// Stops the run after it has received this many bytes of bodies.
         max_bytes: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// Number of targets from the start of the job that a run fetches before it ends.
+        /// Stops the run after it has fetched this many targets, counted from the start of the job.
         first: Option<u64> = None, Bounds::at_least(1.0, "");
-        /// Whether a check rechecks temporary failures at its end.
+        /// Whether a check retries temporary failures at its end.
         second_look: bool = false;
         /// See [`limits::GIVE_UP_AFTER`].
         #[serde(deserialize_with = "seconds")]
@@ -113,44 +113,44 @@ options! {
         source: SourceOptions,
         /// Destination of the objects.
         dest: PathBuf,
-        /// Destination in a bucket. `None` means that the destination is a folder.
+        /// Destination in a bucket. `None` if the destination is a folder.
         upload: Option<UploadDestination>,
-        /// Engine that fetches.
+        /// Kind of engine that fetches.
         workers: Workers,
         /// Options of requests.
         http: HttpOptions,
-        /// Options for reaching buckets, as the user gave them.
+        /// S3 options, as the user gave them.
         s3: S3Options,
-        /// Names in the API of a server.
+        /// Names of the paths and fields in a server's API.
         api: ApiNames,
         /// Options for reading JSON pages.
         json: JsonPageOptions,
         /// Filters of targets, and options for reading a list.
         list: ListOptions,
-        /// Conditions on the listed values of keys.
+        /// Conditions on a key's listed values.
         bounds: KeyBounds,
-        /// Whether every target becomes a row and nothing is stored: a check, or a list that is written out.
+        /// Set if every target becomes a row and no object is stored: for a check, or when a list is written out.
         rows: Option<RowsOptions>,
-        /// Transform of each reply before it is stored.
+        /// Transform applied to each reply before it is stored.
         transform: Option<TransformOptions>,
-        /// Origin that the user has named, and from which a list was made.
+        /// Origin that the user named, for a list built from that origin.
         named_origin: Option<OriginKey>,
-        /// Pass of a sync for which this job fetches objects.
+        /// The sync pass that this job fetches objects for.
         pass: Option<PassOptions>,
-        /// Text with which the caller requested the job. The journal keeps it for `resume`.
+        /// Command line or call that started the job. The journal keeps it for `resume`.
         command: Option<String>,
-        /// Seed of the jitter. `None` means a seed from the clock.
+        /// Seed of the retry jitter. `None` takes it from the clock.
         seed: Option<u64>,
     }
 }
 
 impl JobRequest {
-    /// Makes a request with the default options.
+    /// Creates a request with default options.
     pub fn new(source: SourceOptions, dest: PathBuf) -> Self {
         JobRequest { source, dest, ..JobRequest::default() }
     }
 
-    /// Returns the settings of JSON pages, if the source has them.
+    /// Returns the JSON page settings, if the source is JSON pages.
     pub(crate) fn json_pages(&self) -> Option<Result<JsonPages>> {
         match &self.source {
             SourceOptions::Server(url) if self.listing == Listing::Json => {
@@ -165,7 +165,7 @@ impl JobRequest {
         }
     }
 
-    /// Whether targets are URLs that may lead to any origin: those of a list, or of JSON pages.
+    /// Returns whether targets are URLs to any origin. This is the case for lists and JSON pages.
     pub(crate) fn leads_anywhere(&self) -> bool {
         match self.source {
             SourceOptions::List(_) | SourceOptions::Iterable => true,
@@ -174,28 +174,28 @@ impl JobRequest {
         }
     }
 
-    /// Whether the targets come from the listing of a server or store, not from a list of URLs.
+    /// Returns whether a server or store lists the targets. Otherwise they come from a list of URLs.
     pub(crate) fn lists_itself(&self) -> bool {
         matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
 
-    /// Whether the items of JSON pages are stored themselves.
+    /// Returns whether the items of JSON pages are themselves the stored objects.
     pub(crate) fn stores_items(&self) -> bool {
         self.store == Stored::Items
     }
 
-    /// Whether targets are only listed, and not requested.
+    /// Returns whether targets are listed but not requested.
     pub(crate) fn lists_only(&self) -> bool {
         self.stores_items() || self.rows.as_ref().is_some_and(|rows| rows.kind == RowKind::Targets)
     }
 
-    /// Whether names of a list get an extension from the type of their replies.
+    /// Returns whether stored names get an extension that matches the content type.
     pub(super) fn names_have_extension(&self) -> bool {
         let has_template = self.names.template().is_some_and(NameTemplate::has_extension);
         has_template && !self.lists_itself()
     }
 
-    /// Whether the values of columns are stored.
+    /// Returns whether column values are stored.
     pub(crate) fn keeps_columns(&self) -> bool {
         match self.format {
             Format::Parquet | Format::Jsonl | Format::Null => true,
@@ -204,14 +204,14 @@ impl JobRequest {
         }
     }
 
-    /// Whether output survives a power cut, and not only a kill.
+    /// Returns whether output survives a power cut. Otherwise it survives only a kill.
     pub(crate) fn is_durable(&self) -> bool {
         self.durability == Durability::Power
     }
 
-    /// Returns the parts of replies that the sinks need. A transform sees the body and the facts, even if neither is
-    /// stored. Files need the server's time, or the type for their names. A body that will be decoded must be kept
-    /// until then, even by `null`.
+    /// Returns which parts of a reply the sinks need. A transform sees the body and the facts, even if neither is
+    /// stored. The `files` format needs the server's time, and the content type if it determines the name. If a body
+    /// must be decoded, even `null` keeps it until then.
     pub(crate) fn properties(&self) -> Properties {
         let properties = self.format.properties();
         let files_need_facts = self.server_times || self.names_have_extension();
@@ -229,29 +229,29 @@ impl JobRequest {
         Properties { keeps: properties.keeps.max(needed), ..properties }
     }
 
-    /// Returns whether targets without an object also have a row.
+    /// Returns whether rows are written for targets without an object.
     pub(crate) fn keeps_all_rows(&self) -> bool {
         self.keep_failed && matches!(self.format, Format::Parquet | Format::Jsonl)
     }
 
-    /// Returns whether WARC also has replies that are not objects.
+    /// Returns whether WARC stores replies that are not objects.
     pub(crate) fn keeps_replies(&self) -> bool {
         self.keep_failed && self.format == Format::Warc
     }
 
-    /// Returns [`HttpOptions::redirects`]. The default is 5 if targets are URLs of a user, and 0 for a server that
-    /// lists its own objects.
+    /// Returns [`HttpOptions::redirects`]. The default is 5 for URLs from a user, and 0 for a server that lists its own
+    /// objects.
     fn redirects_max(&self, listing: Listing) -> u32 {
         let has_urls = self.leads_anywhere() || listing == Listing::Object;
         self.http.redirects.unwrap_or(if has_urls { REDIRECTS_OF_LIST } else { 0 })
     }
 
-    /// Returns the maximum number of consecutive redirects of a listing's page.
+    /// Returns the maximum number of consecutive redirects for a listing page.
     pub(crate) fn redirects_of_pages(&self) -> u32 {
         self.http.redirects.unwrap_or(REDIRECTS_OF_LIST)
     }
 
-    /// Returns the rules for attempts. In a check a refusal is an answer, and every attempt counts.
+    /// Returns the rules for attempts. A check treats a refusal as an answer, and counts every attempt.
     pub(crate) fn attempt_rules(&self, listing: Listing) -> Rules {
         let is_check = self.rows.is_some();
         Rules {
@@ -259,10 +259,10 @@ impl JobRequest {
             is_patient: !is_check,
             redirects_max: self.redirects_max(listing),
             allow_eof_bodies: self.http.allow_eof_bodies,
-            // A check reads the start of a longer body.
+            // A check reads only the start of a long body.
             body_max: if is_check { u64::MAX } else { self.http.max_size },
             has_second_look: self.second_look && is_check,
-            // A sync would treat a skipped archived object as unchanged.
+            // If a sync skipped an archived object, it would treat the object as unchanged.
             skips_archived: !is_check && self.pass.is_none(),
             retried: self.http.retry_status,
             accepted: self.http.accept,
@@ -275,7 +275,7 @@ impl JobRequest {
         JobRequests::new(&self.list.request)
     }
 
-    /// Returns the rules that end a run before its job.
+    /// Returns the rules that can stop a run before the job is finished.
     pub(crate) fn stop_rules(&self) -> StopRules {
         StopRules {
             max_failed: self.max_failed,
@@ -286,13 +286,13 @@ impl JobRequest {
         }
     }
 
-    /// Whether received bytes of bodies are counted.
+    /// Returns whether the job counts received body bytes.
     pub(crate) fn meters_bodies(&self) -> bool {
         self.bwlimit.is_some() || self.max_bytes.is_some()
     }
 
-    /// Returns the addresses that targets may lead to. A list, or JSON pages, may lead only to public addresses unless
-    /// the user allows private ones.
+    /// Returns the addresses that targets may resolve to. Lists and JSON pages are restricted to public addresses
+    /// unless the user allows private ones.
     pub(crate) fn reach(&self) -> AddressPolicy {
         let is_trusted = match self.source {
             SourceOptions::List(_) => self.allow_private,
@@ -304,19 +304,19 @@ impl JobRequest {
         if is_trusted { AddressPolicy::Anywhere } else { AddressPolicy::PublicOnly }
     }
 
-    /// Returns the origin that gets secrets: the one that the user names, or the only one of the source. The origin of
-    /// a bucket is not known here.
+    /// Returns the origin that receives secrets: the one the user names, or the source's only origin. A bucket's origin
+    /// is not known at this point.
     pub(crate) fn secrets_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.source.only_origin(&self.list))
     }
 
-    /// Whether the robots.txt of each host in a list is obeyed.
+    /// Returns whether the robots.txt of each list host is obeyed.
     pub(crate) fn obeys_robots_of_hosts(&self) -> bool {
         self.robots == Some(true) && self.leads_anywhere()
     }
 
-    /// Returns the requests in flight of a job over many hosts. Each host has its own limit, so no search is needed.
-    /// `concurrency` is the requested value, lowered to the limit of this machine.
+    /// Returns the maximum number of requests in flight for a job over many hosts. Each host has its own limit, so no
+    /// search is needed. `concurrency` is the requested value, capped by the limit of this machine.
     pub(crate) fn concurrency_of_hosts(&self, concurrency: Concurrency) -> usize {
         let usual = if self.rows.is_some() { limits::CHECK_CONCURRENCY } else { limits::CONCURRENCY_DEFAULT };
         match concurrency {

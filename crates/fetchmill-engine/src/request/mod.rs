@@ -1,6 +1,6 @@
-//! The request of a user: options of jobs and streams, their reading, and their checks.
+//! The user's request: options of jobs and streams, with their parsing and validation.
 //!
-//! Nothing here changes after it was read. The plan of a job is made from its request.
+//! Nothing here changes after parsing. A job's plan is derived from its request.
 
 mod cookies;
 pub(super) mod custom_request;

@@ -1,4 +1,4 @@
-//! The names of a list's objects: `--names`.
+//! Naming schemes for the objects of a list (`--names`).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::words;
 use fetchmill_model::source::list::NameTemplate;
 
-/// The names of a list's objects.
+/// Naming scheme for the objects of a list.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum NameScheme {
-    /// The names of the source.
+    /// The source's names.
     #[default]
     Source,
-    /// The sequence numbers.
+    /// Sequence numbers.
     Seq,
     /// A template.
     Template(NameTemplate),

@@ -12,7 +12,7 @@ use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Returns how targets of a new job are named. For a server that lists its objects, this depends on its listing.
+    /// Returns the naming of a new job's targets. For a server that lists its objects, it depends on the listing type.
     pub fn naming(&self, listing: Listing) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match listing {
@@ -32,12 +32,12 @@ impl JobRequest {
         }
     }
 
-    /// Returns how the names of stored objects are derived.
+    /// Returns the rules for deriving the names of stored objects.
     pub fn stored_names(&self, naming: Naming) -> StoredNames {
         let prefix = self.strip_prefix.as_deref().map(|prefix| {
             let slash = if prefix.ends_with('/') { "" } else { "/" };
             let prefix = format!("{prefix}{slash}").into_bytes();
-            // A prefix with a scheme means the same in all formats.
+            // A prefix with a scheme has the same meaning in all formats.
             Arc::from(match naming {
                 Naming::Path => url_name::beginning(behind_scheme(&prefix)),
                 Naming::EncodedPath => Cow::Borrowed(behind_scheme(&prefix)),

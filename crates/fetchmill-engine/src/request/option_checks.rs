@@ -1,5 +1,5 @@
-//! Checks combinations of options. The plan checks facts that the request does not contain, such as the columns of a
-//! list.
+//! Rejects invalid combinations of options. The plan checks what depends on facts outside the request, such as the
+//! columns of a list.
 
 use super::http_options::Concurrency;
 use super::job_request::JobRequest;
@@ -17,7 +17,7 @@ use fetchmill_net::{ProxySetup, check_insecure_host};
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Refuses invalid combinations of options.
+    /// Rejects invalid combinations of options.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let written = |name: &str| format!("--{}", name.replace('_', "-"));
@@ -73,7 +73,7 @@ impl JobRequest {
         self.check_server()
     }
 
-    /// Checks that a server can be listed, or fetched itself.
+    /// Checks that the server can be listed or is itself the object.
     fn check_server(&self) -> Result<()> {
         let SourceOptions::Server(url) = &self.source else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
@@ -93,7 +93,7 @@ impl JobRequest {
         self.api.around_name().map(drop)
     }
 
-    /// Checks the header fields of all requests. For a bucket, their origin is known only with its store.
+    /// Checks the header fields of all requests. The origin of a bucket is known only after contact with its store.
     fn check_fields(&self) -> Result<()> {
         match self.source {
             SourceOptions::S3 { .. } => Ok(()),
@@ -114,7 +114,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks that the shards can have indexes.
+    /// Checks that the shards can be indexed.
     fn check_cdxj(&self) -> Result<()> {
         if self.format != Format::Warc {
             return Err(Error::Usage("--cdxj needs --format warc".into()));
@@ -134,7 +134,7 @@ impl JobRequest {
         self.check_folder("--keep-failed")
     }
 
-    /// Checks that the destination is a folder, which an option needs.
+    /// Checks that the destination is a folder, as `option` requires.
     fn check_folder(&self, option: &str) -> Result<()> {
         match &self.upload {
             Some(upload) => Err(Error::Usage(format!(
@@ -146,7 +146,7 @@ impl JobRequest {
         }
     }
 
-    /// Checks the options of a job of rows.
+    /// Checks the options of a job that writes rows.
     fn check_rows(&self) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
         if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
@@ -195,7 +195,7 @@ impl JobRequest {
         }
     }
 
-    /// Refuses `--accept` if the start of an object is not visible here.
+    /// Rejects `--accept` if the engine does not show the start of objects.
     fn check_accept(&self) -> Result<()> {
         if self.http.accept.is_all() {
             return Ok(());
@@ -213,7 +213,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Refuses `--opt-out` if replies are not read here.
+    /// Rejects `--opt-out` if the replies are not visible here.
     fn check_opt_out(&self) -> Result<()> {
         if !self.http.opt_out {
             return Ok(());
@@ -242,7 +242,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Refuses `--robots` for a list if the native engine does not make the requests.
+    /// Rejects `--robots` for a list unless the native engine makes the requests.
     fn check_robots(&self) -> Result<()> {
         if !self.obeys_robots_of_hosts() {
             return Ok(());
@@ -313,7 +313,7 @@ impl JobRequest {
         if self.workers != Workers::Native {
             return refuse("--method, --data, --data-json and headers with columns need --engine native");
         }
-        // A pass makes `GET` requests, and the condition has no effect on a reply with an object.
+        // A sync pass makes `GET` requests, and its condition does not affect a reply that contains an object.
         if self.format == Format::Warc && self.pass.is_none() {
             return refuse(
                 "--format warc stores GET requests only; choose another format for --method and --data",
@@ -371,7 +371,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks whether the job can go into a bucket.
+    /// Checks whether the job can upload to a bucket.
     fn check_upload(&self) -> Result<()> {
         let Some(upload) = &self.upload else { return Ok(()) };
         let refuse = |message: String| Err(Error::Usage(message));
@@ -392,7 +392,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options of an engine of the program.
+    /// Checks the options for an engine in the program.
     fn check_workers(&self) -> Result<()> {
         if self.workers == Workers::Native {
             return Ok(());
@@ -403,7 +403,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options with the tokens of a command.
+    /// Checks the options that conflict with a token command.
     fn check_tokens(&self) -> Result<()> {
         if self.bearer_command.is_none() {
             return Ok(());
@@ -424,8 +424,8 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options with the user's certificate, cookies, and a SOCKS proxy. For a bucket, the origin is known
-    /// only with its store.
+    /// Checks the options that conflict with a client certificate, cookies or a SOCKS proxy. The origin of a bucket is
+    /// known only after contact with its store.
     fn check_client_certificate(&self) -> Result<()> {
         let http = &self.http;
         if http.cookies.is_some() && self.workers != Workers::Native {
@@ -445,7 +445,7 @@ impl JobRequest {
         })
     }
 
-    /// Checks the leading path that is removed from names.
+    /// Checks the path prefix that is removed from names.
     fn check_strip_prefix(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
         let Some(prefix) = &self.strip_prefix else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Reads options from JSON. Also returns tables of the options for the binding, which has no list of its own.
+//! Reads options from JSON. Also provides option tables for the Python binding, so that it needs no list of its own.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ use fetchmill_model::source::list::{ListOptions, RequestOptions};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_store::results::{ResultsFormat, TableFormat};
 
-/// The subject of a job, given next to its options.
+/// Subject of a job, given next to its options.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobSubject {
@@ -36,14 +36,14 @@ struct JobSubject {
     pass: Option<PassOptions>,
     named_origin: Option<String>,
     command: Option<String>,
-    /// Engine of the program, in this process (`dispatcher`) or in this number of `processes`. If neither is given, the
-    /// native engine fetches.
+    /// Whether the program's engine fetches in this process (`dispatcher`), or its number of `processes`. Without
+    /// either, the native engine fetches.
     #[serde(default)]
     dispatcher: bool,
     processes: Option<usize>,
 }
 
-/// The kind of `source`.
+/// Kind of `source`.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum SourceKind {
@@ -53,14 +53,14 @@ enum SourceKind {
     Iterable,
 }
 
-/// Settings that make a job a check, or a list that is written out.
+/// Settings of a job that writes rows: a check, or a list that is written out.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rows {
     #[serde(default)]
     kind: RowKind,
     results: Option<PathBuf>,
-    /// `None` means that the extension of the results file decides.
+    /// `None` derives it from the extension of the results file.
     format: Option<TableFormat>,
     /// Whether the program takes the rows.
     #[serde(default)]
@@ -112,8 +112,8 @@ impl JobSubject {
     }
 }
 
-/// Defaults of a check that differ from those of a job: many hosts at a time, one attempt, only the start of each body,
-/// and bodies with any end.
+/// Defaults of a check that differ from those of a job. A check fetches from many hosts at a time, makes one attempt,
+/// reads only the start of each body, and accepts any end of a body.
 fn check_defaults() -> OptionValues {
     [
         ("format", "null".into()),
@@ -129,7 +129,7 @@ fn check_defaults() -> OptionValues {
 }
 
 impl JobRequest {
-    /// Reads an object with the given options by name, and the subject of the job. Checks each option only by itself;
+    /// Parses a JSON object with the given options and the subject of the job. Checks each option separately.
     /// [`JobRequest::check`] checks combinations.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
@@ -146,7 +146,7 @@ impl JobRequest {
         let upload = UploadDestination::of(&subject.dest)?;
         let rows = subject.rows.map(Rows::into_options).transpose()?;
         let named_origin = subject.named_origin.as_deref().and_then(OriginKey::of_url).map(|(key, _)| key);
-        // A list is read with the template of its names.
+        // The name template also determines how a list is read.
         let list = ListOptions { name_template: table.names.template().cloned(), ..list };
         let (http, request) = divide_headers((http, request), (&source, &list), rows.is_some());
         Ok(JobRequest {
@@ -170,7 +170,7 @@ impl JobRequest {
     }
 }
 
-/// Adds the defaults of a job of rows that differ from those of other jobs.
+/// Adds the defaults that are special to jobs that write rows.
 fn give_defaults(given: &mut OptionValues) {
     let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
     match kind {
@@ -184,15 +184,15 @@ fn give_defaults(given: &mut OptionValues) {
     }
 }
 
-/// Separates the header fields that are built for each target from those of all requests. Sets the origin that gets the
-/// former if they may be secrets.
+/// Separates header fields that differ between targets from those that are the same. Sets the origin that receives the
+/// former if they may be secret.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),
     has_rows: bool,
 ) -> (HttpOptions, RequestOptions) {
     let is_list = matches!(source, SourceOptions::List(_) | SourceOptions::Iterable);
-    // A check or a list makes the same fields for all targets, so braces are plain text.
+    // A check or list sends the same fields for all targets, so braces have no special meaning.
     if is_list && !has_rows {
         request.take_row_headers(&mut http.headers, is_open);
     }
@@ -202,7 +202,7 @@ fn divide_headers(
 }
 
 impl StreamOptions {
-    /// Reads an object with the given options by name.
+    /// Parses a JSON object with the given options.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
         let options = StreamOptions { http: take(&mut given)?, s3: take(&mut given)? };
@@ -217,7 +217,7 @@ fn read_text(text: &str) -> Result<OptionValues> {
     serde_json::from_str(text).map_err(|error| Error::Usage(format!("the options: {error}")))
 }
 
-/// The options of jobs, of checks and of streams.
+/// Returns the option tables of jobs, checks and streams.
 pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
     let common = [HttpOptions::rows(), S3Options::rows()].concat();
     let own = [

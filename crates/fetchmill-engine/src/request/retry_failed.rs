@@ -1,4 +1,4 @@
-//! The targets that `--retry-failed` tries again.
+//! The targets to try again with `--retry-failed`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,16 +7,16 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::OptionValue;
 use fetchmill_model::outcome::answer_pattern::AnswerPattern;
 
-/// The targets to try again: `--retry-failed`.
+/// Targets to try again (`--retry-failed`).
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(try_from = "RetryRequest")]
 pub enum RetryFailed {
-    /// Nothing.
+    /// None.
     #[default]
     Nothing,
     /// All failed or absent targets.
     All,
-    /// The targets with one of these answers.
+    /// Targets with one of these answers.
     Only(Vec<AnswerPattern>),
 }
 
@@ -50,12 +50,12 @@ impl OptionValue for RetryFailed {
 }
 
 impl RetryFailed {
-    /// Whether any targets are to be tried again.
+    /// Returns whether any targets are tried again.
     pub(crate) fn is_some(&self) -> bool {
         !matches!(self, RetryFailed::Nothing)
     }
 
-    /// Whether targets with this failure kind or this status are included.
+    /// Returns whether targets with this failure kind or status are included.
     pub(crate) fn means(&self, kind: Option<&str>, status: Option<u16>) -> bool {
         match self {
             RetryFailed::Nothing => false,

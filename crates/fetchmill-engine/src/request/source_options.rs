@@ -1,4 +1,4 @@
-//! The source of targets, and the kind of a server's listing.
+//! The source of the targets, and the type of a server's listing.
 
 use std::path::{Path, PathBuf};
 
@@ -11,31 +11,31 @@ use fetchmill_model::source::OriginUrl;
 use fetchmill_model::source::list::ListOptions;
 use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, ONE_OBJECT, SITEMAPS};
 
-/// The kind of a server's listing.
+/// Type of a server's listing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
-    /// Detected from the server's answers. Until then, the list/get API is used.
+    /// Detected from the server's answers. Until then, treated as the list/get API.
     #[default]
     Auto,
     /// The list/get API.
     Api,
-    /// Folders in the JSON of nginx (`autoindex_format json`).
+    /// Folders as nginx JSON (`autoindex_format json`).
     Autoindex,
-    /// Folders as index pages.
+    /// Folders as HTML index pages.
     Html,
-    /// Folders below SOURCE that are linked on any HTML pages.
+    /// Folders below SOURCE, found through links on any HTML page.
     Links,
-    /// A sitemap, and the sitemaps that it names.
+    /// A sitemap and the sitemaps that it lists.
     Sitemap,
     /// JSON pages of any API.
     Json,
-    /// No listing: the source is the only object.
+    /// None: the source is the only object.
     Object,
 }
 
 impl Listing {
-    /// Returns the name in the identity of a job, if it is a word.
+    /// Returns the name used in a job's identity, if there is one.
     pub(crate) fn of_folders(self) -> Option<&'static str> {
         match self {
             Listing::Auto | Listing::Api | Listing::Json => None,
@@ -50,27 +50,27 @@ impl Listing {
 
 words!(Listing);
 
-/// The source of targets.
+/// Source of the targets.
 #[derive(Debug, Default, Clone)]
 pub enum SourceOptions {
-    /// A server that lists its own objects, at this place.
+    /// A server that lists its own objects at this URL.
     Server(OriginUrl),
-    /// A bucket of S3 or a compatible store.
+    /// A bucket in S3 or a compatible store.
     S3 {
-        /// Name of the bucket.
+        /// Bucket name.
         bucket: BucketName,
-        /// Prefix of its keys, as written after the bucket.
+        /// Key prefix, as written after the bucket.
         prefix: String,
     },
-    /// A list of URLs in a file. `None` means standard input.
+    /// A file with a list of URLs. `None` means standard input.
     List(Option<PathBuf>),
-    /// URLs from a program, one after another. The job gets them as [`Items`](fetchmill_model::source::list::Items).
+    /// URLs from a program, passed to the job as [`Items`](fetchmill_model::source::list::Items).
     #[default]
     Iterable,
 }
 
 impl SourceOptions {
-    /// Returns the text for reports and for the journal.
+    /// Returns the source as shown in reports and the journal.
     pub fn text(&self) -> String {
         match self {
             SourceOptions::Server(url) => url.text(),
@@ -81,20 +81,20 @@ impl SourceOptions {
         }
     }
 
-    /// Returns the origin of a server that lists its objects, or the common origin of all URLs of a list. The origin of
-    /// a bucket is not known here.
+    /// Returns the origin of a server that lists its objects, or the one shared by all URLs of a list. A bucket's
+    /// origin is not known at this point.
     pub(crate) fn only_origin(&self, list: &ListOptions) -> Option<OriginKey> {
         let url = match self {
             SourceOptions::Server(url) => url.text(),
             SourceOptions::S3 { .. } => return None,
-            // The template guarantees that no target leads elsewhere.
+            // The template ensures that all targets are at this origin.
             SourceOptions::List(_) | SourceOptions::Iterable => format!("{}/", list.fixed_origin()?),
         };
         OriginKey::of_url(&url).map(|(key, _)| key)
     }
 }
 
-/// Returns the file name. The name and the content identify a list, so the list may be moved together with its job.
+/// Returns the file name. A list is identified by its name and content, so it may be moved together with its job.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

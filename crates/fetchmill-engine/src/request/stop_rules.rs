@@ -1,5 +1,5 @@
-//! Rules that end a run before its job's end, and the limit of failed targets: `--max-failed`, `--max-duration`,
-//! `--max-bytes`. A separate thread checks the rules, so they cost nothing on the path of an object.
+//! Rules that can stop a run early, and the limit of failed targets: `--max-failed`, `--max-duration`, `--max-bytes`. A
+//! separate thread checks them, so they cost nothing per object.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use fetchmill_model::limits;
 use fetchmill_model::options::OptionValue;
 use fetchmill_model::outcome::Tally;
 
-/// Unit of a share: billionths.
+/// Denominator of a share, which is stored in billionths.
 const WHOLE: u64 = 1_000_000_000;
 const PERCENT: f64 = WHOLE as f64 / 100.0;
 
-/// The limit of failed targets.
+/// Maximum number or share of failed targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum MaxFailed {
-    /// A number of targets.
+    /// A number.
     Count(u64),
-    /// A share of the targets, in billionths.
+    /// A share in billionths.
     Share(u64),
 }
 
@@ -29,7 +29,7 @@ impl OptionValue for MaxFailed {}
 impl TryFrom<String> for MaxFailed {
     type Error = Error;
 
-    /// Parses `100`, or `0.5%`.
+    /// Parses a number (`100`) or a percentage (`0.5%`).
     fn try_from(text: String) -> Result<Self> {
         let share = |percent: &str| {
             let percent = percent.trim_end().parse::<f64>().ok()?;
@@ -50,7 +50,7 @@ impl TryFrom<String> for MaxFailed {
 }
 
 impl MaxFailed {
-    /// Whether `failed` of `of` targets exceed the limit.
+    /// Returns whether `failed` out of `of` targets exceed the limit.
     fn is_exceeded(self, failed: u64, of: u64) -> bool {
         match self {
             MaxFailed::Count(most) => failed > most,
@@ -60,8 +60,8 @@ impl MaxFailed {
         }
     }
 
-    /// Whether the final share of failures will probably exceed the limit. For this, the failures so far must exceed
-    /// the allowed share of the finished targets by more than chance explains (three standard deviations).
+    /// Returns whether the final share of failures will probably exceed the limit. This is the case if the failures so
+    /// far exceed the allowed share of finished targets by more than three standard deviations.
     fn is_foreseen(self, failed: u64, settled: u64) -> bool {
         let MaxFailed::Share(share) = self else { return false };
         let expected = share as f64 / WHOLE as f64 * settled as f64;
@@ -69,22 +69,22 @@ impl MaxFailed {
     }
 }
 
-/// The rule that has ended a run.
+/// The rule that stopped a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StopReason {
-    /// More targets have failed than allowed.
+    /// Too many targets have failed.
     MaxFailed = 1,
-    /// The run has reached its maximum duration.
+    /// The run reached its maximum duration.
     MaxDuration = 2,
-    /// The run has received its maximum number of bytes.
+    /// The run received its maximum number of bytes.
     MaxBytes = 3,
-    /// All targets that the run should fetch have outcomes, and there are more targets.
+    /// All targets requested for this run have outcomes, and the job has more.
     First = 4,
 }
 
 impl StopReason {
-    /// Returns the option of the rule.
+    /// Returns the name of the rule's option.
     pub fn name(self) -> &'static str {
         match self {
             StopReason::MaxFailed => "max_failed",
@@ -101,33 +101,33 @@ impl StopReason {
     }
 }
 
-/// Limits of a run and of its job.
+/// Limits of a run and its job.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StopRules {
-    /// Limit of failed targets of the whole job.
+    /// Maximum number of failed targets in the whole job.
     pub(crate) max_failed: Option<MaxFailed>,
     /// Whether absent targets count as failed.
     pub(crate) counts_absent: bool,
-    /// Maximum duration of this run.
+    /// Maximum duration of the run.
     pub(crate) max_duration: Option<Duration>,
-    /// Maximum bytes of this run.
+    /// Maximum number of body bytes in the run.
     pub(crate) max_bytes: Option<u64>,
-    /// Number of targets from the start of the job. Of these, this run fetches the targets without an outcome.
+    /// Number of targets, counted from the start of the job. The run fetches those without an outcome.
     pub(crate) first: Option<u64>,
 }
 
-/// The state of a job, for the rules.
+/// State of a job, as the rules see it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Standing {
     /// Counts of the whole job.
     pub(crate) tally: Tally,
-    /// Whether the listing is complete.
+    /// Whether the whole listing is known.
     pub(crate) is_listing_done: bool,
-    /// Time since this run began.
+    /// Time since the start of the run.
     pub(crate) elapsed: Duration,
-    /// Bytes of bodies that this run has received.
+    /// Body bytes received in this run.
     pub(crate) bytes: u64,
-    /// Whether this run has fetched all targets that it should fetch.
+    /// Whether the run has fetched everything that it should.
     pub(crate) is_at_end: bool,
 }
 
@@ -143,7 +143,7 @@ impl StopRules {
         tally.failed + if self.counts_absent { tally.absent } else { 0 }
     }
 
-    /// Returns the rule that ends the run now.
+    /// Returns the first rule that is broken, if any.
     pub(crate) fn broken(&self, now: &Standing) -> Option<StopReason> {
         let is_over = |max_failed: MaxFailed| {
             let failed = self.failed(now.tally);
@@ -169,13 +169,13 @@ impl StopRules {
         }
     }
 
-    /// Whether a finished job has no more failed targets than allowed. `false` if no limit is set.
+    /// Returns whether a finished job stays within its failure limit. `false` without a limit.
     pub(crate) fn tolerate(&self, tally: Tally) -> bool {
         self.max_failed.is_some_and(|most| !most.is_exceeded(self.failed(tally), asked_for(tally)))
     }
 }
 
-/// Returns the number of listed targets without the skipped ones.
+/// Returns the number of listed targets, without skipped ones.
 fn asked_for(tally: Tally) -> u64 {
     tally.listed.saturating_sub(tally.skipped)
 }
@@ -222,12 +222,12 @@ mod tests {
 
     #[test]
     fn a_percentage_is_judged_early_only_beyond_what_chance_makes_of_it() {
-        // Too few targets for a judgement.
+        // There are too few targets to judge.
         assert!(!stops("1%", standing(0, 999, None)));
-        // 10 of 1,000 are expected, 19.5 are three standard deviations more.
+        // Expected: 10 of 1,000. Three standard deviations more: 19.5.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
-        // 1.1 % can be chance among ten thousand targets, but not among a hundred thousand.
+        // 1.1 % is within chance for ten thousand targets, but not for a hundred thousand.
         assert!(!stops("1%", standing(9_890, 110, None)));
         assert!(stops("1%", standing(98_900, 1_100, None)));
         assert!(!stops("100%", standing(0, 100_000, None)));
@@ -237,7 +237,7 @@ mod tests {
     fn a_percentage_that_is_exceeded_whatever_comes_stops_at_once() {
         assert!(!stops("10%", standing(0, 10, Some(100))));
         assert!(stops("10%", standing(0, 11, Some(100))));
-        // More may be listed.
+        // The listing may continue.
         assert!(!stops("10%", standing(0, 11, None)));
     }
 

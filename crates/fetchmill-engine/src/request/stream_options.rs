@@ -1,4 +1,4 @@
-//! Common options of a program's requests, checked in one place.
+//! Options shared by all requests of a program, validated in one place.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use fetchmill_model::origin::OriginFields;
 use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_net::{AddressPolicy, PoolSettings, check_insecure_host};
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default, Clone)]
 pub struct StreamOptions {
     /// Options of requests.
     pub http: HttpOptions,
-    /// Options for reaching S3 stores.
+    /// S3 options.
     pub s3: S3Options,
 }
 
 impl StreamOptions {
     /// Bounds of [`HttpOptions::concurrency`] for streams.
     pub(crate) const CONCURRENCY: Bounds = Bounds::between(1.0, limits::STREAM_CONCURRENCY_MAX as f64, "");
-    /// Default limit of redirects.
+    /// Default maximum number of redirects.
     pub(crate) const REDIRECTS: u32 = 5;
 
-    /// Refuses invalid options.
+    /// Rejects invalid options.
     pub fn check(&self) -> Result<()> {
         Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
@@ -58,7 +58,7 @@ impl StreamOptions {
         let reach = if self.http.public_only { AddressPolicy::PublicOnly } else { AddressPolicy::Anywhere };
         let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1)?;
         if self.http.ca_file.is_some() || store.options.ca_bundle.is_some() {
-            // Report mistakes before any request.
+            // Report mistakes before the first request.
             settings.tls.roots()?;
         }
         settings.tls.client()?;

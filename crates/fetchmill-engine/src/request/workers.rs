@@ -1,13 +1,13 @@
-//! The engine that fetches.
+//! The kind of engine that fetches.
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Workers {
-    /// Threads of this crate, with its own transport.
+    /// Threads of this crate with their own transport.
     #[default]
     Native,
-    /// An engine of the program in this process, which uses [`crate::Job::take_dispatcher`].
+    /// An engine of the program in this process, through [`crate::Job::take_dispatcher`].
     Dispatcher,
-    /// This many processes of the program's engine ([`crate::join_job`], [`crate::Job::attach`]).
+    /// An engine of the program in this many processes ([`crate::join_job`], [`crate::Job::attach`]).
     Processes(usize),
 }

@@ -1,4 +1,4 @@
-//! Records the listing in the journal, page after page, until the end of the listing or the first refused page.
+//! Records the listing in the journal page by page, until its end or the first rejected page.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// See the module. A refusal closes the session. Pages that are on their way after the refused page are ignored,
-/// because the listing would otherwise continue after a gap.
+/// See the [module documentation](self). A rejection closes the session. Later pages that are already on their way are
+/// ignored, because they would leave a gap.
 #[derive(Debug, Default)]
 pub(super) struct ListingSession {
     is_closed: bool,
 }
 
 impl ListingSession {
-    /// Records data of the listing. Returns the page that goes to the planner once the transaction is durable.
+    /// Records listing data. Returns the page to announce to the planner when the transaction is durable.
     pub(super) fn record(
         &mut self,
         request: ListingRequest,
@@ -76,14 +76,14 @@ impl ListingSession {
         }
     }
 
-    /// Ends the session, because the listing has failed at this page.
+    /// Closes the session, because the listing failed at this page.
     fn close(&mut self, refused: &ListedPage, control: &Control) {
         self.is_closed = true;
         withdraw(refused, control);
     }
 }
 
-/// Takes back the announcement of a page that does not count, so that the planner has room for other targets.
+/// Withdraws the announcement of a page that does not count, so that the planner has room for other targets.
 fn withdraw(page: &ListedPage, control: &Control) {
     control.plan.lock().withdraw(page.names.len());
 }

@@ -1,6 +1,6 @@
-//! The writer: the second thread of a worker, which has the worker's sink. It takes blocks. At the end of each commit
-//! window it makes them durable, sends the receipt, and waits until the journal has the receipt. All syncs happen in
-//! this thread, unless the sink allows them on a separate thread while the next window is written ([`SyncThread`]).
+//! The writer: a worker's second thread, which owns the sink. It receives blocks. At the end of each commit window, it
+//! makes them durable, sends the receipt, and waits until the journal has it. All syncs happen in this thread,
+//! unless the sink allows a separate thread to sync while the next window is written ([`SyncThread`]).
 
 mod listing_session;
 pub(super) mod recorder;
@@ -38,23 +38,23 @@ pub(super) struct SinkWriter {
     control: Arc<Control>,
     sink: Box<dyn Sink>,
     failures: FailuresShard,
-    /// Whether every outcome is a row. The sink then gets nothing.
+    /// Whether every outcome becomes a row. The sink then receives nothing.
     has_rows: bool,
-    /// Whether rows are kept in the failures shard.
+    /// Whether the failures shard keeps the rows.
     keeps_rows: bool,
-    /// Whether to compare bodies with each other. This is useful only for bodies of replies.
+    /// Whether to compare bodies with each other. This makes sense only for bodies of replies.
     compares_bodies: bool,
     commit_window: Duration,
-    /// Runtime that is only used to wait for a block or the end of a window.
+    /// Runtime used only to wait for a block or the end of a window.
     runtime: Runtime,
     blocks: Receiver<Block>,
-    /// Returns used blocks to the worker, which reuses their memory.
+    /// Returns used blocks to the worker, so that their memory is reused.
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
-    /// Ends windows if the sink allows it. The thread is started with the first such window.
+    /// Finishes windows if the sink allows it. The first such window starts the thread.
     sync_thread: Option<SyncThread>,
-    /// Transforms fetched replies before they are stored.
+    /// Transforms replies before they are stored.
     transform: Option<Transform>,
 }
 
@@ -62,21 +62,21 @@ pub(super) struct SinkWriter {
 pub(super) struct BlockInput {
     pub(super) properties: Properties,
     pub(super) body_memory: Arc<BodyMemory>,
-    /// Stage for bodies that are too large for memory. `None` if bodies are not kept.
+    /// Stage for bodies too large for memory. `None` if bodies are not kept.
     pub(super) stage: Option<Arc<Stage>>,
     pub(super) blocks: Sender<Block>,
     pub(super) empty: Receiver<Block>,
 }
 
 impl BlockInput {
-    /// Makes the block sender for a worker with another transport.
+    /// Converts this into the block sender of a worker with another transport.
     pub(super) fn into_block_sender(self) -> BlockSender {
         BlockSender::new(self.properties, self.body_memory, self.stage, self.blocks, self.empty)
     }
 }
 
-/// Makes the writer of a worker with its sink, and the connection to it. `small` are shards of earlier runs that the
-/// sink may merge.
+/// Creates a worker's writer with its sink, and the worker's connection to it. `small` lists shards of earlier runs
+/// that the sink may merge.
 pub(super) fn open(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -116,7 +116,7 @@ pub(super) fn open(
     Ok((writer, BlockInput { properties, body_memory, stage, blocks, empty: to_fill }))
 }
 
-/// The content of the current window.
+/// Content of the current commit window.
 #[derive(Default)]
 struct WriterWindow {
     outcomes: usize,
@@ -125,22 +125,22 @@ struct WriterWindow {
 }
 
 impl WriterWindow {
-    /// Adds the outcomes of a block from index `from` on. The first outcome begins the window.
+    /// Adds the outcomes of a block from index `from`. The first outcome starts the window.
     fn add(&mut self, block: &Block, from: usize) {
         self.since.get_or_insert_with(Instant::now);
         self.outcomes += block.entries().len() - from;
-        // Even the request of an object stays in memory until the object's file is in place.
+        // An object's request also stays in memory until the object's file is in place.
         let of_entry = |entry: &BlockEntry| entry.body.len() + block.rest_bytes(entry);
         self.bytes += block.entries()[from..].iter().map(of_entry).sum::<u64>();
     }
 }
 
 impl SinkWriter {
-    /// Works until the worker has gone.
+    /// Runs until the worker is gone.
     pub(super) fn run(mut self) -> Result<()> {
         let mut window = WriterWindow::default();
         if let Some(transform) = &mut self.transform {
-            // Start the function now, so that its problems are reported before it is needed.
+            // Start the function now, so that problems are reported before it is needed.
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
@@ -152,7 +152,7 @@ impl SinkWriter {
                 self.control.plan.wake(self.worker as usize).notify_one();
             }
             block.clear();
-            // If there are enough empty blocks, or the worker has ended, the memory is freed.
+            // If there are enough empty blocks, or the worker has ended, drop this one.
             let _ = self.empty.try_send(block);
         }
         if self.control.stop.get() == Stop::Abort {
@@ -165,15 +165,15 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Takes a block from the worker. If the job ends before the transform has processed a reply, the reply has no
-    /// outcome. The next run then fetches the target again.
+    /// Takes a block from the worker. If the job ends before the transform has processed a reply, that reply gets no
+    /// outcome. The next run fetches its target again.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);
         let progress = transform.run(block, &mut |made| {
             self.take(made, window)?;
             self.does(WriterActivity::Transforming);
-            // The function may need more time for a block than a window lasts.
+            // The function may need longer for a block than a window lasts.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
             if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
@@ -185,7 +185,7 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Publishes the activity for the job's samples.
+    /// Publishes the current activity for the job's samples.
     fn does(&self, activity: WriterActivity) {
         self.control.telemetry.workers[self.worker as usize].set_writer(activity);
     }
@@ -197,19 +197,19 @@ impl SinkWriter {
         if let Some(preflight) = &self.control.preflight
             && let Err(error) = preflight.note(block)
         {
-            // Fetched objects still become durable.
+            // Objects fetched so far still become durable.
             self.control.stop.fail(error);
         }
         let is_full = window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
         if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
-    /// Returns the next block. If the window ends first, commits it. `None` means that there will be no more blocks.
+    /// Returns the next block. Commits the window if it ends first. `None` if no more blocks will come.
     fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
             let is_syncing = self.is_syncing(window)?;
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
-            // While the previous window is synced, this window continues until it is full.
+            // While the previous window is being synced, this one continues until it is full.
             let left = left.filter(|left| !(is_syncing && left.is_zero()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.commit(window, false)?;
@@ -225,7 +225,7 @@ impl SinkWriter {
         }
     }
 
-    /// Waits for a block, up to `left`, or for the end of a sync.
+    /// Waits up to `left` for a block or the end of a sync.
     fn wait(&mut self, left: Option<Duration>) -> Waited {
         let SinkWriter { runtime, blocks, sync_thread, .. } = self;
         runtime.block_on(async {
@@ -273,7 +273,7 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Whether the previous window is still being synced or journaled. If that is done, finishes the window.
+    /// Returns whether the previous window is still being synced or journaled. Otherwise finishes it.
     fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
             return Ok(false);
@@ -283,7 +283,7 @@ impl SinkWriter {
         Ok(false)
     }
 
-    /// Waits for the end of the previous window, if necessary.
+    /// Waits for the previous window if it is not finished.
     fn wait_for_sync(&mut self, window: &mut WriterWindow) -> Result<()> {
         self.does(WriterActivity::Storing);
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else { return Ok(()) };
@@ -291,8 +291,8 @@ impl SinkWriter {
         self.committed(window, number)
     }
 
-    /// Ends a window. Makes its bytes durable, commits the receipt to the journal, and then lets the sink finish. All
-    /// steps except the first may happen later, while the next window is written.
+    /// Ends a window. Makes its bytes durable, commits the record to the journal, and lets the sink finish. All steps
+    /// but the first may happen later, while the next window is written.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
         self.wait_for_sync(window)?;
         *window = WriterWindow::default();
@@ -313,7 +313,7 @@ impl SinkWriter {
         if is_last { self.wait_for_sync(window) } else { Ok(()) }
     }
 
-    /// Finishes the last checkpoint, whose receipt is in the journal.
+    /// Finishes the last checkpoint. Its receipt is in the journal.
     fn committed(&mut self, window: &mut WriterWindow, number: Option<ShardNumber>) -> Result<()> {
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;
@@ -327,13 +327,13 @@ impl SinkWriter {
     }
 }
 
-/// The event that woke a writer.
+/// Event that woke the writer.
 enum Waited {
-    /// A block, or `None` if the worker has ended.
+    /// A block, or `None` after the worker ended.
     Block(Option<Block>),
-    /// The sync of the previous window has ended, with the journal's answer.
+    /// The previous window was synced. Contains the journal's answer.
     Synced(Result<Option<ShardNumber>>),
-    /// The time is over.
+    /// The time is up.
     Long,
 }
 

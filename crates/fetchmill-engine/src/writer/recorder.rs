@@ -1,5 +1,5 @@
-//! The journal's thread. Only this thread writes the journal. It takes the pending messages, writes them in one
-//! transaction, and then notifies the senders. Pages go to the planner only after they are durable.
+//! The journal's thread, which is the only one that writes the journal. It writes all pending messages in one
+//! transaction and then notifies their senders. Pages are announced to the planner only after they are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
@@ -14,19 +14,19 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// Maximum number of messages in one transaction: usually a few hundred rows, at worst pages of 16 MiB.
+/// Maximum number of messages per transaction: usually a few hundred rows, in the worst case pages of 16 MiB.
 const MESSAGES_MAX: usize = 64;
 
-/// Notifications that are sent once the transaction is durable.
+/// Notifications to send when the transaction is durable.
 #[derive(Default)]
 struct CommitEffects {
     pages: Vec<Arc<Page>>,
     acknowledge: Vec<(SyncSender<CommitAnswer>, CommitAnswer)>,
-    /// Whether a worker waits for one of the acknowledgements without a thread of its own.
+    /// Whether an acknowledgement is for a worker that waits without a thread of its own.
     wakes_workers: bool,
 }
 
-/// Works until all senders have gone. Returns the journal.
+/// Runs until all senders are gone, and returns the journal.
 pub(crate) fn run(
     journal: Journal,
     messages: &Receiver<JournalRequest>,
@@ -128,7 +128,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Makes a failure known before the waiting threads are released, because these only see that no answer comes.
+/// Publishes a failure before the waiting threads are released, because these only notice a missing answer.
 fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     found.map_err(|error| {
         control.stop.fail(error);
@@ -136,7 +136,7 @@ fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     })
 }
 
-/// Sends an answer. The receiver may no longer exist.
+/// Sends an answer. The receiver may be gone.
 fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
     let _ = reply.send(known(found, control)?);
     Ok(())

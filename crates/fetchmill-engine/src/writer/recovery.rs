@@ -1,6 +1,6 @@
-//! Recovers from an earlier run. Sealed shards get their names. Open shards are cut back to their receipts and sealed.
-//! Staged windows of `files` are moved to their places. Data without a receipt is removed. Recovery can be interrupted
-//! at any time, and repeated.
+//! Recovers the state left by an earlier run. Sealed shards are renamed to their final names. Open shards are cut back
+//! to their last receipt and sealed. Staged windows of the `files` format are moved into place. Data without a
+//! receipt is removed. Recovery may be interrupted and repeated at any time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use fetchmill_store::sink::{
 
 /// Advice for a damaged shard.
 const REPAIR: &str = "fetch its objects again with `fetchmill verify --repair`, then run the same command";
-/// Advice for a damaged shard whose objects are unknown.
+/// Advice for a damaged shard with unknown objects.
 const ANEW: &str = "the names of its objects are lost; fetch into a new destination";
 
-/// Data for [`ProcessRecovery::recover_process`].
+/// Parameters of [`ProcessRecovery::recover_process`].
 pub(crate) struct ProcessRecovery {
     pub(crate) place: Arc<JobLocation>,
     pub(crate) setup: SinkSetup,
@@ -38,8 +38,8 @@ pub(crate) struct ProcessRecovery {
 }
 
 impl ProcessRecovery {
-    /// Does the same as [`recover`] for the dead process of one worker, while the others continue. The names of the
-    /// process's files begin with its worker and process id. Returns the targets that this finishes.
+    /// Like [`recover`], for one worker's dead process while the others continue. The process's file names start with
+    /// its worker and process id. Returns the targets that are finished as a result.
     pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");
@@ -66,7 +66,7 @@ impl ProcessRecovery {
     }
 }
 
-/// Reconciles the output with the journal.
+/// Makes the output consistent with the journal.
 pub(crate) fn recover(
     place: &JobLocation,
     journal: &mut Journal,
@@ -91,7 +91,7 @@ pub(crate) fn recover(
     remove_stage(&place.stage_path())
 }
 
-/// Detaches the job's files from a run that may still be alive on another machine, so that it cannot write to them.
+/// Cuts off a run that may still be alive on another machine, so that it cannot write to the job's files.
 fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     let open = setup.shard_folder().map(|shard_folder| shard_folder.open_path());
     for folder in [place.failures_path(), place.manifests_path()].into_iter().chain(open) {
@@ -101,7 +101,7 @@ fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     Ok(())
 }
 
-/// Makes the renames that follow a sealing transaction, and removes the shards that it replaced.
+/// Renames shards after a sealing transaction, and removes the shards that they replace.
 fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
     let shards = journal.shards()?;
     let uploads = journal.uploads()?;
@@ -123,15 +123,14 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
             )));
         }
     }
-    // The previous run may have ended after its renames but before their sync.
+    // The previous run may have ended between its renames and their sync.
     if !shards.is_empty() {
         shard_folder.sync_sealed()?;
     }
     let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
     let replaced: Vec<ShardNumber> = replaced.collect();
     shard_folder.remove(&replaced)?;
-    // The files of all other uploaded shards have already been removed. Only the last removal may have been
-    // interrupted.
+    // The files of all other uploaded shards are already gone. Only the last removal can have been interrupted.
     let is_left =
         |number| shard_folder.shard_path(number).exists() || shard_folder.manifest_path(number).exists();
     let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));
@@ -143,7 +142,7 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
     Ok(())
 }
 
-/// Returns the sealed shards for a sink that merges small shards. Shards that a store knows are excluded.
+/// Returns the sealed shards, for a sink that merges small ones. Excludes shards known to a store.
 pub(crate) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
     let uploads = journal.uploads()?;
     let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
@@ -154,7 +153,7 @@ fn size(shard: &Shard) -> ShardSize {
     ShardSize { number: shard.number, bytes: shard.sealed.data.end, rows: shard.sealed.objects }
 }
 
-/// Returns the queue of shards that are still to be uploaded.
+/// Returns the queue of shards to upload.
 pub(crate) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize) -> Result<UploadQueue> {
     let uploads = journal.uploads()?;
     let full = setup.full_shard();
@@ -169,7 +168,7 @@ pub(crate) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize)
     Ok(UploadQueue::new(left.map(|shard| (shard.number, is_final(shard))), workers))
 }
 
-/// Seals open shards at their last receipt. Objects after the receipt are fetched again.
+/// Seals open shards at their last receipt. Later objects are fetched again.
 fn seal_open(
     shard_folder: &ShardFolder,
     journal: &mut Journal,
@@ -203,8 +202,8 @@ fn seal_open(
     number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
 }
 
-/// Returns the bytes that follow the last record of a shard. For a shard with rows, these are the footer, and the
-/// number of rows is also returned.
+/// Returns the bytes after the last record of a shard. For shards with rows, this is the footer, and the row count is
+/// also returned.
 fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
     let mut trailer = Vec::new();
     if setup.format != Format::Parquet {
@@ -223,7 +222,7 @@ fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<
     Ok((footer, Some(rows)))
 }
 
-/// Cuts a file back to its receipt, whose checksum covers the remaining bytes. A sealed shard gets a new checksum.
+/// Cuts a file back to its receipt and verifies the checksum of the rest. A sealed shard gets a new checksum.
 fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
     let path = folder.join(&end.path);
     let why = match durable::cut(&path, end.end) {
@@ -253,7 +252,7 @@ fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Resu
     })
 }
 
-/// Renames the staged files of a journaled window. If a file is missing, it has already been renamed.
+/// Renames the staged files of a committed window. Missing files were renamed earlier.
 fn finish_window(
     place: &JobLocation,
     journal: &mut Journal,
@@ -268,14 +267,14 @@ fn finish_window(
     let mut kinds = KindCounts::default();
     let mut settled = Vec::new();
     let mut named = Vec::new();
-    // The stored names depend on the replies. Read them from the manifest, which became durable with its window.
+    // Stored names depend on replies, so read them from the manifest, which became durable with its window.
     let stored =
         (!names.are_listed()).then(|| latest_names(place, &journal.manifests()?, staged)).transpose()?;
     journal.for_each_name(staged, |sequence, entry| {
         let listed = naming.name_of(sequence, entry, &mut named);
         let name = match &stored {
             None => listed,
-            // Without its row, the name of the file is unknown. The target is fetched again.
+            // The row is missing, so the file name is unknown and the target is fetched again.
             Some(stored) => match stored.get(&sequence) {
                 Some(name) => name,
                 None => return Ok(()),
@@ -283,7 +282,7 @@ fn finish_window(
         };
         match places.put(&stage, sequence, name)? {
             RenameResult::Done | RenameResult::Missing => {
-                // The file is neither staged nor in its place, so it was removed. The target is fetched again.
+                // The file is neither staged nor in place, so it was removed. Its target is fetched again.
                 let Some(bytes) = places.size(name) else {
                     return Ok(());
                 };
@@ -318,12 +317,12 @@ fn finish_window(
     Ok(settled)
 }
 
-/// Removes staged files that do not belong to a journaled window. Their targets are fetched again.
+/// Removes staged files outside of committed windows. Their targets are fetched again.
 pub(crate) fn remove_stage(stage: &Path) -> Result<()> {
     durable::remove_folder(stage).map_err(|error| Error::storage("remove", stage, error))
 }
 
-/// Returns a name that no other shard of the job has, because it contains the process and the time.
+/// Returns a unique shard name, which contains the process id and the time.
 pub(crate) fn shard_name(role: &str, worker: u32) -> FileName {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     FileName::of_own(&format!("{role}-{worker}-{}-{}.jsonl.zst", std::process::id(), since.as_nanos()))

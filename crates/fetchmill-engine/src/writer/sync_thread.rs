@@ -1,5 +1,5 @@
-//! The thread that ends a writer's commit windows. It waits for the sync and for the journal, while the writer writes
-//! the next window. It handles one window at a time.
+//! The thread that finishes a writer's commit windows. It waits for the sync and the journal while the writer fills the
+//! next window. It handles one window at a time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, ShardNumber};
 use fetchmill_store::sink::FileSystemSync;
 
-/// See the module. Dropping this ends the thread after its current window.
+/// See the [module documentation](self). Dropping it ends the thread after the current window.
 pub(crate) struct SyncThread {
     windows: SyncSender<(FileSystemSync, Option<Receipt>)>,
     ended: Receiver<Result<Option<ShardNumber>>>,
@@ -37,18 +37,18 @@ impl SyncThread {
         Ok(SyncThread { windows, ended, is_busy: false })
     }
 
-    /// Whether the thread has a window whose result was not taken yet.
+    /// Returns whether the thread has a window whose result has not been taken.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Starts a window. The thread must not be busy.
+    /// Starts finishing a window. The thread must be idle.
     pub(crate) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
         self.is_busy = true;
         self.windows.send((sync, receipt)).map_err(|_| gone())
     }
 
-    /// Returns the result of the window, if the window has ended: the number of a sealed shard.
+    /// Returns the result if the window is finished: the number of a sealed shard, if any.
     pub(crate) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
         match self.ended.try_recv() {
             Ok(number) => Some(self.idle(number)),
@@ -63,7 +63,7 @@ impl SyncThread {
         self.idle(number)
     }
 
-    /// Waits for the result and blocks the thread.
+    /// Blocks until the result is available.
     pub(crate) fn wait(&mut self) -> Result<Option<ShardNumber>> {
         let number = self.ended.blocking_recv().ok_or_else(gone)?;
         self.idle(number)
@@ -75,7 +75,7 @@ impl SyncThread {
     }
 }
 
-/// Error after a panic of the thread. The job already has the actual error.
+/// Returns the error after the thread panicked. The job already has the actual error.
 fn gone() -> Error {
     Error::Internal("the sync thread has ended".into())
 }

@@ -1,4 +1,4 @@
-//! The outcomes of a window that its sink does not store, and the receipt of the window.
+//! The outcomes of a window that the sink does not store, and the window's receipt.
 
 use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;
@@ -8,8 +8,8 @@ use fetchmill_model::outcome::{
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, BlockBody, CheckpointResult};
 
-/// Outcomes of a window that no sink stores: all targets that were not fetched, and all outcomes of a check. There are
-/// at most as many as outcomes in a window.
+/// Outcomes that no sink stores: those of unfetched targets, and all outcomes of a check. Their number is limited by
+/// the size of a window.
 #[derive(Debug, Default)]
 pub(crate) struct WindowOutcomes {
     others: Vec<Sequence>,
@@ -17,13 +17,13 @@ pub(crate) struct WindowOutcomes {
     kinds: KindCounts,
     statuses: StatusCounts,
     skips: Skips,
-    /// Bodies of the fetched objects, before a transform.
+    /// Bodies of fetched objects, before a transform.
     same_bodies: SameBodies,
 }
 
 impl WindowOutcomes {
-    /// Adds an outcome with the status of its last reply. 0 means that there was no reply. A skipped target is listed
-    /// under `name`. `None` means that it is only counted.
+    /// Adds an outcome and the status of its last reply, or 0 if there was none. A skipped target is listed under
+    /// `name`, or only counted if that is `None`.
     pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, status: u16, name: Option<&[u8]>) {
         self.others.push(sequence);
         self.tally.count(outcome);
@@ -50,7 +50,7 @@ impl WindowOutcomes {
         self.add(sequence, Outcome::Failed(kind), 0, None);
     }
 
-    /// Compares the objects of a block with earlier ones.
+    /// Compares a block's objects with earlier ones.
     pub(crate) fn compare_bodies(&mut self, block: &Block) {
         for (_, entry) in block.fetched(0) {
             let is_inside = matches!(entry.body, BlockBody::Inside(_));
@@ -58,19 +58,19 @@ impl WindowOutcomes {
         }
     }
 
-    /// Adds an outcome of a check, with the bytes of its body.
+    /// Adds an outcome of a check and its number of body bytes.
     pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
-        // The counts of answers of a check come from its results file.
+        // The results file provides the answer counts of a check.
         self.add(sequence, outcome, 0, None);
         self.tally.bytes += bytes;
     }
 
-    /// Whether there are no outcomes.
+    /// Returns whether there are no outcomes.
     pub(crate) fn is_empty(&self) -> bool {
         self.others.is_empty()
     }
 
-    /// Returns the receipt of these outcomes and of the sink's checkpoint. `None` if it would be empty.
+    /// Returns the receipt of these outcomes and the sink's checkpoint. `None` if it would be empty.
     pub(crate) fn receipt(
         &mut self,
         worker: u32,

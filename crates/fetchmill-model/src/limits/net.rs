@@ -1,4 +1,4 @@
-//! Bounds of connections to an origin: TLS, HTTP/2, hosts, look-ups, timeouts, credentials.
+//! Bounds of connections to an origin: TLS, HTTP/2, hosts, lookups, timeouts, credentials.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
 /// The same for all streams of a connection. It is large because it also bounds the number of unread small frames
 /// (`docs/internals/decisions/0010`).
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
-/// Maximum number of simultaneous look-ups with one thread each. A thread that hangs counts too.
+/// Maximum number of simultaneous lookups with one thread each. A thread that hangs counts too.
 pub const DNS_THREADS_MAX: usize = 64;
 /// Maximum number of names that wait for one of these threads or are being looked up: 255 bytes and about as much
 /// again, 4 MiB in total.
@@ -32,9 +32,9 @@ pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of names whose addresses are cached. Each has 255 bytes, 8 addresses of 17 bytes and overhead, less
 /// than 0.6 KiB: 10 MiB in total.
 pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
-/// Lifetime of cached addresses. The system's look-up does not report the TTL of the name's owner.
+/// Lifetime of cached addresses. The system's lookup does not report the TTL of the name's owner.
 pub const DNS_TTL: Duration = Duration::from_secs(60);
-/// Time after a failed look-up during which it is not repeated.
+/// Time after a failed lookup during which it is not repeated.
 pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 
 /// Default maximum of requests in flight per host in a job over many hosts, without `--limit-per-host`.
@@ -68,14 +68,14 @@ pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 
 /// Maximum number of names that are being looked up and are not slow yet, for all workers together.
 pub const DNS_FAST_MAX: usize = 256;
-/// Maximum number of names that are being looked up and are slow, for all workers together. A look-up takes at most 2
+/// Maximum number of names that are being looked up and are slow, for all workers together. A lookup takes at most 2
 /// KiB: its name twice (2 x 255 bytes), two questions with 8 tries (2 x 8 x 56), and its entries in the tables of its
 /// sockets (16 x 24). In total, (8,192 + 256) x 2 KiB = 16.5 MiB of the general budget if all names have the maximum
 /// length, and 5 MiB with usual names.
 pub const DNS_SLOW_MAX: usize = 8192;
-/// A look-up that takes longer than this is slow.
+/// A lookup that takes longer than this is slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);
-/// Timeout of a look-up's first try. The timeout of each further try is 1.5 times the one before: 1.5 + 2.25 + 3.4 =
+/// Timeout of a lookup's first try. The timeout of each further try is 1.5 times the one before: 1.5 + 2.25 + 3.4 =
 /// 7.1 s.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Upper bound for that timeout if the system configures it.
@@ -84,7 +84,7 @@ pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 pub const DNS_TRIES: u32 = 3;
 /// Upper bound for that number if the system configures it.
 pub const DNS_TRIES_MAX: u32 = 5;
-/// Timeout of a whole look-up, with all its tries and all search domains of a short name.
+/// Timeout of a whole lookup, with all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Extra wait for the second address family after the first one has arrived (RFC 8305, section 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
@@ -108,7 +108,7 @@ pub const DNS_UDP_PAYLOAD: u16 = 1232;
 pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
 /// Maximum number of answers that one socket delivers before others get their turn.
 pub const DNS_UDP_BURST: usize = 64;
-/// Maximum number of look-ups that a worker repeats over TCP at the same time. An answer has up to 64 KiB: 2 MiB in
+/// Maximum number of lookups that a worker repeats over TCP at the same time. An answer has up to 64 KiB: 2 MiB in
 /// total.
 pub const DNS_TCP_MAX: usize = 32;
 /// Maximum length of a chain of names in which each leads to the next.

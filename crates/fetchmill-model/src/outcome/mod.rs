@@ -87,7 +87,7 @@ failure_kinds! {
     Unreachable = "unreachable", Transient;
     /// The name could not be looked up, for another reason than those below.
     Dns = "dns", Transient;
-    /// The look-up was not answered in time.
+    /// The lookup was not answered in time.
     DnsTimeout = "dns-timeout", Transient;
     /// The name server reported a failure (SERVFAIL).
     DnsServfail = "dns-servfail", Transient;

@@ -288,7 +288,7 @@ impl HostTable {
         self.note(id, seen, now);
     }
 
-    /// Records a result for a host without a target in flight, such as a failed look-up of its name.
+    /// Records a result for a host without a target in flight, such as a failed lookup of its name.
     pub fn note(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let rules = self.rules;
         if matches!(seen, RequestOutcome::Failure(kind) if tells_of_host(kind))

@@ -54,7 +54,7 @@ pub struct CheckRow<'a> {
     /// Time in the queue in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_ms: Option<f32>,
-    /// Time of the name look-up in milliseconds.
+    /// Time of the name lookup in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_ms: Option<f32>,
     /// Time to connect in milliseconds.

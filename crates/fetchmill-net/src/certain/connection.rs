@@ -1,4 +1,4 @@
-//! A connection and the replies that it holds until they are certain.
+//! A connection that holds replies until they are certain.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,40 +9,40 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
 
-/// Replies that are not certain yet, in the form that their owner stores.
+/// Uncertain replies, in the form stored by their owner.
 pub trait HeldReplies: Default {
-    /// Whether the replies outlive the watch of the next attempt. If that watch cuts a rest short, the rest continues
-    /// in the background.
+    /// Whether the replies outlive the watch of the next attempt. If so, a rest cut short by that watch continues in
+    /// the background.
     const OUTLIVE_WATCH: bool = false;
 
-    /// Returns whether there are none.
+    /// Returns whether there are no replies.
     fn is_empty(&self) -> bool;
 }
 
-/// Holds no replies: each request uses a connection that is new or has rested.
+/// Holds no replies, because each request uses a connection that is new or has rested.
 impl HeldReplies for () {
     fn is_empty(&self) -> bool {
         true
     }
 }
 
-/// A connection for one request at a time whose reply is certain when it comes.
+/// A connection for one request at a time, whose reply is certain on arrival.
 pub type RestedConnection = CertainConnection<()>;
 
-/// A connection with the replies that it holds. Without an open connection it holds no replies.
+/// A connection with the replies held on it. If it is not open, it holds none.
 #[derive(Debug, Default)]
 pub struct CertainConnection<H> {
     /// Connection for the requests.
     pub connection: Connection,
-    /// Replies that the connection holds. The owner adds replies, and takes them out when they are judged.
+    /// Held replies. The owner adds replies, and takes them when they are judged.
     pub held: H,
 }
 
-/// Result of judging the replies that a connection holds. The owner of the replies acts on it.
+/// Judgement on the replies held on a connection. Their owner acts on it.
 #[derive(Debug)]
 #[must_use]
 pub enum Judged {
-    /// The replies are still not certain.
+    /// The replies are still uncertain.
     Pending,
     /// The replies are certain.
     Certain {
@@ -50,23 +50,23 @@ pub enum Judged {
         /// request.
         may_be_shifted: bool,
     },
-    /// Unsolicited bytes came, so each reply may belong to another request. The connection is closed.
+    /// Unsolicited bytes arrived, so each reply may belong to another request. The connection is closed.
     Surplus {
-        /// Targets of the replies before the last rest, if that rest was too short. Their replies are doubtful, too.
+        /// Targets of the replies before the last rest, if it was too short. These replies are doubtful too.
         before: Option<TargetList>,
     },
     /// The replies can never become certain.
     Lost(FailureKind),
 }
 
-/// The possible uses of a connection after a complete reply.
+/// Use of a connection after a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterReply {
-    /// It can carry more requests.
+    /// It can take more requests.
     Open,
-    /// It cannot be used again: the server closes it.
+    /// It cannot be reused, because the server closes it.
     Ends,
-    /// It cannot be used again: bytes came after the reply.
+    /// It cannot be reused, because bytes followed the reply.
     Surplus,
 }
 
@@ -76,14 +76,13 @@ impl<H: HeldReplies> CertainConnection<H> {
         !self.held.is_empty()
     }
 
-    /// Returns whether the connection has received nothing since it was new or has rested. Then only the reply to the
-    /// next request can be on its way.
+    /// Returns whether nothing was received since the connection was opened or had rested. In that case, only the reply
+    /// to the next request can arrive.
     pub fn has_rested(&mut self) -> bool {
         self.connection.origin_and_replies().is_none_or(|(_, replies)| replies.replies() == 0)
     }
 
-    /// Notes `count` complete replies to requests that were sent together at `sent`. Both times are on the thread's
-    /// clock.
+    /// Records `count` complete replies to requests sent together at `sent`. Both times are on the thread's clock.
     pub fn note_replies(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) {
         let took = now.saturating_sub(sent);
         if let Some(origin) = self.connection.origin() {
@@ -96,8 +95,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns what the connection can be used for after a reply, given the state `seen` after it. With `looks` its
-    /// socket is checked, too.
+    /// Returns how the connection can be used after a reply. `seen` is its state after the reply, and `looks` checks
+    /// the socket too.
     pub fn after_reply(&self, seen: IdleState, is_kept: bool, looks: bool) -> AfterReply {
         let seen = if looks && seen == IdleState::Quiet { self.connection.look() } else { seen };
         if seen.is_surplus() {
@@ -109,14 +108,14 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns the maximum number of requests that may be sent together. It is at least one.
+    /// Returns the maximum number of requests to send together, at least one.
     pub fn batch_max(&mut self) -> u32 {
         let rules = self.connection.origin_and_replies();
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))
     }
 
-    /// Returns whether the connection must rest after its last reply. If the connection must end instead, its next
-    /// request asks the server to close it.
+    /// Returns whether the connection must rest after its last reply. If it must end instead, its next request asks the
+    /// server to close it.
     pub fn must_rest(&mut self, is_full: bool, now: MonotonicMicros) -> bool {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return false };
         match origin.replies.borrow().next_step(replies, is_full, now) {
@@ -129,8 +128,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Begins a rest, and returns how long the connection must stay silent from now on. If the server was asked to
-    /// close it, the close also makes its replies certain.
+    /// Starts a rest and returns how long the connection must stay silent. If the server was asked to close it, the
+    /// close makes its replies certain too.
     pub fn begin_rest(&mut self) -> Duration {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Duration::ZERO };
         let of_origin = origin.replies.borrow();
@@ -140,7 +139,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         Duration::from_micros(silence)
     }
 
-    /// Forbids another request, and begins a rest.
+    /// Forbids more requests and starts a rest.
     pub(super) fn begin_end(&mut self) -> Duration {
         if let Some((_, replies)) = self.connection.origin_and_replies() {
             replies.end_with_next();
@@ -148,7 +147,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         self.begin_rest()
     }
 
-    /// Waits for `silence`, or until something comes. If the watch cuts the wait short, returns why.
+    /// Waits for `silence` or until bytes arrive. Returns the reason if the watch ends the wait.
     pub(super) async fn wait_silent(&mut self, silence: Duration, watch: &Deadlines) -> Option<FailureKind> {
         watch.rest();
         tokio::select! {
@@ -158,7 +157,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Judges a rest: the connection stayed silent, something came, or the server closed it.
+    /// Judges a rest: the connection stayed silent, received bytes, or was closed by the server.
     pub fn end_rest(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
@@ -175,8 +174,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Certain { may_be_shifted }
     }
 
-    /// Checks the connection while no request is in flight. It stays open only if nothing has come. If the server
-    /// closed it, its replies become certain.
+    /// Checks the connection while no request is in flight. It stays open only if nothing arrived. If the server closed
+    /// it, its replies become certain.
     pub fn check_unused(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
@@ -196,7 +195,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         let mut is_doubted = false;
         if let Some((origin, replies)) = self.connection.origin_and_replies() {
             origin.replies.borrow_mut().note_surplus();
-            // If a reply took longer than the last rest allowed for, that rest was too short.
+            // If a reply took longer than the last rest allowed for, the rest was too short.
             is_doubted = replies.outlasts_rest();
         }
         let before = self.connection.last_certain().filter(|_| is_doubted).map(RefCell::take);
@@ -204,8 +203,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Surplus { before }
     }
 
-    /// Judges a connection that broke. Its replies are certain if nothing came since the request sent at
-    /// `silent_since`, and that time is at least as long ago as a rest would last.
+    /// Judges a broken connection. Its replies are certain if nothing arrived after the request sent at `silent_since`,
+    /// and that was at least the length of a rest ago.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();
@@ -224,8 +223,8 @@ impl<H: HeldReplies> CertainConnection<H> {
 }
 
 impl RestedConnection {
-    /// Moves to a connection that is new or has rested, so that the next reply is certain when it comes. The caller
-    /// must have just set the pool's clock.
+    /// Moves to a connection that is new or has rested, so that the next reply is certain on arrival. The pool's clock
+    /// must have just been set.
     pub fn renew(&mut self, pool: &Pool, origin: &Rc<OriginConnections>) {
         pool.switch_to_rested(&mut self.connection, origin);
     }
@@ -235,7 +234,7 @@ impl RestedConnection {
         self.connection.close();
     }
 
-    /// Closes the connection after a reply if something came after it or if its server ends it.
+    /// Closes the connection after a reply if bytes followed it or the server closes it.
     pub fn keep_after(&mut self, replied: &ReceivedReply) {
         if self.after_reply(replied.surplus, replied.head.keep_alive, false) != AfterReply::Open {
             self.connection.close();

@@ -1,4 +1,4 @@
-//! Resting connections: no request is in flight on them. If nothing comes during the rest, the replies that they hold
+//! Resting connections, which have no request in flight. If nothing arrives during the rest, the replies held on them
 //! become certain.
 
 use std::cell::{Cell, RefCell};
@@ -14,14 +14,14 @@ use crate::{AddressPolicy, Deadlines, IdleState, OriginConnections, Pool};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
-/// Interval for checking whether a due connection has been taken.
+/// Interval at which a task checks whether a due connection was taken.
 const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// The resting connections of one thread. Connections that tasks part from are not limited here, since they were open
-/// already. [`RestingConnections::make_room`] applies the limit before a connection is opened.
+/// A thread's resting connections. Connections that tasks leave are not limited here, because they are already open.
+/// [`RestingConnections::make_room`] applies the limit before a connection is opened.
 #[derive(Debug, Default)]
 pub struct RestingConnections<H> {
-    /// Connections, sorted by the end of their rest. The number distinguishes connections with the same end.
+    /// Connections by the end of their rest. The number distinguishes connections with the same end.
     queue: RefCell<BTreeMap<(Instant, u64), CertainConnection<H>>>,
     number: Cell<u64>,
     added: Notify,
@@ -33,7 +33,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         self.queue.borrow().len()
     }
 
-    /// Moves a task to the origin. If its connection is open afterwards, it leads to that origin and within `reach`.
+    /// Moves a task to an origin. If its connection is open afterwards, it leads to that origin and is allowed by
+    /// `reach`.
     pub fn bring(
         &self,
         task: &mut CertainConnection<H>,
@@ -50,8 +51,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Takes the connection from a task. The connection rests if it holds replies. Otherwise it is kept for other
-    /// tasks.
+    /// Takes the connection from a task. It rests if it holds replies, otherwise it is kept for other tasks.
     pub fn part(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if task.is_holding() {
             self.rest_aside(task);
@@ -60,7 +60,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Leaves the task without a connection, so that a new one is opened. The old connection rests if it holds replies.
+    /// Detaches the task from its connection, so that a new one is opened. The old one rests if it holds replies.
     pub fn leave(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if !task.is_holding() {
             return task.connection.close();
@@ -72,8 +72,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Lets the connection rest. If fewer than `most` connections rest, the task continues with another one. Otherwise
-    /// it waits for this one.
+    /// Lets the connection rest. If fewer than `most` are resting, the task continues with another connection,
+    /// otherwise it waits for this one.
     pub async fn rest(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         if self.count() < most {
             self.rest_aside(task);
@@ -86,7 +86,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Handles a rest that the watch cut short. Such a rest proves nothing.
+    /// Handles a rest cut short by the watch, which proves nothing.
     fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
         if H::OUTLIVE_WATCH {
             self.rest_aside(task);
@@ -96,9 +96,9 @@ impl<H: HeldReplies> RestingConnections<H> {
         Judged::Lost(kind)
     }
 
-    /// Waits for the server to close the connection after this reply. If nothing comes before the close, the held
-    /// replies become certain. If the close does not come soon, the connection rests like any other, or longer while
-    /// little is known about its origin.
+    /// Waits for the server to close the connection after this reply. If nothing arrives before that, the held replies
+    /// become certain. If the close takes long, the connection rests as usual, or longer while little is known about
+    /// its origin.
     pub async fn end(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         let mut judged = Judged::Pending;
         if task.is_holding() {
@@ -123,7 +123,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         self.added.notify_one();
     }
 
-    /// Takes a connection whose rest has ended, and returns the judgement of its replies.
+    /// Takes a connection whose rest is over, with the judgement of its replies.
     pub fn take_rested(&self, now: Instant) -> Option<(CertainConnection<H>, Judged)> {
         let mut queue = self.queue.borrow_mut();
         let first = queue.first_entry().filter(|first| first.key().0 <= now)?;
@@ -132,16 +132,16 @@ impl<H: HeldReplies> RestingConnections<H> {
         Some((task, judged))
     }
 
-    /// Of the connections that `is_fit` accepts, takes the one whose rest ends last.
+    /// Takes the connection with the latest end of rest that `is_fit` accepts.
     pub fn take_last(&self, is_fit: impl Fn(&CertainConnection<H>) -> bool) -> Option<CertainConnection<H>> {
         let mut queue = self.queue.borrow_mut();
         let key = *queue.iter().rev().find(|(_, task)| is_fit(task))?.0;
         queue.remove(&key)
     }
 
-    /// Waits, before a connection is opened, until at most `most` connections rest. After 1 s the connection whose rest
-    /// ends last is abandoned and returned, if it `may_be_lost`. So the number of connections never exceeds the tasks
-    /// plus `most`, even if an origin is slow.
+    /// Waits until at most `most` connections are resting, before another is opened. After 1 s, abandons and returns
+    /// the connection with the latest end of rest, if it `may_be_lost`. So there are never more connections than tasks
+    /// plus `most`, even with a slow origin.
     pub async fn make_room(
         &self,
         most: usize,
@@ -158,7 +158,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Waits until at most `most` connections rest, or until `until`. Returns whether at most `most` rest.
+    /// Waits until at most `most` connections are resting, or until `until`. Returns whether that is the case.
     async fn await_room(&self, most: usize, until: Instant) -> bool {
         while self.count() > most {
             let now = Instant::now();
@@ -171,12 +171,12 @@ impl<H: HeldReplies> RestingConnections<H> {
         true
     }
 
-    /// Takes all connections, whether or not they hold replies.
+    /// Takes all connections, whether they hold replies or not.
     pub fn take_all(&self) -> impl Iterator<Item = CertainConnection<H>> {
         self.queue.take().into_values()
     }
 
-    /// Returns the end of the earliest rest.
+    /// Returns the time when the next rest ends.
     pub fn next_due(&self) -> Option<Instant> {
         self.queue.borrow().first_key_value().map(|((until, _), _)| *until)
     }

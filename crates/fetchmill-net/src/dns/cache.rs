@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use fetchmill_model::outcome::FailureKind;
 
-/// The addresses of a name, or the failure kind if there are none.
+/// The addresses of a name, or the failure kind.
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
-/// Keeps answers in two generations. When the young generation reaches half the limit, it becomes the old one, and the
-/// old one is dropped. Names in use therefore stay cached, and eviction costs nothing. `Time` is the time type of the
-/// owner's clock.
+/// Keeps answers in two generations. When the young generation reaches half of the limit, it becomes the old one, and
+/// the previous old one is dropped. So names in use stay cached, and eviction costs nothing. `Time` is the time type of
+/// the owner's clock.
 #[derive(Debug)]
 pub(crate) struct Cache<Time> {
     names_max: usize,
@@ -25,7 +25,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
         Cache { names_max, young: HashMap::new(), old: HashMap::new() }
     }
 
-    /// Returns the cached answer for a name if it has not expired.
+    /// Returns the cached answer for a name, unless it has expired.
     pub(crate) fn get(&mut self, name: &str, now: Time) -> Option<Resolution> {
         if let Some((answer, until)) = self.young.get(name) {
             return (now < *until).then(|| answer.clone());
@@ -38,7 +38,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
         Some(answer)
     }
 
-    /// Caches an answer, which replaces an earlier one.
+    /// Caches an answer and replaces any earlier one.
     pub(crate) fn insert(&mut self, name: Box<str>, answer: Resolution, until: Time) {
         if self.young.len() >= (self.names_max / 2).max(1) {
             self.old = std::mem::take(&mut self.young);

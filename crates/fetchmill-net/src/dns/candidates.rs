@@ -1,4 +1,4 @@
-//! The names to ask for in a look-up: the name itself, and the name in each search domain.
+//! The names to query in a lookup: the name itself, and the name in each search domain.
 
 use domain::base::Name;
 use domain::base::name::NameBuilder;
@@ -8,8 +8,8 @@ use super::setup::DnsSetup;
 /// A name in wire format.
 pub(super) type WireName = Name<Vec<u8>>;
 
-/// Returns the names to ask for, in order. The list is empty if `name` cannot be a name. If `name` ends with a dot,
-/// only that name is asked for.
+/// Returns the names to query in order. Returns none if `name` is not a valid name, and only `name` itself if it ends
+/// with a dot.
 pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     let (relative, is_absolute) = match name.strip_suffix('.') {
         Some(name) => (name, true),
@@ -28,7 +28,7 @@ pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     }
 }
 
-/// Encodes labels of printable ASCII: each has 1 to 63 bytes, all together at most 253.
+/// Encodes labels of printable ASCII, of 1 to 63 bytes each and up to 253 in total.
 fn encode(name: &str, domain: &str) -> Option<WireName> {
     let mut builder = NameBuilder::new_vec();
     let domain = (!domain.is_empty()).then_some(domain);
@@ -38,7 +38,7 @@ fn encode(name: &str, domain: &str) -> Option<WireName> {
             return None;
         }
     }
-    // The builder reserves room for the root label but does not count it.
+    // The builder reserves space for the root label but does not count it.
     builder.into_name().ok().filter(|name| name.len() <= Name::MAX_LEN)
 }
 
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(texts("search x.test", name), Vec::<String>::new(), "{name}");
         }
         assert_eq!(texts("", &format!("{long}d")), Vec::<String>::new());
-        // Too long with the search domain, but not without it.
+        // Too long only with the search domain.
         assert_eq!(texts("search x.test", &long), [long]);
     }
 }

@@ -1,4 +1,4 @@
-//! `/etc/hosts`: host names with addresses that the administrator of this machine set.
+//! `/etc/hosts`: host names whose addresses are set by the administrator.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use fetchmill_model::limits;
 
-/// Contents of `/etc/hosts`. Names are in lower case.
+/// Contents of `/etc/hosts`, with names in lower case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HostsFile {
     names: HashMap<Box<str>, Arc<[IpAddr]>>,
 }
 
 impl HostsFile {
-    /// Parses the file. Lines that cannot be parsed are skipped, as in the C library.
+    /// Parses the file. Skips lines that cannot be parsed, as the C library does.
     pub(super) fn parse(text: &str) -> Self {
         let mut found: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();
         for line in text.lines() {
@@ -30,7 +30,7 @@ impl HostsFile {
         HostsFile { names: found.into_iter().map(|(name, addresses)| (name, addresses.into())).collect() }
     }
 
-    /// Returns the addresses of a name in lower case.
+    /// Returns the addresses of a lower-case name.
     pub(super) fn get(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         self.names.get(name).map(Arc::clone)
     }

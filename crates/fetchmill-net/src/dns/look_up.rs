@@ -1,4 +1,4 @@
-//! The look-up of one name: its questions, and the callers that wait for the answer.
+//! The lookup of a name: its questions, and the callers that wait for the answer.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// A caller that gets the answer of a look-up.
+/// A caller that waits for a lookup.
 #[derive(Debug)]
 pub(super) enum LookUpWaiter {
     Token(u64),
     Task(oneshot::Sender<LookUpEnd>),
 }
 
-/// Server and socket that a look-up begins with.
+/// Server and socket for the first try.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LookUpOrigin {
     /// Index of the server.
@@ -32,33 +32,33 @@ pub(super) struct LookUpOrigin {
     pub(super) socket: usize,
 }
 
-/// The look-up of one name.
+/// The lookup of a name.
 #[derive(Debug)]
 pub(super) struct LookUp {
     slot: usize,
     serial: u64,
     pub(super) name: Box<str>,
-    /// The name in the current question. If it has no addresses, the next candidate is asked for.
+    /// The name currently queried. If it has no addresses, the next candidate is queried.
     current: WireName,
     candidates: std::vec::IntoIter<WireName>,
     pub(super) questions: Vec<Question>,
     families: Families,
     start: LookUpOrigin,
     pub(super) started: Millis,
-    /// Start of the look-up, exact.
+    /// Precise start time of the lookup.
     pub(super) began: Instant,
     pub(super) is_slow: bool,
     pub(super) waiters: Vec<LookUpWaiter>,
-    /// When the addresses found so far are enough.
+    /// Time when the addresses found so far are enough.
     enough_at: Option<Millis>,
-    /// Whether a name existed but had no address.
+    /// Whether some name existed but had no address.
     was_empty: bool,
-    /// How long a negative answer is cached: the shortest time over all names that were asked for.
+    /// Time for which a negative answer is cached: the shortest of all queried names.
     absent_ttl: Duration,
 }
 
 impl LookUp {
-    /// Creates a look-up that has asked no server yet. `None` if there is no name to ask for.
+    /// Creates a lookup without a query yet. `None` if there is no name to query.
     pub(super) fn new(
         (slot, serial): (usize, u64),
         name: &str,
@@ -91,7 +91,7 @@ impl LookUp {
         self.serial
     }
 
-    /// Asks for the current name.
+    /// Queries the current name.
     pub(super) fn ask(&mut self, upstreams: &mut Upstreams, now: Millis) {
         let families: &[Family] = match self.families {
             Families::V4 => &[Family::V4],
@@ -105,7 +105,7 @@ impl LookUp {
         }
     }
 
-    /// Sends a question to the next server that can be asked.
+    /// Sends a question to the next available server.
     fn try_next(&mut self, which: usize, upstreams: &mut Upstreams, now: Millis) {
         loop {
             let question = &mut self.questions[which];
@@ -148,8 +148,7 @@ impl LookUp {
         QueryOwner { slot: self.slot, serial: self.serial, question: which as u8 }
     }
 
-    /// Reads a datagram from `place` as the answer to the query with this identifier. Returns the answer, and which of
-    /// the queries it belongs to.
+    /// Parses a datagram from `place` as the answer to the query with this id. Returns the answer and its query.
     pub(super) fn read(
         &self,
         which: usize,
@@ -162,7 +161,7 @@ impl LookUp {
         Some((sent, question.sent[sent].query.read(bytes, &self.current)))
     }
 
-    /// Reads the answer to a query over TCP. `bytes` is `None` if the query failed.
+    /// Parses the answer to a query over TCP. `bytes` is `None` if the query failed.
     pub(super) fn read_over_tcp(&self, which: usize, sent: usize, bytes: Option<&[u8]>) -> DnsReply {
         let query = self.questions.get(which).and_then(|question| question.sent.get(sent));
         match query.zip(bytes).map(|(sent, bytes)| sent.query.read(bytes, &self.current)) {
@@ -171,7 +170,7 @@ impl LookUp {
         }
     }
 
-    /// Handles the answer of a server.
+    /// Handles a server's answer.
     pub(super) fn take(
         &mut self,
         which: usize,
@@ -193,7 +192,7 @@ impl LookUp {
                 question.found = Some(found);
                 upstreams.remember(upstream, query.form);
             }
-            // Once per query: later replies to the same query are ignored.
+            // Do this once per query. Later replies to the same query are ignored.
             DnsReply::Simpler(form) if !std::mem::replace(is_over, true) => {
                 self.send(which, upstream, form, upstreams);
             }
@@ -207,7 +206,7 @@ impl LookUp {
         }
     }
 
-    /// Handles a server that has no answer: the next one is asked immediately.
+    /// Handles a server without an answer. The next one is queried immediately.
     fn fails(
         &mut self,
         which: usize,
@@ -226,8 +225,8 @@ impl LookUp {
         }
     }
 
-    /// Handles a refused socket: another server is asked immediately. If all servers were asked, each gets its next try
-    /// when that is due, because a restarting server is back a moment later.
+    /// Handles a refused socket. Another server is queried immediately. If all were queried, each is tried again when
+    /// due, because a restarting server is back a moment later.
     pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {
@@ -238,7 +237,7 @@ impl LookUp {
         }
     }
 
-    /// Makes the tries that are due.
+    /// Sends the queries that are due.
     pub(super) fn tick(&mut self, upstreams: &mut Upstreams, now: Millis) {
         for which in 0..self.questions.len() {
             let question = &self.questions[which];
@@ -248,7 +247,7 @@ impl LookUp {
         }
     }
 
-    /// Returns the answer if it is complete. If the current name does not exist, asks for the next name.
+    /// Returns the answer if it is complete. If the current name does not exist, queries the next one.
     pub(super) fn settle(&mut self, upstreams: &mut Upstreams, now: Millis) -> Option<NameAnswer> {
         loop {
             let found = self.conclude(now)?;
@@ -273,7 +272,7 @@ impl LookUp {
         if self.was_empty { NameAnswer::Empty { ttl } } else { NameAnswer::NoName { ttl } }
     }
 
-    /// Combines the answers to the questions about the current name.
+    /// Combines the answers for the current name.
     fn conclude(&mut self, now: Millis) -> Option<NameAnswer> {
         let found = || self.questions.iter().filter_map(|question| question.found.as_ref());
         if let Some(absent) = found().find(|found| matches!(found, NameAnswer::NoName { .. })) {
@@ -282,7 +281,7 @@ impl LookUp {
         let has_all = found().count() == self.questions.len();
         let has_addresses = self.questions.iter().any(|question| question.addresses().is_some());
         if has_addresses {
-            // If only IPv6 addresses are known, wait longer: they lead nowhere more often.
+            // If only IPv6 addresses are known, wait longer, because they are unreachable more often.
             let has_v4 =
                 self.questions.iter().any(|one| one.family == Family::V4 && one.addresses().is_some());
             let patience = if has_v4 { limits::DNS_FAMILY_DELAY } else { limits::DNS_FAMILY_DELAY_V4 };
@@ -300,7 +299,7 @@ impl LookUp {
         failed.or_else(|| found().min_by_key(|found| ttl_of(found))).cloned()
     }
 
-    /// Alternates the addresses of both families, so that a client that tries them in order soon tries both.
+    /// Alternates the addresses of both families, so that a client soon tries both.
     fn mixed(&self) -> NameAnswer {
         let families: Vec<_> = self.questions.iter().filter_map(Question::addresses).collect();
         let ttl = families.iter().map(|(_, ttl)| *ttl).min().unwrap_or(limits::DNS_TTL_MIN);
@@ -311,7 +310,7 @@ impl LookUp {
         NameAnswer::Addresses { addresses, ttl }
     }
 
-    /// Removes its queries from the tables of the sockets.
+    /// Removes the lookup's queries from the tables of the sockets.
     pub(super) fn forget(&self, upstreams: &mut Upstreams) {
         for sent in self.questions.iter().flat_map(|question| &question.sent) {
             upstreams.forget(sent.place, sent.query.id, self.serial);

@@ -1,5 +1,5 @@
-//! Encodes queries and decodes answers. It does no I/O and has no clock. Everything in an answer is untrusted until it
-//! is checked.
+//! Encodes DNS queries and decodes answers. Does no I/O and uses no clock. All parts of an answer are untrusted until
+//! they are checked.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
 const HEADER_BYTES: usize = 12;
-/// Type and class of a question.
+/// Size of a question's type and class.
 const QUESTION_TAIL_BYTES: usize = 4;
-/// The bit that differs between an upper-case and a lower-case letter.
+/// The bit in which upper-case and lower-case letters differ.
 const CASE_BIT: u8 = 0x20;
 
-/// Address family that a query asks for.
+/// Address family of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     V6,
@@ -38,12 +38,12 @@ impl Family {
     }
 }
 
-/// Features that a query to a server uses: all of them until the server turns out not to support one.
+/// Features of queries to a server: all, until the server turns out not to support one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryForm {
-    /// Letters in random case. An honest answer repeats them, and a forger has to guess them.
+    /// Letters in random case. An honest answer repeats them, and a forger must guess them.
     pub(super) has_mixed_case: bool,
-    /// Announces that answers above 512 bytes are accepted.
+    /// Announces that answers may exceed 512 bytes.
     pub(super) has_edns: bool,
 }
 
@@ -51,26 +51,26 @@ impl QueryForm {
     pub(super) const FULL: QueryForm = QueryForm { has_mixed_case: true, has_edns: true };
 }
 
-/// Properties of a query that its answer must repeat, apart from the name.
+/// Properties of a query that its answer must repeat, besides the name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DnsQuery {
     pub(super) id: u16,
     pub(super) family: Family,
     pub(super) form: QueryForm,
-    /// One bit for each byte of the name: 1 if its letter is a capital.
+    /// A bit per byte of the name: 1 for an upper-case letter.
     capitals: [u8; 32],
 }
 
-/// Answer of a server about a name, and in the end of the whole look-up.
+/// A server's answer about a name. Also the final answer of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameAnswer {
-    /// Addresses of the name, at most as many as are tried.
+    /// Addresses of the name, limited to the number that is tried.
     Addresses { addresses: Vec<IpAddr>, ttl: Duration },
-    /// There is no such name.
+    /// The name does not exist.
     NoName { ttl: Duration },
-    /// The name exists but has no such address.
+    /// The name exists but has no address of this family.
     Empty { ttl: Duration },
-    /// This server has no answer, but another server may have one.
+    /// This server has no answer, but others may have one.
     Failed(FailureKind),
 }
 
@@ -80,14 +80,14 @@ pub(super) enum DnsReply {
     Found(NameAnswer),
     /// Too long for a datagram.
     Truncated,
-    /// The server can only be asked with this form.
+    /// The server must be queried in this simpler form.
     Simpler(QueryForm),
     /// The message does not answer this query.
     Foreign,
 }
 
 impl DnsQuery {
-    /// Creates a query that cannot be guessed.
+    /// Creates an unpredictable query.
     pub(super) fn new(
         id: u16,
         family: Family,
@@ -128,7 +128,7 @@ impl DnsQuery {
         let cased = &mut buffer[..name.len()];
         cased.copy_from_slice(name.as_slice());
         for (position, byte) in cased.iter_mut().enumerate() {
-            // Length bytes of labels are smaller than all letters.
+            // The length bytes of labels are smaller than any letter.
             if byte.is_ascii_lowercase() && self.capitals[position / 8] & (1 << (position % 8)) != 0 {
                 *byte ^= CASE_BIT;
             }
@@ -136,7 +136,7 @@ impl DnsQuery {
         cased
     }
 
-    /// Reads the answer about a name from a message.
+    /// Parses the answer about a name.
     pub(super) fn read(&self, bytes: &[u8], name: &WireName) -> DnsReply {
         let Ok(message) = Message::from_slice(bytes) else { return DnsReply::Foreign };
         let header = message.header();
@@ -146,7 +146,7 @@ impl DnsQuery {
         let has_no_edns = self.form.has_edns && matches!(header.rcode(), Rcode::FORMERR | Rcode::NOTIMP);
         let without_edns = DnsReply::Simpler(QueryForm { has_edns: false, ..self.form });
         match message.header_counts().qdcount() {
-            // A server that did not understand the question does not have to repeat it.
+            // A server that did not understand the question need not repeat it.
             0 if has_no_edns => return without_edns,
             1 => {}
             _ => return DnsReply::Foreign,
@@ -196,7 +196,7 @@ impl DnsQuery {
             if chain.links > limits::DNS_CHAIN_MAX {
                 return Ok(NameAnswer::Failed(FailureKind::Dns));
             }
-            // CNAME records may be in any order, so repeat the search until no link is added.
+            // CNAME records may come in any order, so repeat the search until no link is added.
             if !chain.addresses.is_empty() || chain.links == links {
                 break;
             }
@@ -214,14 +214,14 @@ impl DnsQuery {
     }
 }
 
-/// The part of the question that an answer repeats.
+/// Result of comparing an answer's question with the query.
 enum QuestionEcho {
     All,
     OtherCase,
     Nothing,
 }
 
-/// Follows the chain from the name asked for over CNAMEs to the addresses. Records outside the chain are ignored.
+/// Follows CNAMEs from the requested name to addresses. Ignores records outside the chain.
 struct CnameChain<'m> {
     family: Family,
     current: ParsedName<&'m [u8]>,
@@ -267,7 +267,8 @@ impl<'m> CnameChain<'m> {
     }
 }
 
-/// How long a negative answer may be cached (RFC 2308, section 5). A short time if the message does not say.
+/// Returns how long a negative answer may be cached (RFC 2308, section 5). Returns a short time if the message does not
+/// tell.
 fn absent_ttl(message: &Message<[u8]>) -> Duration {
     let soa = message
         .authority()
@@ -277,7 +278,7 @@ fn absent_ttl(message: &Message<[u8]>) -> Duration {
     ttl.unwrap_or(limits::DNS_NEGATIVE_TTL).clamp(limits::DNS_TTL_MIN, limits::DNS_ABSENT_TTL_MAX)
 }
 
-/// RFC 2181, section 8: a TTL with the highest bit set counts as 0.
+/// Converts a TTL to a duration. A TTL with the highest bit set counts as 0 (RFC 2181, section 8).
 fn seconds(ttl: Ttl) -> Duration {
     let seconds = ttl.as_secs();
     Duration::from_secs(if seconds > i32::MAX as u32 { 0 } else { seconds.into() })

@@ -1,10 +1,10 @@
-//! A stub resolver for very many hosts. It asks name servers, which do the work.
+//! A stub resolver for very many hosts. It sends queries to recursive name servers.
 //!
-//! Each thread has one resolver. The queries of all names share a few sockets, so a look-up costs two or three system
-//! calls and no task or timer. The tick of the worker checks the deadlines.
+//! Each thread has a resolver. The queries for all names share a few sockets, so a lookup costs two or three system
+//! calls and no task or timer. The worker's tick checks the deadlines.
 //!
-//! An answer is accepted if it comes from the server's address to our random port. It must repeat the random number and
-//! the question with its random capitals.
+//! An answer is accepted if it comes from the server's address to our random port, and repeats the random id and the
+//! question in its random case.
 
 mod answers;
 mod cache;
@@ -44,7 +44,7 @@ use look_up::LookUpWaiter;
 use socket::{Inbox, QueryOwner, SocketId};
 use state::DnsState;
 
-/// The resolver of one thread. Clones are cheap and share its state.
+/// A thread's resolver. Clones are cheap and share its state.
 #[derive(Debug, Clone)]
 pub struct Dns {
     inner: Rc<DnsInner>,
@@ -54,12 +54,12 @@ pub struct Dns {
 struct DnsInner {
     clock: Rc<Cell<Millis>>,
     state: RefCell<DnsState>,
-    /// Whether a caller was refused because no fast slot was free.
+    /// Whether a caller was turned away because no fast slot was free.
     was_full: Cell<bool>,
-    /// Whether a fast slot became free for that caller.
+    /// Whether a fast slot has become free for that caller.
     has_place: Cell<bool>,
     news: Notify,
-    /// Number of tasks that wait for a fast slot. They come before tokens, because there are always more tokens.
+    /// Number of tasks waiting for a fast slot. They have priority over tokens, because there are always more tokens.
     waiting: Cell<usize>,
     places: Notify,
 }
@@ -82,8 +82,8 @@ impl Drop for SlotWaiter<'_> {
 }
 
 impl Dns {
-    /// Creates a resolver with an empty cache. The tick of the worker sets `clock`. Tasks of the thread's runtime open
-    /// sockets when they first need them.
+    /// Creates a resolver with an empty cache. The worker's tick sets `clock`. Sockets are opened on demand, by tasks
+    /// of the thread's runtime.
     pub fn new(setup: Arc<DnsSetup>, slots: SlotLimits, clock: Rc<Cell<Millis>>) -> Dns {
         let inner = Rc::new_cyclic(|inner| DnsInner {
             clock,
@@ -97,13 +97,13 @@ impl Dns {
         Dns { inner }
     }
 
-    /// Returns what is known of a name without a query. The sources are literal addresses, this machine's own names,
-    /// the hosts file and the cache.
+    /// Returns what is known about a name without a query, from literal addresses, this machine's own names, the hosts
+    /// file and the cache.
     pub fn known(&self, name: &str) -> Option<Resolution> {
         self.inner.state.borrow_mut().known(name, self.inner.clock.get())
     }
 
-    /// Starts a look-up, or joins the running one for this name. The token comes back with the answer.
+    /// Starts a lookup, or joins one already running for this name. The token comes back with the answer.
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         let asked = self.inner.ask(name, LookUpWaiter::Token(token), how, self.inner.waiting.get() > 0);
         if asked == LookUpStart::Full {
@@ -112,27 +112,27 @@ impl Dns {
         asked
     }
 
-    /// Returns the answers that came since the last call.
+    /// Returns the answers that arrived since the last call.
     pub fn take_answered(&self) -> Vec<(u64, LookUpEnd)> {
         self.inner.state.borrow_mut().take_answered()
     }
 
-    /// Waits until there are answers to take. After a [`LookUpStart::Full`] it also returns when a fast slot is free;
-    /// then there may be no answer. Only one task may wait.
+    /// Waits for answers. After [`LookUpStart::Full`], also returns when a fast slot is free, possibly without an
+    /// answer. Only one task may wait.
     pub async fn answered(&self) {
         while !self.inner.state.borrow().has_answered() && !self.inner.has_place.take() {
             self.inner.news.notified().await;
         }
     }
 
-    /// Looks up one name and waits for the answer. If no fast slot is free, it waits for a slot first.
+    /// Looks up a name and waits for the answer. Waits for a fast slot first if none is free.
     pub async fn resolve(&self, name: &str) -> Resolution {
         let give_up_at = self.inner.clock.get() + millis(limits::DNS_LOOK_UP_TIMEOUT);
         loop {
             let (told, answer) = oneshot::channel();
             let asked = self.inner.ask(name, LookUpWaiter::Task(told), LookUpKind::Usual, false);
             if matches!(asked, LookUpStart::Known(_) | LookUpStart::Joined) {
-                // This task does not need the free slot that woke it: pass the slot on.
+                // This task does not need the free slot that woke it, so pass the slot on.
                 self.inner.places.notify_one();
             }
             match asked {
@@ -140,7 +140,7 @@ impl Dns {
                 LookUpStart::Full => self.inner.place().await,
                 LookUpStart::Started | LookUpStart::Joined => match answer.await {
                     Ok(LookUpEnd::Answer(answer)) => return answer,
-                    // Let other look-ups go first.
+                    // Let other lookups go first.
                     Ok(LookUpEnd::Deferred) | Err(_) => self.inner.place().await,
                 },
             }
@@ -151,15 +151,15 @@ impl Dns {
         }
     }
 
-    /// Repeats queries that are due, moves slow look-ups to slow slots, and ends look-ups that take too long. The
-    /// worker calls this after each tick of its clock.
+    /// Repeats queries that are due, moves slow lookups to slow slots, and ends lookups that take too long. Called by
+    /// the worker after each tick.
     pub fn tick(&self) {
         self.inner.state.borrow_mut().tick(self.inner.clock.get());
         self.inner.tell();
         self.inner.offer_places();
     }
 
-    /// Returns whether no slow slot is free. A slow name would then be deferred.
+    /// Returns whether no slow slot is free, so that a slow name would be deferred.
     pub fn is_slow_full(&self) -> bool {
         !self.inner.state.borrow().has_slow_place()
     }

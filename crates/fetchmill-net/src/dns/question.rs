@@ -1,5 +1,4 @@
-//! One question of a look-up: the IPv4 or the IPv6 addresses of a name. It records which servers were tried, and the
-//! result.
+//! A lookup's question for the IPv4 or IPv6 addresses of a name. It records the servers tried and the result.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,25 +14,25 @@ use fetchmill_model::outcome::FailureKind;
 pub(super) struct SentQuery {
     pub(super) place: SocketId,
     pub(super) query: DnsQuery,
-    /// Whether no reply to it is expected any more.
+    /// Whether no more reply is expected.
     pub(super) is_over: bool,
-    /// The repetition of the query over TCP.
+    /// Repetition of the query over TCP.
     pub(super) over_tcp: Option<OwnedTask>,
 }
 
-/// One question of a look-up.
+/// A question of a lookup.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) family: Family,
-    /// All queries that were sent. Late answers count too.
+    /// All queries sent, because late answers count too.
     pub(super) sent: Vec<SentQuery>,
     pub(super) found: Option<NameAnswer>,
-    /// When the next try is made.
+    /// Time of the next try.
     pub(super) due: Millis,
     tries: usize,
-    /// Server that the next try begins with.
+    /// Server of the next try.
     next: usize,
-    /// Servers that were asked, one bit for each. `failed` holds those that had no answer.
+    /// Servers queried so far, with one bit each. `failed` contains those without an answer.
     asked: u8,
     failed: u8,
     /// The most informative failure so far.
@@ -43,7 +42,7 @@ pub(super) struct Question {
 const _: () = assert!(limits::DNS_UPSTREAMS_MAX <= u8::BITS as usize);
 
 impl Question {
-    /// Creates a question that begins with server `first`.
+    /// Creates a question that starts with server `first`.
     pub(super) fn new(family: Family, first: usize) -> Self {
         Question {
             family,
@@ -63,7 +62,7 @@ impl Question {
         self.tries
     }
 
-    /// Returns the server for the next try, out of `upstreams` servers in turn. Servers that had no answer are skipped.
+    /// Returns the server for the next try, out of `upstreams` in turn. Skips servers without an answer.
     pub(super) fn next_upstream(&self, upstreams: usize, tries_max: usize) -> Option<u8> {
         if self.tries >= tries_max {
             return None;
@@ -93,7 +92,7 @@ impl Question {
         self.found = Some(NameAnswer::Failed(self.failure.unwrap_or(FailureKind::DnsTimeout)));
     }
 
-    /// Returns whether a server, out of `upstreams`, was not asked yet.
+    /// Returns whether any of `upstreams` servers has not been queried.
     pub(super) fn has_unasked(&self, upstreams: usize) -> bool {
         (self.asked.count_ones() as usize) < upstreams
     }
@@ -103,7 +102,7 @@ impl Question {
         self.sent.last().is_none_or(|sent| sent.is_over)
     }
 
-    /// Returns the addresses, if the question was answered with addresses.
+    /// Returns the addresses, if the answer has some.
     pub(super) fn addresses(&self) -> Option<(&[IpAddr], Duration)> {
         match &self.found {
             Some(NameAnswer::Addresses { addresses, ttl }) => Some((addresses, *ttl)),

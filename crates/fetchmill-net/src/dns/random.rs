@@ -1,4 +1,4 @@
-//! Unpredictable random bytes, with one system call for many of them.
+//! Unpredictable random bytes, obtained in bulk with one system call.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -27,7 +27,7 @@ impl QueryRandom {
         }
         let end = self.used + out.len();
         out.copy_from_slice(&self.bytes[self.used..end]);
-        // Erase the used bytes, so that they cannot be read from memory later.
+        // Erase used bytes, so that they cannot be read from memory later.
         self.bytes[self.used..end].fill(0);
         self.used = end;
     }
@@ -45,7 +45,7 @@ impl QueryRandom {
             match getrandom(&mut self.bytes[filled..], GetRandomFlags::empty()) {
                 Ok(count) if count > 0 => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
-                // If the kernel refuses the call, use the random keys of the standard library.
+                // If the kernel rejects the call, use the standard library's random keys.
                 _ => {
                     let number = RandomState::new().hash_one(filled).to_ne_bytes();
                     let count = number.len().min(self.bytes.len() - filled);

@@ -1,16 +1,16 @@
-//! Reads from `/etc/resolv.conf` which DNS servers to ask, and with which options.
+//! Reads the name servers and options from `/etc/resolv.conf`.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use fetchmill_model::limits;
 
-/// The port of DNS servers.
+/// Port of name servers.
 pub(super) const DNS_PORT: u16 = 53;
 /// Maximum of `ndots` in the C library.
 const NDOTS_MAX: u8 = 15;
 
-/// Contents of the file. `None` for a value that is not set.
+/// Contents of the file. `None` for values that are not set.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ResolvConf {
     pub(super) upstreams: Vec<SocketAddr>,
@@ -22,7 +22,7 @@ pub(super) struct ResolvConf {
 }
 
 impl ResolvConf {
-    /// Parses the file. Lines that cannot be parsed are skipped, as in the C library.
+    /// Parses the file. Skips lines that cannot be parsed, as the C library does.
     pub(super) fn parse(text: &str) -> Self {
         let mut conf = ResolvConf::default();
         for line in text.lines() {
@@ -30,7 +30,7 @@ impl ResolvConf {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") => conf.add_upstream(words.next().unwrap_or_default()),
-                // The last of these lines counts.
+                // The last such line counts.
                 Some("search") => conf.search = words.take(limits::DNS_SEARCH_MAX).map(domain).collect(),
                 Some("domain") => conf.search = words.take(1).map(domain).collect(),
                 Some("options") => words.for_each(|option| conf.set(option)),
@@ -66,7 +66,7 @@ fn domain(text: &str) -> String {
     text.trim_matches('.').to_ascii_lowercase()
 }
 
-/// Parses an address. A link-local address may contain its zone, which becomes a number.
+/// Parses an address. The zone of a link-local address is converted to a number.
 fn address_of(text: &str) -> Option<SocketAddr> {
     if let Some((address, zone)) = text.split_once('%') {
         let address = SocketAddrV6::new(address.parse().ok()?, DNS_PORT, 0, zone_of(zone)?);
@@ -75,7 +75,7 @@ fn address_of(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT))
 }
 
-/// Returns the number of a zone. The text is the number or the name of an interface.
+/// Returns the number of a zone, which is given as the number or name of an interface.
 fn zone_of(zone: &str) -> Option<u32> {
     zone.parse().ok().or_else(|| {
         let is_name = !zone.is_empty() && !zone.contains(['/', '.']);

@@ -1,4 +1,4 @@
-//! The configuration of look-ups. It is read once for all threads.
+//! Configuration of name lookups, read once for all threads.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use super::hosts_file::HostsFile;
 use super::resolv_conf::{DNS_PORT, ResolvConf};
 use fetchmill_model::limits;
 
-/// A public address, used to check for a route. No packet is sent to it.
+/// A public address for testing whether there is a route. No packet is sent to it.
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2f, 0, 0, 0, 0, 0xf);
 
 /// Address families to look up.
@@ -20,12 +20,12 @@ pub enum Families {
     V4,
     /// IPv6.
     V6,
-    /// Both, at the same time.
+    /// Both, concurrently.
     Both,
 }
 
 impl Families {
-    /// Returns the families that this machine can reach: IPv4, and IPv6 if there is a route.
+    /// Returns the address families available on this machine: IPv4, and IPv6 if there is a route.
     pub fn of_this_machine() -> Self {
         let route =
             UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((FAR_V6, DNS_PORT)));
@@ -33,21 +33,21 @@ impl Families {
     }
 }
 
-/// The configuration of look-ups. It is read once and shared by all threads.
+/// Configuration of name lookups, shared by all threads.
 #[derive(Debug, Clone)]
 pub struct DnsSetup {
-    /// The servers that are asked, at most `limits::DNS_UPSTREAMS_MAX`.
+    /// Name servers, at most `limits::DNS_UPSTREAMS_MAX`.
     pub upstreams: Vec<SocketAddr>,
-    /// Whether look-ups are spread over the servers, so that each name begins with a different one. If not, each name
-    /// begins with the first server, and the others are asked if it fails.
+    /// Whether to spread names over the servers, so that each name starts with a different one. Otherwise, each name
+    /// starts with the first server, and the others are used if it fails.
     pub spreads: bool,
     /// Search domains for short names.
     pub search: Vec<String>,
-    /// Number of dots from which a name is asked for as it is before the search domains are tried.
+    /// Minimum number of dots for trying a name as is before the search domains.
     pub ndots: u8,
-    /// Timeout of the first try. Each later try waits 1.5 times as long as the previous one.
+    /// Timeout of the first try. It grows by a factor of 1.5 with each try.
     pub timeout: Duration,
-    /// Number of tries for a look-up. Each server gets at least one.
+    /// Number of tries per lookup. Each server gets at least one.
     pub tries: u32,
     /// Address families to look up.
     pub families: Families,
@@ -55,8 +55,8 @@ pub struct DnsSetup {
 }
 
 impl DnsSetup {
-    /// Reads `/etc/resolv.conf` and `/etc/hosts`, as the system does. If no server is configured, this machine is
-    /// asked, as in the C library.
+    /// Reads `/etc/resolv.conf` and `/etc/hosts`, as the system does. Without a configured server, uses this machine,
+    /// as the C library does.
     pub fn from_system() -> Self {
         let conf = read_bounded("/etc/resolv.conf");
         let hosts = read_bounded("/etc/hosts");
@@ -83,7 +83,7 @@ impl DnsSetup {
         }
     }
 
-    /// Asks these servers instead. Each server gets its share of the names.
+    /// Uses these servers instead, and spreads names over them.
     #[must_use]
     pub fn with_upstreams(mut self, upstreams: Vec<SocketAddr>) -> Self {
         self.upstreams = upstreams;
@@ -92,7 +92,7 @@ impl DnsSetup {
         self
     }
 
-    /// Returns the addresses of a name in lower case that are known without a query.
+    /// Returns the addresses of a lower-case name that are known without a query.
     pub(super) fn fixed(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         if let Some(address) = literal(name) {
             return Some(Arc::new([address]));
@@ -104,7 +104,7 @@ impl DnsSetup {
         self.hosts.get(name)
     }
 
-    /// RFC 6761, 6.3: these names are never queried.
+    /// Returns the addresses of names that are never queried (RFC 6761, 6.3).
     fn loopback(&self) -> Arc<[IpAddr]> {
         let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         match self.families {
@@ -115,7 +115,7 @@ impl DnsSetup {
     }
 }
 
-/// Parses an address given instead of a name, also in the forms that URLs use.
+/// Parses an address in place of a name, in any form allowed in URLs.
 fn literal(name: &str) -> Option<IpAddr> {
     match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
         Some(name) => name.parse::<Ipv6Addr>().ok().map(IpAddr::from),
@@ -123,11 +123,11 @@ fn literal(name: &str) -> Option<IpAddr> {
     }
 }
 
-/// Reads a system file. Returns an empty text if it cannot be read, and ignores what comes after the size limit.
+/// Reads a system file up to a size limit. Returns an empty string if it cannot be read.
 fn read_bounded(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // Use what was read before the error.
+        // Use what was read before an error.
         let _ = file.take(limits::DNS_FILE_BYTES_MAX).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,22 +1,22 @@
-//! Limits how many names are looked up at the same time. Slow look-ups have their own slots, so that names without an
-//! answer never hold up the others.
+//! Limits the number of concurrent lookups. Slow lookups have separate slots, so that names without an answer never
+//! block others.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use fetchmill_model::limits;
 
-/// Slots of one thread.
+/// A thread's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotLimits {
-    /// Slots for look-ups that are not slow yet.
+    /// Slots for lookups that are not slow yet.
     pub fast: usize,
-    /// Slots for slow look-ups.
+    /// Slots for slow lookups.
     pub slow: usize,
 }
 
 impl SlotLimits {
-    /// Returns the share of each of `threads` threads: at least one slot of each kind.
+    /// Returns the share of each of `threads` threads, with at least one slot of each kind.
     pub fn of(threads: usize) -> Self {
         let threads = threads.max(1);
         SlotLimits {
@@ -25,19 +25,19 @@ impl SlotLimits {
         }
     }
 
-    /// Returns the number of names in the thread's cache, in proportion to its slow slots. The minimum is 64.
+    /// Returns the cache size in names, proportional to the thread's slow slots and at least 64.
     pub(super) fn cache_names(self) -> usize {
         (self.slow * (limits::DNS_CACHE_NAMES_MAX / limits::DNS_SLOW_MAX)).max(64)
     }
 }
 
-/// How long a look-up may keep its fast slot while others want it, as a multiple of the fastest answer time. The
-/// fastest time is used because the others include waiting for this machine.
+/// Time that a lookup may keep its fast slot while others want it, as a multiple of the fastest answer time. The
+/// fastest is used because others include delays on this machine.
 const PATIENCE: u32 = 4;
-/// Interval after which the fastest answer time is measured anew.
+/// Interval after which the fastest answer time is measured again.
 const FASTEST_OF: Duration = Duration::from_secs(1);
-/// Minimum time in a fast slot. Answers from a cache on this machine are faster, but a look-up must not lose its slot
-/// because of that.
+/// Minimum time in a fast slot. A cache on this machine answers faster, but lookups must not lose their slot because of
+/// that.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
 
 /// Slots in use.
@@ -46,9 +46,9 @@ pub(super) struct LookUpSlots {
     slots: SlotLimits,
     fast: usize,
     slow: usize,
-    /// Look-ups in the fast slots, oldest first, with their serial numbers. Some may have left their slot.
+    /// Lookups in fast slots, oldest first, with their serial numbers. Some may have left.
     order: VecDeque<(usize, u64, Instant)>,
-    /// Fastest answer time of the previous interval, and of the current one.
+    /// Fastest answer times of the previous and the current interval.
     fastest: (Duration, Duration),
     since: Option<Instant>,
     /// Fast slots freed since the last call of [`LookUpSlots::take_freed`].
@@ -62,16 +62,16 @@ impl LookUpSlots {
         LookUpSlots { slots, fast: 0, slow: 0, order: VecDeque::new(), fastest, since: None, freed: 0 }
     }
 
-    /// Records a look-up that has taken a fast slot.
+    /// Records a lookup that has taken a fast slot.
     pub(super) fn entered(&mut self, slot: usize, serial: u64, now: Instant) {
         self.order.push_back((slot, serial, now));
-        // Look-ups that have left their slot stay in the list until they are the oldest.
+        // Lookups that left their slot stay in the list until they are the oldest.
         if self.order.len() > 2 * self.slots.fast.max(64) {
             self.order.pop_front();
         }
     }
 
-    /// Records a look-up that was answered before it was slow.
+    /// Records a lookup answered before it became slow.
     pub(super) fn answered(&mut self, took: Duration, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= FASTEST_OF {
@@ -81,8 +81,8 @@ impl LookUpSlots {
         self.fastest.1 = self.fastest.1.min(took);
     }
 
-    /// Takes the oldest look-up if it has waited longer than usual, so that others can have its slot. The caller must
-    /// check whether the look-up still has that slot.
+    /// Takes the oldest lookup if it has waited for longer than usual, so that others get its slot. The caller must
+    /// check that it still has the slot.
     pub(super) fn take_oldest(&mut self, now: Instant) -> Option<(usize, u64)> {
         let fastest = self.fastest.0.min(self.fastest.1);
         let patience = (fastest * PATIENCE).clamp(PATIENCE_MIN, limits::DNS_FAST);
@@ -94,7 +94,7 @@ impl LookUpSlots {
         Some((slot, serial))
     }
 
-    /// Takes a fast slot if one is free. Returns whether it did.
+    /// Takes a fast slot if one is free. Returns whether one was.
     pub(super) fn enter(&mut self) -> bool {
         let is_free = self.has_fast();
         self.fast += usize::from(is_free);
@@ -111,7 +111,7 @@ impl LookUpSlots {
         self.slow < self.slots.slow
     }
 
-    /// Moves from a fast slot to a slow one if one is free. Returns whether it did.
+    /// Moves from a fast slot to a slow one if one is free. Returns whether one was.
     pub(super) fn slow_down(&mut self) -> bool {
         let is_free = self.has_slow();
         if is_free {

@@ -1,6 +1,6 @@
-//! A UDP socket to one server, with the owners of the queries sent over it.
+//! A UDP socket to a server, and the lookups whose queries it has sent.
 //!
-//! The socket is connected. So the kernel drops packets from other addresses, and reports when no server is listening.
+//! The socket is connected. So the kernel drops packets from other addresses and reports if no server is listening.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -16,26 +16,26 @@ use tokio::task::AbortHandle;
 use super::random::QueryRandom;
 use fetchmill_model::limits;
 
-/// Identifiers to try before a socket counts as busy. If half of them are in use, one in 65,536 searches finds none.
+/// Number of ids to try before a socket counts as busy. If half of them are in use, one in 65,536 searches finds none.
 const IDS_TRIED_MAX: usize = 16;
 
-/// Identifies a socket by its server and its number among the sockets to that server.
+/// Identifies a socket by its server and its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SocketId {
     pub(super) upstream: u8,
     pub(super) socket: u8,
 }
 
-/// The look-up that a query belongs to, and which of its questions.
+/// The lookup that a query belongs to, and which of its questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryOwner {
     pub(super) slot: usize,
-    /// Serial number of the look-up. Slots are reused, serial numbers are not.
+    /// Serial number of the lookup. Unlike slots, serial numbers are not reused.
     pub(super) serial: u64,
     pub(super) question: u8,
 }
 
-/// A task that ends when its owner is dropped.
+/// A task that ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct OwnedTask(pub(super) AbortHandle);
 
@@ -49,13 +49,13 @@ impl Drop for OwnedTask {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SendResult {
     Sent,
-    /// Cannot be sent now. Try again at the next tick.
+    /// Not possible now. Try again at the next tick.
     Busy,
-    /// No server is listening there, or there is no route.
+    /// No server is listening, or there is no route.
     Refused,
 }
 
-/// A UDP socket to one server.
+/// A UDP socket to a server.
 #[derive(Debug)]
 pub(super) struct DnsSocket {
     udp: Rc<UdpSocket>,
@@ -64,19 +64,19 @@ pub(super) struct DnsSocket {
 }
 
 impl DnsSocket {
-    /// Opens the socket and starts to read from it.
+    /// Opens the socket and starts reading from it.
     pub(super) fn open(place: SocketId, address: SocketAddr, inbox: &Weak<dyn Inbox>) -> io::Result<Self> {
         let udp = Rc::new(connected(address)?);
         let reader = tokio::task::spawn_local(read(Rc::clone(&udp), place, Weak::clone(inbox)));
         Ok(DnsSocket { udp, askers: HashMap::new(), _reader: OwnedTask(reader.abort_handle()) })
     }
 
-    /// Returns an identifier that no query of this socket uses.
+    /// Returns an id that no query on this socket uses.
     pub(super) fn free_id(&self, random: &mut QueryRandom) -> Option<u16> {
         (0..IDS_TRIED_MAX).map(|_| random.number()).find(|id| !self.askers.contains_key(id))
     }
 
-    /// Sends a query without waiting.
+    /// Sends a query without blocking.
     pub(super) fn send(&mut self, id: u16, asker: QueryOwner, query: &[u8]) -> SendResult {
         match send(&self.udp, query, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => {
@@ -91,22 +91,22 @@ impl DnsSocket {
         }
     }
 
-    /// Receives a datagram if one has come.
+    /// Receives a datagram if one has arrived.
     pub(super) fn try_receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         recv(&self.udp, buffer, RecvFlags::DONTWAIT).ok().map(|(length, _)| length)
     }
 
-    /// Returns the owner of the query with this identifier.
+    /// Returns the lookup whose query has this id.
     pub(super) fn asker(&self, id: u16) -> Option<QueryOwner> {
         self.askers.get(&id).copied()
     }
 
-    /// Removes all queries when no server is listening, and returns their owners.
+    /// Removes all queries because no server is listening. Returns their owners.
     pub(super) fn give_up(&mut self) -> Vec<QueryOwner> {
         self.askers.drain().map(|(_, asker)| asker).collect()
     }
 
-    /// Removes a query that its look-up no longer needs. The identifier may belong to another query by now.
+    /// Removes a query that its lookup no longer needs. Its id may belong to another query by now.
     pub(super) fn forget(&mut self, id: u16, serial: u64) {
         if self.askers.get(&id).is_some_and(|asker| asker.serial == serial) {
             self.askers.remove(&id);
@@ -123,13 +123,13 @@ fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // With port 0 the kernel chooses a random one.
+    // For port 0, the kernel chooses a random one.
     socket.bind(&any.into())?;
     socket.connect(&address.into())?;
     UdpSocket::from_std(socket.into())
 }
 
-/// Receiver of everything that comes over the sockets.
+/// Receiver of all that arrives on the sockets.
 pub(super) trait Inbox {
     fn received(&self, place: SocketId, bytes: &[u8]);
 
@@ -139,14 +139,14 @@ pub(super) trait Inbox {
     /// Reports that no server is listening at `place`.
     fn refused(&self, place: SocketId);
 
-    /// Reports that nothing more has come for now.
+    /// Reports that no more data is available for now.
     fn tell(&self);
 }
 
-/// Reads a socket until it closes, with many datagrams for each wake-up.
+/// Reads a socket until it is closed, with many datagrams per wake-up.
 async fn read(socket: Rc<UdpSocket>, place: SocketId, inbox: Weak<dyn Inbox>) {
     let mut buffer = vec![0; limits::DNS_UDP_BUFFER_BYTES];
-    // A refusal sets the error state of a socket, but does not make it readable.
+    // A refusal sets the socket's error state, but does not make it readable.
     while let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await {
         let Some(inbox) = inbox.upgrade() else { return };
         let interest = if ready.is_error() { Interest::ERROR } else { Interest::READABLE };

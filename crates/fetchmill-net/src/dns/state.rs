@@ -1,4 +1,4 @@
-//! The state of one thread's resolver: running look-ups, answers and the cache. No function in it waits.
+//! State of a thread's resolver: running lookups, answers and the cache. None of its functions waits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// State of one thread's resolver.
+/// State of a thread's resolver.
 #[derive(Debug)]
 pub(super) struct DnsState {
     setup: Arc<DnsSetup>,
@@ -53,13 +53,13 @@ impl DnsState {
         }
     }
 
-    /// Returns what is known of a name without a query.
+    /// Returns what is known about a name without a query.
     pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Resolution> {
         let name = lower_case(name);
         self.setup.fixed(&name).map(Ok).or_else(|| self.cache.get(&name, now))
     }
 
-    /// Starts a look-up, or joins one. A caller that `yields` gets no slot.
+    /// Starts or joins a lookup. A caller that `yields` gets no slot.
     pub(super) fn ask(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl DnsState {
         LookUpStart::Started
     }
 
-    /// Returns the server and socket to begin with. A recheck of a name begins with a different server and socket.
+    /// Returns the server and socket to start with. A recheck starts with different ones.
     fn start_of(&self, name: &str, how: LookUpKind) -> LookUpOrigin {
         let hash = self.hasher.hash_one(name) as usize;
         let again = usize::from(how == LookUpKind::Again);
@@ -165,7 +165,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Handles a socket on whose other end no server is listening.
+    /// Handles a socket to a server that is not listening.
     pub(super) fn refused(&mut self, place: SocketId, now: Millis) {
         let askers = self.upstreams.socket(place).map(DnsSocket::give_up).unwrap_or_default();
         for asker in askers {
@@ -177,14 +177,14 @@ impl DnsState {
         }
     }
 
-    /// This ends, because each refusal costs the waiting look-ups one try.
+    /// Passes refusals on to the waiting lookups. This ends, because each refusal costs a lookup one try.
     fn pass_on_refusals(&mut self, now: Millis) {
         while let Some(place) = self.upstreams.pop_refused() {
             self.refused(place, now);
         }
     }
 
-    /// Checks all look-ups for due tries, slots and deadlines.
+    /// Checks all lookups for due tries, slots and deadlines.
     pub(super) fn tick(&mut self, now: Millis) {
         for slot in 0..self.look_ups.len() {
             let Some(look_up) = &mut self.look_ups[slot] else { continue };
@@ -199,7 +199,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Frees fast slots for others: the look-ups that waited longest, and longer than usual, become slow.
+    /// Frees fast slots: the lookups that have waited longest, and for longer than usual, become slow.
     fn push_out(&mut self, moment: Instant, now: Millis) {
         self.take_waiting(now);
         while !self.places.has_fast()
@@ -212,7 +212,7 @@ impl DnsState {
         }
     }
 
-    /// Takes answers that arrived but were not read yet, because the thread may have been busy.
+    /// Reads answers that arrived while the thread was busy.
     fn take_waiting(&mut self, now: Millis) {
         let mut buffer = [0; limits::DNS_UDP_BUFFER_BYTES];
         for place in self.upstreams.places() {
@@ -291,7 +291,7 @@ impl DnsState {
         !self.answered.is_empty()
     }
 
-    /// Returns the answers that came since the last call.
+    /// Returns the answers that arrived since the last call.
     pub(super) fn take_answered(&mut self) -> Vec<(u64, LookUpEnd)> {
         std::mem::take(&mut self.answered)
     }
@@ -316,7 +316,7 @@ impl DnsState {
     }
 }
 
-/// Converts a name to lower case, because names are compared without case.
+/// Converts a name to lower case, because case does not matter in names.
 fn lower_case(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         name.to_ascii_lowercase().into()

@@ -1,4 +1,4 @@
-//! The name servers and the sockets to them. Sockets are opened when they are first needed.
+//! The name servers and the sockets to them, which are opened on demand.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::socket::{DnsSocket, Inbox, OwnedTask, QueryOwner, SendResult, SocketI
 use super::tcp;
 use fetchmill_model::limits;
 
-/// One server.
+/// A name server.
 #[derive(Debug)]
 struct Upstream {
     form: QueryForm,
@@ -29,7 +29,7 @@ pub(super) struct Upstreams {
     all: Vec<Upstream>,
     random: QueryRandom,
     buffer: Vec<u8>,
-    /// Slots of the tasks that query over TCP.
+    /// Slots for tasks that query over TCP.
     tcp_places: Rc<Semaphore>,
     /// Sockets that reported a refusal when a query was sent.
     refused: Vec<SocketId>,
@@ -58,12 +58,12 @@ impl Upstreams {
         self.all.len()
     }
 
-    /// Returns the number of tries for a question. Each server gets at least one.
+    /// Returns the number of tries per question, at least one per server.
     pub(super) fn tries(&self) -> usize {
         (self.setup.tries as usize).max(self.len())
     }
 
-    /// Returns the timeout of a try, counted from zero.
+    /// Returns the timeout of a try. The first has number 0.
     pub(super) fn timeout(&self, tries: usize) -> Duration {
         (0..tries).fold(self.setup.timeout, |timeout, _| timeout * 3 / 2)
     }
@@ -73,14 +73,14 @@ impl Upstreams {
         self.all[usize::from(upstream)].form
     }
 
-    /// Records that a server has answered a query of this form. It then needs no fuller form.
+    /// Records that a server answered a query of this form, so that it needs no fuller one.
     pub(super) fn remember(&mut self, upstream: u8, form: QueryForm) {
         let known = &mut self.all[usize::from(upstream)].form;
         known.has_mixed_case &= form.has_mixed_case;
         known.has_edns &= form.has_edns;
     }
 
-    /// Sends a query. Returns `None` in place of the query if it was not sent.
+    /// Sends a query. Returns `None` instead of the query if it was not sent.
     pub(super) fn send(
         &mut self,
         place: SocketId,
@@ -129,7 +129,7 @@ impl Upstreams {
         let (place, inbox) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inbox));
         let asking = tcp::ask(self.setup.upstreams[usize::from(upstream)], self.buffer.clone());
         let task = tokio::task::spawn_local(async move {
-            // At most as many tasks wait here as there are slots for look-ups.
+            // No more tasks wait here than there are slots for lookups.
             let place = place.acquire().await;
             let answer = asking.await.ok();
             drop(place);
@@ -140,7 +140,7 @@ impl Upstreams {
         Some(OwnedTask(task.abort_handle()))
     }
 
-    /// Returns the identifiers of all possible sockets.
+    /// Returns the ids of all possible sockets.
     pub(super) fn places(&self) -> impl Iterator<Item = SocketId> + use<> {
         let count = self.all.len() as u8;
         let of = |upstream| (0..limits::DNS_SOCKETS as u8).map(move |socket| SocketId { upstream, socket });
@@ -152,7 +152,7 @@ impl Upstreams {
         self.all[usize::from(place.upstream)].sockets[usize::from(place.socket)].as_mut()
     }
 
-    /// Forgets a query whose look-up is over.
+    /// Discards a query whose lookup is over.
     pub(super) fn forget(&mut self, place: SocketId, id: u16, serial: u64) {
         if let Some(socket) = self.socket(place) {
             socket.forget(id, serial);

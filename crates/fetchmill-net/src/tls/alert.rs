@@ -1,4 +1,4 @@
-//! The alerts with which a server ends TLS, named as in RFC 8446.
+//! Alerts with which servers end TLS, named as in RFC 8446.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ const WANTS_CERTIFICATE: &str =
     "TLS alert certificate_required: the server requires a client certificate; see --client-cert";
 
 thread_local! {
-    /// Whether a server has asked for a certificate since [`take_request`] was called on this thread.
+    /// Whether a server has requested a certificate since this thread last called [`take_request`].
     static REQUESTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The client certificate, if there is one. Records when a server asks for it.
+/// The client certificate, if there is one. Records when a server requests it.
 #[derive(Debug)]
 pub(super) struct ClientCertificate(Option<Arc<CertifiedKey>>);
 
@@ -40,14 +40,14 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// Returns whether a server has asked for a certificate since the last call. A thread polls its handshakes one after
-/// another, so calls before and after a poll apply to one handshake.
+/// Returns whether a server has requested a certificate since the last call. A thread polls its handshakes in sequence,
+/// so calls before and after a poll refer to the same handshake.
 pub(super) fn take_request() -> bool {
     REQUESTED.replace(false)
 }
 
-/// Returns why a handshake failed, in words. `requested` is `Some` if the server asked for a certificate, and contains
-/// whether one was shown.
+/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate, and tells whether one
+/// was presented.
 pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> String {
     use AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return error.to_string() };
@@ -64,10 +64,10 @@ pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> 
 
 macro_rules! refusals {
     ($($variant:ident = $name:literal;)*) => {
-        /// Alerts with which a server refuses the certificate of a client.
+        /// Alerts with which servers reject a client certificate.
         const REFUSALS: &[AlertDescription] = &[$(AlertDescription::$variant),*];
 
-        /// Returns the text of an alert that refuses a client certificate.
+        /// Returns the text for an alert that rejects a client certificate.
         fn refusal_text(alert: AlertDescription) -> Option<&'static str> {
             match alert {
                 AlertDescription::CertificateRequired => Some(WANTS_CERTIFICATE),
@@ -90,10 +90,10 @@ refusals! {
     AccessDenied = "access_denied";
 }
 
-/// Returns the failure of an open connection that an alert caused.
+/// Returns the failure of an open connection caused by an alert.
 ///
-/// With TLS 1.3 a server checks the client certificate only after the client's handshake, and these alerts cannot refer
-/// to anything else from a client. Another attempt would end the same way.
+/// With TLS 1.3, servers check the client certificate only after the client's handshake, and these alerts have no other
+/// possible cause. Another attempt would end in the same way.
 pub(crate) fn of_open(error: &std::io::Error) -> Option<(FailureKind, &'static str)> {
     let inner = error.get_ref()?;
     match inner.downcast_ref::<rustls::Error>() {

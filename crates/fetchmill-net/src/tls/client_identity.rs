@@ -1,4 +1,4 @@
-//! The client certificate. It is read from the user's files and shown to one origin only.
+//! The client certificate, read from the user's files and presented to one origin only.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,33 +14,33 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 use fetchmill_model::origin::OriginKey;
 
-/// Markers of a key file that needs a password: PKCS #8, and the older format.
+/// Markers of a key file that requires a password: PKCS #8, and the older format.
 const ENCRYPTED: [&[u8]; 2] = [b"ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
-/// The files of `--client-cert` and `--client-key`, in PEM, and the only origin that gets the certificate.
+/// PEM files of `--client-cert` and `--client-key`, and the only origin that receives the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// File with the certificate and its intermediate certificates.
+    /// File with the certificate and its intermediates.
     pub certificate: PathBuf,
-    /// File with the key. `None` if the key is in the certificate's file.
+    /// File with the key. `None` if it is in the certificate's file.
     pub key: Option<PathBuf>,
-    /// Origin that gets the certificate.
+    /// Origin that receives the certificate.
     pub origin: OriginKey,
 }
 
-/// A certificate with its key. Clones share them.
+/// A certificate and its key, shared by clones.
 #[derive(Clone)]
 pub struct ClientIdentity(pub(super) Arc<CertifiedKey>);
 
 impl std::fmt::Debug for ClientIdentity {
-    /// Leaves out the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ClientIdentity").finish_non_exhaustive()
     }
 }
 
 impl ClientIdentity {
-    /// Reads the files. Error messages never show their contents.
+    /// Reads the files. Error messages never quote them.
     pub fn load(files: &ClientFiles) -> Result<Self> {
         let certificate = PemFile { option: "--client-cert", path: &files.certificate };
         let text = certificate.read()?;
@@ -77,7 +77,7 @@ impl ClientIdentity {
 const CERTIFICATES: &str = "give a PEM file with the certificate";
 const KEYS: &str = "give an RSA, ECDSA or Ed25519 key in PEM format";
 
-/// A file that an option names.
+/// A file named by an option.
 #[derive(Clone, Copy)]
 struct PemFile<'a> {
     option: &'static str,
@@ -93,7 +93,7 @@ impl PemFile<'_> {
         let unreadable = |error: std::io::Error| {
             self.refused(&format!("it cannot be read ({error})"), "give a file that this user may read")
         };
-        // The file is read more than once. A pipe would be empty the second time, and may never deliver anything.
+        // The file is read more than once, and a pipe would be empty the second time.
         if !std::fs::metadata(self.path).map_err(unreadable)?.is_file() {
             return Err(self.refused("it is not a regular file", "give the path of a PEM file"));
         }
@@ -107,7 +107,7 @@ impl PemFile<'_> {
         Ok(text)
     }
 
-    /// Returns the first key in the file's text.
+    /// Returns the first key in a file's contents.
     fn private_key(&self, text: &[u8]) -> Result<PrivateKeyDer<'static>> {
         if ENCRYPTED.iter().any(|mark| memchr::memmem::find(text, mark).is_some()) {
             return Err(self.refused(

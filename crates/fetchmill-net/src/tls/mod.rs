@@ -1,7 +1,7 @@
-//! TLS: the trusted certificates, the offered protocols, and the meaning of a failed handshake.
+//! TLS: trusted certificates, offered protocols, and the interpretation of failed handshakes.
 //!
-//! All choices about rustls are made here. Certificates are verified unless their host is named as insecure. The
-//! signatures of the handshake are always verified.
+//! All choices about rustls are made here. Certificates are verified unless their host is listed as insecure. Handshake
+//! signatures are always verified.
 
 pub(crate) mod alert;
 mod client_identity;
@@ -31,20 +31,20 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use verifier::{SelfSigned, Verifier, server_name};
 
-/// The protocol that a server has chosen.
+/// Protocol selected by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alpn {
-    /// HTTP/1.1, or no choice.
+    /// HTTP/1.1, or none selected.
     Http1,
     /// HTTP/2.
     Http2,
 }
 
-/// Makes the TLS connections of a worker, and keeps the sessions that can be resumed.
+/// Opens a worker's TLS connections and keeps its resumable sessions.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
-    /// Whether to show a user's certificate to servers that ask for one.
+    /// Whether to present the client certificate to servers that request one.
     shows_certificate: bool,
 }
 
@@ -59,8 +59,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Tls {
-    /// Creates the TLS setup of one worker. `roots` are shared by all workers, sessions are not. A setup with `client`
-    /// is for the origin of that certificate only.
+    /// Creates a worker's TLS setup. `roots` are shared by all workers, but sessions are not. A setup with `client` is
+    /// only for that certificate's origin.
     pub fn new(roots: &TlsRoots, options: &TlsOptions, client: Option<&ClientIdentity>) -> Result<Self> {
         let provider = provider();
         let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;
@@ -78,7 +78,7 @@ impl Tls {
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), shows_certificate: client.is_some() })
     }
 
-    /// Performs the handshake within `timeout`. `host` is a name or an address, without brackets or port.
+    /// Performs the handshake within `timeout`. `host` is a name or address, without brackets or port.
     pub async fn start(
         &self,
         stream: TcpStream,
@@ -117,8 +117,7 @@ impl Tls {
     }
 }
 
-/// TLS state that the threads of a job share. The authorities are read when they are first needed, because that takes a
-/// while.
+/// TLS state shared by a job's threads. The authorities are loaded on first use, because that takes a while.
 #[derive(Debug, Default)]
 pub struct TlsSetup {
     /// The user's options.
@@ -133,7 +132,7 @@ impl TlsSetup {
         TlsSetup { options, roots: Arc::default(), client: Arc::default() }
     }
 
-    /// Returns the same setup without an offer of HTTP/2.
+    /// Returns the same setup, but without HTTP/2.
     #[must_use]
     pub fn without_http2(&self) -> Self {
         TlsSetup {
@@ -143,21 +142,21 @@ impl TlsSetup {
         }
     }
 
-    /// Returns the trusted authorities. The first call reads them.
+    /// Returns the trusted authorities, loading them on the first call.
     pub fn roots(&self) -> Result<&TlsRoots> {
         if self.roots.get().is_none() {
-            // Two threads may both read them, with the same result.
+            // Two threads may both load them, with the same result.
             let _ = self.roots.set(TlsRoots::load(&self.options)?);
         }
         self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
     }
 
-    /// Returns whether the user's certificate is for this origin.
+    /// Returns whether the client certificate is for this origin.
     pub fn shows_certificate_to(&self, origin: &OriginKey) -> bool {
         self.options.client.as_ref().is_some_and(|client| client.origin == *origin)
     }
 
-    /// Returns the user's certificate, if there is one. The first call reads it.
+    /// Returns the client certificate, if there is one, loading it on the first call.
     pub fn client(&self) -> Result<Option<&ClientIdentity>> {
         let Some(files) = &self.options.client else { return Ok(None) };
         if self.client.get().is_none() {
@@ -167,7 +166,8 @@ impl TlsSetup {
     }
 }
 
-/// `requested` is `Some` if the server asked for a certificate, and contains whether one was shown.
+/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate, and tells whether one was
+/// presented.
 fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
         Some(error) => alert::handshake_text(error, requested),
@@ -175,7 +175,7 @@ fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     }
 }
 
-/// Maps a failed handshake. A broken connection says nothing about TLS and may be tried again.
+/// Converts a failed handshake. A broken connection says nothing about TLS and may be retried.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else {
         return match error.kind() {
@@ -200,7 +200,7 @@ fn kind_of_certificate(error: &CertificateError) -> FailureKind {
         }
         CertificateError::Other(other) if other.0.is::<SelfSigned>() => FailureKind::TlsSelfSigned,
         CertificateError::UnknownIssuer => FailureKind::TlsUnknownCa,
-        // The server does not hold the key of its certificate. For a chain, the error would be an unknown issuer.
+        // The server does not have its certificate's key. An invalid chain would give an unknown issuer.
         CertificateError::BadSignature => FailureKind::Tls,
         _ => FailureKind::TlsCertificate,
     }

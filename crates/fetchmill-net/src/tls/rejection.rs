@@ -1,5 +1,5 @@
-//! Keeps the reason for a failed handshake as text. A failure kind cannot hold the reason, and only the failure detail
-//! needs it. The thread that made the handshake keeps its last reason.
+//! Keeps the reason for a failed handshake as text. A failure kind cannot contain it, and only the failure's detail
+//! needs it. Each thread keeps the reason for its last failed handshake.
 
 use std::cell::RefCell;
 
@@ -8,28 +8,28 @@ use rustls::pki_types::UnixTime;
 
 use fetchmill_model::text::dates::utc;
 
-/// A key that is too weak to verify signatures with.
+/// A key too weak to verify signatures.
 #[derive(Debug, thiserror::Error)]
 #[error("the key is too weak: RSA with less than 2,048 bits")]
 pub(super) struct WeakKey;
 
 thread_local! {
-    /// The host and the reason.
+    /// Host and reason.
     static LAST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// Keeps the reason for this host.
+/// Records the reason for this host.
 pub(super) fn note(host: &str, reason: &CertificateError) {
     LAST.set(describe(reason).map(|reason| (host.to_owned(), reason)));
 }
 
-/// Keeps the reason why a handshake with this host failed.
+/// Records why a handshake with this host failed.
 pub(super) fn note_text(host: &str, reason: String) {
     LAST.set(Some((host.to_owned(), reason)));
 }
 
-/// Returns why this thread's last handshake with a rejected certificate failed, if it was with `host`. `None` if
-/// nothing but the failure kind is known.
+/// Returns why this thread's last rejected handshake failed, if it was with `host`. `None` if only the failure kind is
+/// known.
 pub fn rejection_of(host: &str) -> Option<String> {
     LAST.with_borrow(|last| {
         last.as_ref().filter(|(of, _)| of.eq_ignore_ascii_case(host)).map(|(_, reason)| reason.clone())

@@ -1,4 +1,4 @@
-//! The trusted authorities, loaded once for each job.
+//! The trusted authorities, loaded once per job.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,12 +14,12 @@ use super::client_identity::ClientFiles;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 
-/// The user's options for TLS.
+/// The user's TLS options.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
     /// `--ca-file`: the only trusted authorities, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// Authorities from the configuration of AWS. They are added to the system's if there is no `ca_file`.
+    /// Authorities from the AWS configuration. Without a `ca_file`, they are added to the system's.
     pub ca_bundle: Option<PathBuf>,
     /// `--insecure-host`: hosts whose certificates are accepted without verification.
     pub insecure_hosts: Vec<String>,
@@ -29,16 +29,16 @@ pub struct TlsOptions {
     pub client: Option<ClientFiles>,
 }
 
-/// The trusted authorities. Clones share them.
+/// The trusted authorities, shared by clones.
 #[derive(Debug, Clone)]
 pub struct TlsRoots {
     pub(super) store: Arc<RootCertStore>,
-    /// The certificates of `--ca-file`, unchanged. A server's own certificate may be among them.
+    /// The certificates in `--ca-file`, unchanged. They may include a server's own certificate.
     pub(super) given: Arc<[CertificateDer<'static>]>,
 }
 
 impl TlsRoots {
-    /// Loads the authorities: only those of `--ca-file` if it is given, else the system's, else the built-in ones.
+    /// Loads the authorities from `--ca-file` if given, otherwise the system's, otherwise the built-in ones.
     pub fn load(options: &TlsOptions) -> Result<Self> {
         let (store, given) = if let Some(path) = &options.ca_file {
             of_file(path, "--ca-file")?
@@ -58,8 +58,7 @@ impl TlsRoots {
 
 fn of_system() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    // Certificates that cannot be read or parsed are skipped. A connection that needs one of them fails with its own
-    // error.
+    // Skip certificates that cannot be read or parsed. A connection that needs one fails with its own error.
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if store.is_empty() {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

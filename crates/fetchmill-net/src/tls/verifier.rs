@@ -1,4 +1,4 @@
-//! Decides which certificates are accepted.
+//! Decides whether to accept a certificate.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use fetchmill_model::text::dates;
 #[error("the certificate is self-signed")]
 pub(super) struct SelfSigned;
 
-/// Applies the public rules, except for the hosts that the user named.
+/// Applies the public rules, except to hosts named by the user.
 #[derive(Debug)]
 pub(super) struct Verifier {
     rules: Arc<WebPkiServerVerifier>,
-    /// Certificates from the user.
+    /// Certificates given by the user.
     given: Arc<[CertificateDer<'static>]>,
     insecure_hosts: Vec<ServerName<'static>>,
 }
@@ -46,8 +46,8 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Verifies a certificate that signs itself and others, as `openssl req -x509` makes it. The public rules refuse it
-    /// as a server certificate, even if the user gave it. If the user did, only its name and dates are checked here.
+    /// Verifies a certificate that signs itself and others, as made by `openssl req -x509`. The public rules reject it
+    /// as a server certificate, even if the user gave it. If so, only its name and dates are checked here.
     fn verify_given(
         &self,
         error: rustls::Error,
@@ -147,13 +147,14 @@ fn weak_key() -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(WeakKey))).into()
 }
 
-/// Returns whether no signature can be verified with a certificate. Only certificates of insecure hosts get this far
-/// without verification. For other hosts such a certificate was refused before.
+/// Returns whether a certificate cannot be used to verify signatures. Only certificates of insecure hosts get here
+/// without verification. For other hosts, such a certificate was rejected before.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
 }
 
-/// Returns whether the key is an RSA key below 2,048 bits. A key of 2,048 bits takes 294 bytes with its algorithm.
+/// Returns whether the key is an RSA key of less than 2,048 bits. A key of 2,048 bits takes 294 bytes including its
+/// algorithm.
 fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     const STRONG_BYTES: usize = 290;
@@ -163,10 +164,10 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     })
 }
 
-/// Distinguishes a self-signed certificate from one with an unknown issuer.
+/// Tells a self-signed certificate from one with an unknown issuer.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer that has the right name but did not make the signature does not count.
+    // An issuer with the right name that did not make the signature does not count.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()
@@ -177,7 +178,7 @@ fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::
     }
 }
 
-/// Returns the start and end of a certificate's validity, in seconds since 1970. `None` if the format is wrong.
+/// Returns the validity period of a certificate, in seconds since 1970. `None` if the format is wrong.
 fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
@@ -218,7 +219,7 @@ fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     const UTC_TIME: u8 = 0x17;
     const GENERALIZED_TIME: u8 = 0x18;
     let (text, rest) = der_value(bytes, UTC_TIME).or_else(|| der_value(bytes, GENERALIZED_TIME))?;
-    // A two-digit year is in 1950 to 2049.
+    // Two-digit years are from 1950 to 2049.
     let text = match text {
         [b'5'..=b'9', ..] if text.len() == 13 => [b"19", text].concat(),
         _ if text.len() == 13 => [b"20", text].concat(),
@@ -239,8 +240,8 @@ fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((dates::parse_utc(date.as_bytes())?, rest))
 }
 
-/// Returns whether a certificate was refused because it may sign others. This check comes before the search for its
-/// issuer.
+/// Returns whether a certificate was rejected because it may sign others. This is checked before its issuer is
+/// searched.
 fn is_authority(reason: &CertificateError) -> bool {
     let CertificateError::Other(other) = reason else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
@@ -250,7 +251,8 @@ fn is_its_own_issuer(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
 }
 
-/// Returns the name as certificates contain it: without a trailing dot. `None` if no certificate can be for this host.
+/// Returns the name in the form used by certificates, without a trailing dot. `None` if no certificate can be for this
+/// host.
 pub(super) fn server_name(host: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.strip_suffix('.').unwrap_or(host)).ok().map(|name| name.to_owned())
 }

@@ -122,7 +122,7 @@ impl Batches {
         slf: &Bound<'py, Self>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // There is only one schema. A consumer that wants another one must cast.
+        // There is only one schema. A consumer that wants another must cast.
         let _ = requested_schema;
         let reader = BatchReader { batches: slf.clone().unbind() };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
@@ -149,7 +149,7 @@ impl Batches {
     }
 }
 
-/// Batches for a consumer, with or without the GIL.
+/// Batches for a consumer that may or may not hold the GIL.
 struct BatchReader {
     batches: Py<Batches>,
 }

@@ -1,4 +1,4 @@
-//! A large body as a buffer. It is not copied, and its memory lives as long as a view of it.
+//! A large body as a buffer. It is not copied, and its memory lives as long as any view of it.
 
 use std::os::raw::c_int;
 
@@ -29,8 +29,8 @@ impl BodyBuffer {
         let length =
             ffi::Py_ssize_t::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("too large"))?;
         let start = bytes.as_ptr().cast_mut().cast();
-        // The view holds a reference to the owner of the bytes, so the bytes outlive it. They never change, and the
-        // view is read-only.
+        // The view references the owner of the bytes, so the bytes outlive it. They never change, and the view is
+        // read-only.
         let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
         if failed == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

@@ -1,4 +1,4 @@
-//! The header fields of a reply. Each access looks them up in the head.
+//! The header fields of a reply, looked up in its head on each access.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(crate) struct Headers {
     head: Box<[u8]>,
 }
 
-/// Returns a value as text. If it is not UTF-8, each byte becomes a character.
+/// Returns a value as a string. If it is not UTF-8, each byte becomes a character.
 fn text(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) => text.to_owned(),
@@ -25,7 +25,7 @@ fn text(value: &[u8]) -> String {
     }
 }
 
-/// Iterates over names and values of a head. The head was checked on arrival.
+/// Iterates over the names and values in a head, which was checked on arrival.
 pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], Cow<'_, [u8]>)> {
     field_lines(head).map(|line| (line.name, line.unfolded()))
 }

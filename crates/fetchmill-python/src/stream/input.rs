@@ -1,4 +1,4 @@
-//! Input of a stream. Items of an iterable are taken only if there is room for them, and kept until their replies are
+//! Input of a stream. Items are taken from an iterable only if there is room, and kept until their replies are
 //! returned.
 
 use fetchmill_engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow};
@@ -11,17 +11,17 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::request::Request;
 use crate::errors;
 
-/// Maximum number of items taken at a time from a fast iterable. A slow iterable is read one by one, so that no request
+/// Maximum number of items taken at a time from a fast iterable. A slow one is read item by item, so that no request
 /// waits for the next item.
 const CHUNK_MAX: usize = 64;
-/// Chunk size from which an iterable is fast enough to be read before available replies are returned.
+/// Chunk size at which an iterable is fast enough to be read before returning available replies.
 const CHUNK_QUICK: usize = 8;
 
-/// A requested item and its place in the input.
+/// A requested item and its position in the input.
 pub(super) struct PendingRequest {
     pub(super) object: Py<PyAny>,
     pub(super) index: u64,
-    /// Place among the items that are fetched in this run.
+    /// Position among the items fetched in this run.
     pub(super) turn: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Feed {
     is_ended: bool,
     asked: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
-    /// Number of items that were taken from the input and whose replies were not returned yet.
+    /// Number of items taken from the input whose replies have not been returned.
     outstanding: usize,
     /// Upper limit of `outstanding`.
     window: StreamWindow,
@@ -41,23 +41,23 @@ pub(super) struct Feed {
     next_turn: u64,
     chunk: usize,
     requests: RequestBatch,
-    /// Progress of the program, if it is kept.
+    /// Progress of the program, if it is saved.
     advance: Option<StreamProgress>,
 }
 
-/// Returns the time to within some milliseconds. It is cheap enough to be read for each item.
+/// Returns the time with a precision of a few milliseconds. Cheap enough to be called per item.
 fn coarse_now() -> Timespec {
     clock_gettime(ClockId::MonotonicCoarse)
 }
 
 impl Feed {
-    /// Creates a feed for an iterator. Without an iterator, the caller adds the items.
+    /// Creates a feed for an iterator. Without one, the caller adds the items.
     pub(super) fn new(
         iterator: Option<Py<PyIterator>>,
         window: StreamWindow,
         advance: Option<StreamProgress>,
     ) -> Self {
-        // Items that are missing from an earlier run with a higher limit get room in addition to new items.
+        // Missing items of an earlier run with a higher limit get extra room.
         let missing = advance.as_ref().map_or(0, StreamProgress::missing_before);
         Feed {
             iterator,
@@ -75,7 +75,7 @@ impl Feed {
         }
     }
 
-    /// Returns how many more items can be taken now.
+    /// Returns how many more items can be taken.
     pub(super) fn room(&self) -> usize {
         if self.is_ended {
             return 0;
@@ -89,12 +89,12 @@ impl Feed {
         self.iterator.is_some() && self.room() > 0
     }
 
-    /// Returns whether the iterator should be read before a reply is returned.
+    /// Returns whether to read the iterator before returning a reply.
     pub(super) fn is_quick(&self) -> bool {
         self.chunk >= CHUNK_QUICK && self.iterator.is_some() && self.room() >= self.chunk
     }
 
-    /// Returns whether the input has ended and every reply was returned.
+    /// Returns whether the input has ended and all replies were returned.
     pub(super) fn is_over(&self) -> bool {
         self.is_ended && self.outstanding == 0
     }
@@ -106,7 +106,7 @@ impl Feed {
         self.advance.as_ref().map_or(Ok(()), StreamProgress::end_of_input).map_err(|error| errors::of(&error))
     }
 
-    /// Stops reading the input, even if there is more. The progress so far becomes durable.
+    /// Stops reading the input, even if there is more. Makes the progress durable.
     pub(super) fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         self.is_ended = true;
         self.iterator = None;
@@ -114,7 +114,7 @@ impl Feed {
         py.detach(|| advance.end()).map_err(|error| errors::of(&error))
     }
 
-    /// Records that the program is done with the reply of this item.
+    /// Records that the program is finished with the reply of this item.
     pub(super) fn done(&mut self, index: u64) -> PyResult<()> {
         let Some(advance) = &mut self.advance else { return Ok(()) };
         advance.done(index);
@@ -135,7 +135,7 @@ impl Feed {
 
     /// Takes some items from the iterator and submits them.
     pub(super) fn pull(&mut self, py: Python<'_>, channel: &Channel) -> PyResult<()> {
-        // Check signals here, because an iterator that runs no Python code would block them while items are skipped.
+        // Check for signals here, because an iterator without Python code would block them while items are skipped.
         py.check_signals()?;
         let started = coarse_now();
         let wanted = self.room().min(self.chunk);
@@ -155,7 +155,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Adds an item, unless the program was done with its reply in an earlier run.
+    /// Adds an item, unless the program finished it in an earlier run.
     pub(super) fn add(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let request = item.cast::<Request>().ok().map(Bound::get);
         let url = match (item.cast::<PyString>(), request) {
@@ -195,21 +195,21 @@ impl Feed {
 
     /// Submits the added items.
     pub(super) fn submit(&mut self, channel: &Channel) {
-        // Do not fetch before it is certain that the input is the same as in the earlier run.
+        // Do not fetch before the input is known to be the same as in the earlier run.
         let is_behind = self.advance.as_ref().is_some_and(StreamProgress::is_behind);
         if !self.requests.is_empty() && !is_behind {
             channel.submit(&mut self.requests);
         }
     }
 
-    /// Takes the item that belongs to a reply.
+    /// Takes the item that a reply belongs to.
     pub(super) fn take(&mut self, slot: u32) -> PyResult<PendingRequest> {
         let asked = self.asked.get_mut(slot as usize).and_then(Option::take);
         self.free.push(slot);
         asked.ok_or_else(|| errors::exception("InternalError", "a reply to an unknown request"))
     }
 
-    /// Returns the slot of an item whose reply has not come. This search runs only before a wait.
+    /// Returns the slot of an item without a reply. This search runs only before a wait.
     pub(super) fn slot_of(&self, turn: u64) -> Option<u32> {
         let is_it = |asked: &Option<PendingRequest>| asked.as_ref().is_some_and(|asked| asked.turn == turn);
         self.asked.iter().position(is_it).map(|slot| slot as u32)

@@ -1,4 +1,4 @@
-//! Iterator over the replies of one stream.
+//! Iterator over a stream's replies.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,31 +15,31 @@ use super::input::{Feed, PendingRequest};
 use super::reply::Reply;
 use crate::errors;
 
-/// Maximum delay until a signal is handled.
+/// Maximum delay before a signal is handled.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Result of a check for the next reply.
+/// Result of asking for the next reply.
 enum NextReply {
     Reply(Py<Reply>),
-    /// There is no reply yet, but some are on their way.
+    /// No reply yet, but more will come.
     Later,
     /// There are no more replies.
     End,
 }
 
-/// A reply that came before its turn.
+/// A reply that arrived before its turn.
 struct EarlyReply {
     reply: Py<Reply>,
-    /// Size of its body in bytes if it is large, otherwise 0.
+    /// Size in bytes of a large body, otherwise 0.
     large: usize,
 }
 
 /// State after a batch.
 #[derive(PartialEq, Eq)]
 pub(super) enum MoreBatches {
-    /// There is another batch, or more requests are on their way.
+    /// Another batch was taken, or more requests are in flight.
     Some,
-    /// The caller must wait for replies that are on their way.
+    /// The caller must wait for replies in flight.
     Later,
     /// There is nothing more.
     End,
@@ -51,8 +51,8 @@ pub(crate) struct Stream {
     inner: Closable<ReplyStream>,
 }
 
-/// A value that one thread at a time uses, and that any thread may close meanwhile. If it is in use, its user closes it
-/// as soon as possible.
+/// A value used by one thread at a time, which any thread may close. If it is in use, its user closes it as soon as
+/// possible.
 pub(super) struct Closable<T> {
     inner: Mutex<T>,
     is_closing: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ impl<T: Close> Closable<T> {
         }
     }
 
-    /// Uses the value. It fails if another thread, or code in the stream's own input, is using it.
+    /// Uses the value. Fails if another thread or code in the stream's own input is using it.
     pub(super) fn using<R>(&self, py: Python<'_>, run: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let Some(mut inner) = self.try_lock() else {
             let message = "the stream is in use; read its replies in one thread only, and never from within \
@@ -97,7 +97,7 @@ impl<T: Close> Closable<T> {
         }
     }
 
-    /// Visits the value for the garbage collector. If it is in use, it is alive and is skipped.
+    /// Visits the value for the garbage collector. A value in use is alive and is skipped.
     pub(super) fn visit(
         &self,
         visit: impl FnOnce(&T) -> Result<(), PyTraverseError>,
@@ -114,27 +114,27 @@ impl<T: Close> Closable<T> {
 
 /// See [`Closable`].
 pub(super) trait Close {
-    /// Abandons the requests in flight. A second call does nothing.
+    /// Cancels the requests in flight. A second call does nothing.
     fn close(&mut self, py: Python<'_>) -> PyResult<()>;
 }
 
 pub(super) struct ReplyStream {
-    /// Set when the stream is to be closed, possibly by another thread.
+    /// Set to close the stream, possibly from another thread.
     is_closing: Arc<AtomicBool>,
-    /// None once it is closed.
+    /// `None` after closing.
     channel: Option<Channel>,
     feed: Feed,
     replies: ReplyBatch,
     position: usize,
-    /// Replies that came before their turn. The first place belongs to the next reply.
+    /// Replies that arrived before their turn. The first slot is for the next reply.
     early: Option<VecDeque<Option<EarlyReply>>>,
-    /// Total size of the large bodies in `early`, in bytes.
+    /// Total size in bytes of the large bodies in `early`.
     kept: usize,
     next_turn: u64,
-    /// The reply that the program has.
+    /// The reply that the program is using.
     current: Option<u64>,
     raises: bool,
-    /// The client that was created only for this stream, and ends with it.
+    /// Client created only for this stream, which ends with it.
     owner: Option<Py<PyAny>>,
 }
 
@@ -173,7 +173,7 @@ impl ReplyStream {
         &self.is_closing
     }
 
-    /// Returns the next reply, if there is one now. The stream is closed after an error or the last reply.
+    /// Returns the next reply, if it is available. Closes the stream after an error or the last reply.
     fn next(&mut self, py: Python<'_>) -> PyResult<NextReply> {
         if self.is_closing.load(Ordering::SeqCst) {
             self.close(py)?;
@@ -227,7 +227,7 @@ impl ReplyStream {
             }
             TakenReplies::Dead => return Err(dead()),
             TakenReplies::None if self.feed.can_pull() => self.feed.pull(py, channel)?,
-            // The last replies may not be certain yet.
+            // The last replies may still be uncertain.
             TakenReplies::None if self.feed.is_over() && !channel.is_uncertain() => {
                 return Ok(MoreBatches::End);
             }
@@ -236,7 +236,7 @@ impl ReplyStream {
         Ok(MoreBatches::Some)
     }
 
-    /// Takes the next reply of the batch. Returns its item and its position in the batch.
+    /// Takes the next reply in the batch. Returns its item and its position in the batch.
     pub(super) fn take_record(&mut self) -> PyResult<Option<(PendingRequest, usize)>> {
         let Some(record) = self.replies.get(self.position) else { return Ok(None) };
         let asked = self.feed.take(record.slot)?;
@@ -249,7 +249,7 @@ impl ReplyStream {
         &self.replies
     }
 
-    /// Takes items from a fast input before available replies are used.
+    /// Takes items from a fast input before using the available replies.
     pub(super) fn pull_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
         match &self.channel {
             Some(channel) if self.feed.is_quick() => self.feed.pull(py, channel),
@@ -267,7 +267,7 @@ impl ReplyStream {
         self.feed.clear();
     }
 
-    /// Returns the next reply that has come.
+    /// Returns the next reply, if it has arrived.
     fn give(&mut self, py: Python<'_>) -> PyResult<Option<Py<Reply>>> {
         let Some(early) = &mut self.early else {
             let is_there = self.replies.get(self.position).is_some();
@@ -288,8 +288,8 @@ impl ReplyStream {
                 self.next_turn += 1;
                 return Ok(Some(reply));
             }
-            // There are never more places than outstanding items, because the input is not read while the first reply
-            // is missing and the window is full.
+            // There are never more slots than outstanding items, because the input is not read while the first reply is
+            // missing and the window is full.
             while early.len() <= place {
                 early.push_back(None);
             }
@@ -302,7 +302,7 @@ impl ReplyStream {
         Ok(None)
     }
 
-    /// Returns the size of the next reply's body in bytes if it is large, otherwise 0.
+    /// Returns the size in bytes of the next reply's body if it is large, otherwise 0.
     fn large_bytes(&self) -> usize {
         match self.replies.get(self.position).map(|record| &record.body) {
             Some(ReplyBody::Large(bytes)) => bytes.len(),
@@ -318,14 +318,14 @@ impl ReplyStream {
         early.reply
     }
 
-    /// Reports the item that all kept replies wait for. Its reply must come, however many bytes are kept.
+    /// Reports the item that all kept replies wait for. Its reply must be fetched, however many bytes are kept.
     fn want(&self) {
         if let Some(channel) = self.channel.as_ref().filter(|_| self.early.is_some()) {
             channel.want(if self.kept > 0 { self.feed.slot_of(self.next_turn) } else { None });
         }
     }
 
-    /// Creates the next reply of the batch. Returns it with its turn.
+    /// Creates the next reply in the batch. Returns it and its turn.
     fn make(&mut self, py: Python<'_>) -> PyResult<(Py<Reply>, u64)> {
         let position = self.position;
         self.position += 1;
@@ -336,7 +336,7 @@ impl ReplyStream {
         Ok((Py::new(py, made)?, asked.turn))
     }
 
-    /// Waits for up to [`STEP`] without the GIL. If a signal handler raises, the stream is closed.
+    /// Waits up to [`STEP`] without the GIL. If a signal handler raises, closes the stream.
     pub(super) fn wait(&mut self, py: Python<'_>) -> PyResult<()> {
         self.want();
         let (channel, replies) = (&self.channel, &mut self.replies);
@@ -358,7 +358,7 @@ fn dead() -> PyErr {
 impl Close for ReplyStream {
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         let (channel, owner) = (self.channel.take(), self.owner.take());
-        // Replies that have come but were not returned are dropped too.
+        // Replies that arrived but were not returned are dropped too.
         (self.replies, self.position) = (ReplyBatch::default(), 0);
         self.early = self.early.as_ref().map(|_| VecDeque::new());
         if let Some(channel) = channel {

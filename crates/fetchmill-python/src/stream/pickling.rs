@@ -1,12 +1,12 @@
-//! How values of the native module are pickled and copied.
+//! Pickling and copying of the native module's values.
 
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 
-/// The result of `__reduce__`: the function that makes the value again, and its arguments.
+/// Result of `__reduce__`: the function that recreates the value, and its arguments.
 pub(super) type Reduced<'py, Arguments> = (Bound<'py, PyAny>, Arguments);
 
-/// Returns the result of `__reduce__` for a class with the static method `_restored`.
+/// Returns the result of `__reduce__` for a class with a static method `_restored`.
 pub(super) fn reduced<Class: PyTypeInfo, Arguments>(
     py: Python<'_>,
     arguments: Arguments,

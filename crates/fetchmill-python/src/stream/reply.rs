@@ -74,7 +74,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl Reply {
-    /// Takes a reply out of a batch. A small body is copied, so that keeping the reply does not keep the batch.
+    /// Takes a reply out of a batch. Copies a small body, so that keeping the reply does not keep the batch.
     pub(super) fn of(
         py: Python<'_>,
         replies: &mut ReplyBatch,
@@ -202,7 +202,7 @@ impl Reply {
         let decode =
             |charset: &str| py.get_type::<PyString>().call1((self.body.bind(py), charset, "replace"));
         match named {
-            // A charset that Python does not know is ignored.
+            // Ignore a charset that Python does not know.
             Some(named) => decode(&named).or_else(|_| decode("utf-8")),
             None => decode("utf-8"),
         }
@@ -280,7 +280,7 @@ fn known_failure((kind, reason): (String, String)) -> PyResult<(NoReply, Cow<'st
     }
 }
 
-/// Returns the parameter `charset` of a content type.
+/// Returns the `charset` parameter of a content type.
 fn charset(content_type: &str) -> Option<String> {
     let parameters = content_type.split(';').skip(1);
     let charset = parameters

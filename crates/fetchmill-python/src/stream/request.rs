@@ -131,7 +131,7 @@ impl Request {
     }
 }
 
-/// Returns header fields from a mapping or from pairs.
+/// Converts header fields from a mapping or from pairs.
 fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     let mut fields = Vec::new();
     for pair in pairs_of(headers)?.try_iter()? {
@@ -144,7 +144,7 @@ fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     Ok(fields)
 }
 
-/// Returns the pairs of a mapping. Any other value is returned unchanged.
+/// Returns the pairs of a mapping, or any other value unchanged.
 fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match given.cast::<PyMapping>() {
         Ok(mapping) => Ok(mapping.items()?.into_any()),
@@ -152,7 +152,7 @@ fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// Writes a value as JSON with Python's own module. NaN and infinities are refused, because JSON does not have them.
+/// Formats a value as JSON with Python's own module. Rejects NaN and infinities, which JSON does not have.
 fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = value.py();
     let options = PyDict::new(py);
@@ -166,7 +166,7 @@ fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(bytes.extract::<PyBackedBytes>()?.to_vec())
 }
 
-/// Returns a URL with the parameters appended to its query.
+/// Returns a URL with parameters appended to its query.
 fn with_query<'py>(url: &Bound<'py, PyString>, params: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     let py = url.py();
     let wrong = |_| errors::usage("params must be a mapping, or pairs of name and value");

@@ -1,10 +1,10 @@
 //! Lists a folder page by page, with names in byte order.
 //!
-//! A walk is a stack of folders with a position in each. A folder is read and sorted when the walk enters it. A marker
-//! is the last name of its page, in hexadecimal digits so that clients cannot corrupt it. Any walk can be found again
-//! from its marker, even after a restart. To avoid this search, the walks of the latest markers are kept, and they
-//! share their folders. So a page costs only its names. A folder of a million files is read once per listing, and needs
-//! about 40 MB during the walk.
+//! A walk is a stack of folders with a position in each. Each folder is read and sorted when the walk enters it. A
+//! marker is the last name of its page, in hexadecimal so that clients cannot corrupt it. Every walk can be restored
+//! from its marker, even after a restart. To avoid that, the walks of the latest markers are kept, and they share their
+//! folders. So a page costs only its names. A folder of a million files is read once per listing, and takes about 40 MB
+//! during the walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use crate::hash;
 
 /// Number of kept walks.
 const WALKS_MAX: usize = 8;
-/// Maximum number of distinct unlisted names. More are not counted.
+/// Maximum number of distinct unlisted names to count.
 const UNLISTED_MAX: usize = 1 << 20;
 
 /// The walks of the latest markers.
@@ -90,7 +90,7 @@ impl WalkCache {
 /// A position in the tree, just before a name.
 #[derive(Debug, Clone)]
 struct FolderWalk {
-    /// Path of the innermost folder, with a `/` at its end unless it is the root.
+    /// Path of the innermost folder. Ends with `/`, except for the root.
     path: String,
     stack: Vec<Level>,
 }
@@ -124,12 +124,12 @@ impl FolderWalk {
         Ok(walk)
     }
 
-    /// Returns the number of files, if the folder has no subfolders. All names are then in memory.
+    /// Returns the number of files if the folder has no subfolders, in which case all names are in memory.
     fn total(&self) -> Option<u64> {
         self.stack.first().filter(|top| !top.entries.has_folders).map(|top| top.entries.places.len() as u64)
     }
 
-    /// Moves to the next file without taking it. Returns `false` at the end.
+    /// Moves to the next file but does not take it. Returns `false` at the end.
     fn settle(&mut self, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
@@ -169,8 +169,7 @@ impl FolderWalk {
     }
 }
 
-/// The sorted names of one folder in one allocation. Names of folders end in `/`, so that whole paths are in byte
-/// order.
+/// Sorted names of a folder, in one allocation. Folder names end with `/`, so that whole paths are in byte order.
 #[derive(Debug, Default)]
 struct Entries {
     text: String,
@@ -261,7 +260,7 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     }
 }
 
-/// Hashes of the names that no page can contain. Hashes avoid double counts, because a folder is read more than once.
+/// Hashes of names that no page can contain. They prevent double counts, because folders are read more than once.
 #[derive(Debug, Default)]
 struct UnlistedNames(Mutex<HashSet<u64>>);
 

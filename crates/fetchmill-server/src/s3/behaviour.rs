@@ -1,5 +1,5 @@
-//! Current behaviour of a store: its clock, its credentials, and its faults. A change creates a new value. Countdowns
-//! continue unless the change names them.
+//! Current behaviour of a store: its clock, its credentials and its faults. A change creates a new value, but
+//! countdowns continue unless the change names them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::options::refuse;
 /// Burst above the rate: the requests of a twentieth of a second.
 const BURST: f64 = 0.05;
 
-/// A pair of keys that is allowed to sign.
+/// A pair of keys for signing.
 #[derive(Debug, Clone)]
 pub(crate) struct Credential {
     pub(crate) access_key: String,
@@ -43,7 +43,7 @@ impl Credential {
     }
 }
 
-/// Counts that change while requests come.
+/// Counts that change with each request.
 #[derive(Debug, Clone, Default)]
 struct FaultCounts {
     rate: Arc<Mutex<Option<RateLimit>>>,
@@ -59,7 +59,7 @@ pub(crate) struct StoreBehaviour {
     pub(crate) options: BehaviourOptions,
     values: Map<String, Value>,
     pub(crate) credentials: Vec<Credential>,
-    /// Bodies that a GET returns in place of the listed objects.
+    /// Bodies that a GET returns instead of the listed objects.
     pub(crate) changed: HashMap<String, Bytes>,
     progress: FaultCounts,
 }

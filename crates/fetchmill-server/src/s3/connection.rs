@@ -1,7 +1,6 @@
-//! One connection. It reads the available bytes, answers every complete request in them, and writes all replies
-//! together.
+//! A connection. It reads the available bytes, answers all complete requests in them, and writes the replies together.
 //!
-//! A request that has a body, or must wait, is handled separately. Its head is kept until it is answered.
+//! A request that has a body or must wait is handled separately. Its head is kept until it is answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use super::worker::{Arrival, StoreWorker};
 use crate::request::BadRequest;
 
 const READ_BYTES: usize = 8 * 1024;
-/// Replies are written when they reach this size, even if there are more requests.
+/// Size at which replies are written, even if more requests are waiting.
 const WRITE_BYTES: usize = 256 * 1024;
-/// The buffers of a connection shrink to this after a turn that needed more.
+/// Size to which a connection's buffers shrink after a turn that needed more.
 const BUFFER_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -48,7 +47,7 @@ struct StoreConnection {
     output: Vec<u8>,
 }
 
-/// Serves a connection to its end. An error of the connection ends it and is not reported.
+/// Serves a connection to its end. An error ends the connection and is not reported.
 pub(crate) async fn serve(stream: TcpStream, worker: Arc<StoreWorker>) {
     worker.counters().connections.add(1);
     let input = Vec::with_capacity(READ_BYTES);
@@ -72,7 +71,7 @@ impl StoreConnection {
                     return Ok(AfterRequest::Close);
                 }
                 InputResult::Slow(length, arrival) => {
-                    // Boxed, so that an idle connection does not need memory for it.
+                    // Boxed, so that idle connections need no memory for it.
                     if let AfterRequest::Close = Box::pin(self.slowly(length, arrival)).await? {
                         return Ok(AfterRequest::Close);
                     }
@@ -83,7 +82,7 @@ impl StoreConnection {
         Ok(AfterRequest::Continue)
     }
 
-    /// Answers the requests that can be answered immediately. Returns how many bytes of the input were used.
+    /// Answers the requests that can be answered immediately. Returns the number of consumed bytes.
     fn take(&mut self) -> (usize, InputResult) {
         let mut used = 0;
         while used < self.input.len() && self.output.len() < WRITE_BYTES {
@@ -139,7 +138,7 @@ impl StoreConnection {
         if arrival.drops {
             self.read_body(head.length.div_ceil(2)).await?;
             self.worker.counters().dropped.add(1);
-            // Ignore an error, because the connection ends either way.
+            // Ignore errors, because the connection ends either way.
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
             return Ok(AfterRequest::Close);
         }
@@ -161,7 +160,7 @@ impl StoreConnection {
         Ok(if head.keep_alive { AfterRequest::Continue } else { AfterRequest::Close })
     }
 
-    /// Reads a body of `length` bytes, of which some may already have come.
+    /// Reads a body of `length` bytes, part of which may have arrived already.
     async fn read_body(&mut self, length: u64) -> std::io::Result<Bytes> {
         let length = length as usize;
         let mut body = Vec::with_capacity(length);
@@ -184,13 +183,13 @@ impl StoreConnection {
         Ok(())
     }
 
-    /// Stops sending and keeps reading for a while. A socket that is closed with unread input resets the connection,
-    /// and the client might not see the reply.
+    /// Stops sending but keeps reading for a while. Closing a socket with unread input resets the connection, and the
+    /// client might not see the reply.
     async fn linger(&mut self) -> std::io::Result<()> {
         self.stream.shutdown().await?;
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // A timeout is one of the two expected ends.
+        // A timeout is one of the two expected outcomes.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

@@ -14,9 +14,9 @@ use super::uri::Query;
 use super::xml;
 use crate::reply::number;
 
-/// Maximum number of keys in a page, as at Amazon.
+/// Maximum number of keys per page, as in AWS.
 const KEYS_MAX: u64 = 1000;
-/// Masks keys in tokens, so that nobody is tempted to create a token.
+/// Masks keys in tokens, so that no one is tempted to create a token.
 const TOKEN_MASK: u8 = 0x5a;
 
 /// Parameters of a requested page.
@@ -25,7 +25,7 @@ struct PageQuery<'a> {
     delimiter: &'a [u8],
     start_after: Option<&'a [u8]>,
     token: Option<&'a [u8]>,
-    /// Key after which the page of the token starts.
+    /// Key after which the token's page starts.
     behind: Option<Vec<u8>>,
     keys_max: u64,
     encoded: bool,
@@ -66,7 +66,7 @@ impl<'a> PageQuery<'a> {
         })
     }
 
-    /// Returns the start of the keys. A token takes precedence over start-after, as at Amazon.
+    /// Returns the start of the keys. As in AWS, a token takes precedence over start-after.
     fn start(&self, behaviour: &StoreBehaviour) -> Bound<Vec<u8>> {
         let start_after = self.start_after.filter(|_| !behaviour.options.ignore_start_after);
         match self.behind.as_deref().or(start_after) {
@@ -92,7 +92,8 @@ impl<'a> PageQuery<'a> {
     }
 }
 
-/// Returns the first text after all texts with this prefix. The prefix is UTF-8, so its last byte can be incremented.
+/// Returns the first string after all strings with this prefix. The prefix is UTF-8, so its last byte can be
+/// incremented.
 fn successor(text: &[u8]) -> Vec<u8> {
     let mut next = text.to_vec();
     if let Some(last) = next.last_mut() {
@@ -123,9 +124,9 @@ struct KeyPage {
     /// The last key or common prefix of the page.
     last: Vec<u8>,
     truncated: bool,
-    /// Whether a fault has ended the page: there are more keys, but no token.
+    /// Whether a fault has ended the page, so that there are more keys but no token.
     token_lost: bool,
-    /// Time of the previous object as text, because most objects have the same.
+    /// Modification time of the previous object as text, because most objects have the same.
     modified: (i64, String),
 }
 
@@ -166,8 +167,7 @@ fn found(bucket: &Bucket, behaviour: &StoreBehaviour, asked: &PageQuery<'_>) -> 
     found
 }
 
-/// Returns how many of the first `limit` keys of the prefix are at or after a start. `None` if all of them are before
-/// it.
+/// Returns how many of the first `limit` keys with the prefix are at or after a start. `None` if none of them is.
 fn keys_left(bucket: &Bucket, asked: &PageQuery<'_>, start: &Bound<Vec<u8>>, limit: u64) -> Option<u64> {
     let mut before = 0;
     bucket.walk(Bound::Included(asked.prefix.to_vec()), &mut |listed| {
@@ -240,7 +240,7 @@ fn masked(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte ^ TOKEN_MASK).collect()
 }
 
-/// Converts a key to a token in Base64. It has `+`, `/` and `=`, which clients must encode.
+/// Converts a key to a Base64 token. It contains `+`, `/` and `=`, which clients must encode.
 fn to_token(key: &[u8]) -> String {
     STANDARD.encode(masked(key))
 }

@@ -1,9 +1,9 @@
-//! An implementation of the S3 protocol for tests and measurements. Buckets are in memory, signatures are checked as at
-//! Amazon, and faults of stores happen on demand. It serves plain http on 127.0.0.1.
+//! An S3 implementation for tests and measurements. Buckets are in memory, signatures are checked as in AWS, and faults
+//! happen on demand. It serves plain HTTP on 127.0.0.1.
 //!
 //! Operations: `ListObjectsV2`, get, head, put, delete, multipart uploads, the location of a bucket. Signature Version
-//! 4 must be in the `Authorization` field. Signed URLs and bodies in signed chunks are not supported (501). Buckets are
-//! named by path or by host.
+//! 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501). Buckets are named by
+//! path or by host.
 //!
 //! # Layout, from the bottom up
 //! - `failure` has the error replies; `clock`, `uri`, `xml` write and read texts; `head` reads requests, `reply` writes
@@ -60,11 +60,11 @@ use worker::{StoreState, StoreWorker};
 
 const HOST: &str = "127.0.0.1";
 
-/// A running store. It ends when it is stopped or dropped.
+/// A running store, which ends when it is stopped or dropped.
 pub struct S3 {
     address: SocketAddr,
     shared: Arc<StoreState>,
-    /// The threads end when this is dropped.
+    /// Threads, which end when this is dropped.
     _threads: Threads,
 }
 
@@ -94,14 +94,14 @@ impl S3 {
         self.address
     }
 
-    /// Adds a bucket, or replaces the bucket with the same name.
+    /// Adds a bucket, or replaces the one with the same name.
     pub fn add_bucket(&self, options: BucketOptions) -> Result<(), Error> {
         options.check()?;
         self.shared.store.add_bucket(Bucket::new(options));
         Ok(())
     }
 
-    /// Puts an object into a bucket. `modified` is in milliseconds since 1970. `None` means now.
+    /// Puts an object into a bucket. `modified` is in milliseconds since 1970, and `None` means now.
     pub fn put(&self, bucket: &str, key: &str, body: Bytes, modified: Option<i64>) -> Result<(), Error> {
         let offset = self.shared.behaviour().options.clock_offset;
         let modified = modified.unwrap_or_else(|| clock::now(offset));
@@ -120,7 +120,7 @@ impl S3 {
         self.shared.store.bucket(name).ok_or_else(|| Error::Option(format!("bucket {name:?} does not exist")))
     }
 
-    /// Adds a pair of keys that may sign, or replaces the pair with the same access key.
+    /// Adds a pair of keys for signing, or replaces the pair with the same access key.
     pub fn set_credentials(&self, options: CredentialOptions) -> Result<(), Error> {
         let credential = Credential::new(options)?;
         self.shared.change(|behaviour| {
@@ -130,12 +130,12 @@ impl S3 {
         })
     }
 
-    /// Changes some values of [`BehaviourOptions`]. Other values stay, including their countdowns.
+    /// Changes some values of [`BehaviourOptions`]. Other values and their countdowns are kept.
     pub fn change(&self, values: &serde_json::Map<String, serde_json::Value>) -> Result<(), Error> {
         self.shared.change(|behaviour| behaviour.with(values))
     }
 
-    /// From now on a GET returns these bodies in place of the listed objects.
+    /// From now on, a GET returns these bodies instead of the listed objects.
     pub fn set_changed(&self, changed: HashMap<String, Bytes>) -> Result<(), Error> {
         self.shared.change(|behaviour| {
             let mut behaviour = behaviour.clone();

@@ -1,4 +1,4 @@
-//! Options of a store in JSON. An unknown field is an error.
+//! Options of a store in JSON. Unknown fields are errors.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,11 +9,11 @@ use crate::options::refuse;
 use crate::synthetic::SYNTHETIC_COUNT_MAX;
 
 const THREADS_MAX: usize = 256;
-/// Maximum size of a synthetic object in bytes, because it is computed in one piece.
+/// Maximum size of a synthetic object in bytes. It is limited because objects are computed in one piece.
 const SIZE_MAX: usize = 16 * 1024 * 1024;
 const SECONDS_MAX: f64 = 1e9;
 
-/// All options of a store at its start.
+/// Initial options of a store.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3Options {
@@ -23,8 +23,8 @@ pub struct S3Options {
     pub threads: usize,
     /// Region of the endpoint.
     pub region: String,
-    /// Suffix of hosts that name a bucket as `BUCKET.SUFFIX`. `None` means that any host that starts with the name of a
-    /// bucket names it.
+    /// Suffix of hosts that name a bucket as `BUCKET.SUFFIX`. Without it, any host that starts with a bucket's name
+    /// addresses that bucket.
     pub virtual_host_suffix: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct BucketOptions {
     pub name: String,
     /// Region of the bucket.
     pub region: String,
-    /// Whether everyone may read and list it.
+    /// Whether anyone may read and list the bucket.
     #[serde(default)]
     pub public: bool,
     /// Number of computed objects.
@@ -56,18 +56,18 @@ pub struct BucketOptions {
     pub key_prefix: String,
 }
 
-/// A pair of keys that is allowed to sign.
+/// A pair of keys for signing.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialOptions {
     /// Access key, which identifies the pair.
     pub access_key: String,
-    /// Secret key, which signs.
+    /// Secret key, which is used for signing.
     pub secret_key: String,
     /// Token that requests must contain.
     #[serde(default)]
     pub token: Option<String>,
-    /// Seconds until the pair expires. `None` if it does not expire.
+    /// Seconds until the pair expires. `None` if it never does.
     #[serde(default)]
     pub expires_in: Option<f64>,
 }
@@ -85,34 +85,34 @@ pub struct BehaviourOptions {
     pub list_latency: f64,
     /// Delay of each other request in seconds.
     pub get_latency: f64,
-    /// Requests per second above which requests are answered with 503.
+    /// Requests per second above which the store replies with 503.
     pub slow_down_above: Option<f64>,
-    /// Keys that must not be read or written.
+    /// Keys that cannot be read or written.
     pub deny: BTreeSet<String>,
     /// Whether listings are denied.
     pub deny_lists: bool,
-    /// Keys that are answered with 200 and an `<Error>` document.
+    /// Keys for which the reply is 200 with an `<Error>` document.
     pub errors_with_200: HashMap<String, ErrorWith200>,
-    /// Number of keys of its prefix after which a listing ends, as if there were no more.
+    /// Number of keys with its prefix after which a listing ends as if there were no more.
     pub truncate_after: Option<u64>,
-    /// Number of the key of the prefix with which a page ends early. The page states that there are more keys, but has
+    /// Number of the key, among those with the prefix, at which a page ends early. The page announces more keys but has
     /// no token.
     pub lose_token_after: Option<u64>,
-    /// Whether the second page and its token repeat forever.
+    /// Whether the second page and its token are repeated forever.
     pub repeat_token: bool,
-    /// Whether listings start at the first key in spite of `start-after`.
+    /// Whether listings ignore `start-after` and begin at the first key.
     pub ignore_start_after: bool,
-    /// Checksum that is sent on request.
+    /// Checksum to send on request.
     pub checksum: Option<ChecksumName>,
-    /// Whether the checksum is wrongly declared as a checksum of the parts' checksums.
+    /// Whether to wrongly declare the checksum as one of the parts' checksums.
     pub composite_checksums: bool,
     /// Encryption that replies declare.
     pub encryption: Option<String>,
-    /// Number of replies with one wrong byte, by key.
+    /// Number of replies with a wrong byte, by key.
     pub damage: HashMap<String, u32>,
-    /// Number of uploads of objects and parts that are answered with 503.
+    /// Number of object and part uploads that fail with 503.
     pub fail_uploads: u64,
-    /// Number of uploads of objects and parts that end with a reset in the middle of the body.
+    /// Number of object and part uploads that are reset in the middle of the body.
     pub drop_uploads: u64,
     /// Whether `If-None-Match: *` is accepted but ignored.
     pub ignore_conditions: bool,
@@ -144,7 +144,7 @@ impl Default for BehaviourOptions {
     }
 }
 
-/// The checksums of S3.
+/// Checksums of S3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChecksumName {
@@ -166,7 +166,7 @@ pub enum ChecksumName {
 pub struct ErrorWith200 {
     /// Code of the error.
     pub code: String,
-    /// Number of times before replies are correct. `None` for an unlimited number.
+    /// Number of times until replies are correct. `None` means unlimited.
     pub times: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Replies in the form of S3. Each has a date and a number.
+//! S3 replies. Each has a date and a number.
 
 use super::clock;
 use super::failure::Failure;
@@ -8,7 +8,7 @@ use crate::reply::{number, reason};
 pub(crate) const XML: &str = "application/xml";
 pub(crate) const BINARY: &str = "binary/octet-stream";
 
-/// The date of a second as text. Most replies have the same date as the previous one.
+/// A date in seconds as text. Most replies have the same date as the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     second: i64,
@@ -25,11 +25,11 @@ impl Date {
     }
 }
 
-/// A reply that is being written.
+/// A reply being written.
 pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) date: &'a str,
-    /// Cached date of the object in the previous reply.
+    /// Cached modification date of the previous object.
     pub(crate) modified: &'a mut Date,
     /// Number of the reply.
     pub(crate) id: u64,
@@ -59,7 +59,7 @@ impl Reply<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Adds the last modification of the object.
+    /// Adds the object's modification time.
     pub(crate) fn last_modified(&mut self, milliseconds: i64) {
         self.out.extend_from_slice(b"Last-Modified: ");
         self.out.extend_from_slice(self.modified.at(milliseconds).as_bytes());

@@ -1,6 +1,6 @@
-//! Signature Version 4 in the `Authorization` field: reads the claim of a request, and computes its correct signature.
+//! Signature Version 4 in the `Authorization` field: parses a request's claim and computes the correct signature.
 //!
-//! Pure functions on bytes. `gate` decides who may sign, and when.
+//! These are pure functions. `gate` decides who may sign and when.
 
 use std::cell::RefCell;
 
@@ -12,14 +12,14 @@ use super::uri::{self, Query};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const HEX: &[u8; 16] = b"0123456789abcdef";
-/// Number of derived keys that a thread remembers, one for each day, region and secret.
+/// Number of derived keys cached per thread, one per day, region and secret.
 const KEYS_MAX: usize = 16;
 
 /// Contents of an `Authorization` field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SignatureClaim<'a> {
     pub(crate) access_key: &'a str,
-    /// Day as in `20130524`.
+    /// Day, as in `20130524`.
     pub(crate) day: &'a str,
     pub(crate) region: &'a str,
     signed: &'a str,
@@ -30,7 +30,7 @@ fn malformed(message: &'static str) -> Failure {
     Failure::new(400, "AuthorizationHeaderMalformed", message)
 }
 
-/// Reads an `Authorization` field.
+/// Parses an `Authorization` field.
 pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure> {
     let text = std::str::from_utf8(authorization)
         .map_err(|_| malformed("The authorization header is malformed; it is not text."))?;
@@ -48,7 +48,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
             "The authorization header is malformed; it needs Credential, SignedHeaders, Signature.",
         ));
     };
-    // Access keys may contain slashes. The scope comes after the fourth slash from the end.
+    // Access keys may contain slashes. The scope follows the fourth slash from the end.
     let mut scope = credential.rsplitn(5, '/');
     let (end, service) = (scope.next(), scope.next());
     let (Some(region), Some(day), Some(access_key)) = (scope.next(), scope.next(), scope.next()) else {
@@ -62,7 +62,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
     Ok(SignatureClaim { access_key, day, region, signed, signature })
 }
 
-/// Refuses a request if a required field is not signed: the host, and all fields of Amazon.
+/// Fails if a required field is not signed: the host, and all fields of AWS.
 pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
     for (name, _) in head.fields() {
         let is_due = name.eq_ignore_ascii_case(b"host")
@@ -76,7 +76,7 @@ pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -
     Ok(())
 }
 
-/// Appends the canonical request, which is signed. `path` is decoded.
+/// Appends the canonical request to be signed. `path` is decoded.
 pub(crate) fn canonical(
     head: &RequestHead<'_>,
     path: &[u8],
@@ -109,7 +109,7 @@ pub(crate) fn canonical(
     out.extend_from_slice(content_hash);
 }
 
-/// Appends a value with repeated spaces replaced by one.
+/// Appends a value with repeated spaces collapsed.
 fn single_spaces(value: &[u8], out: &mut Vec<u8>) {
     for (position, &byte) in value.iter().enumerate() {
         if byte != b' ' || value.get(position + 1) != Some(&b' ') {
@@ -118,7 +118,7 @@ fn single_spaces(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the text to sign.
+/// Appends the string to sign.
 pub(crate) fn string_to_sign(claim: &SignatureClaim<'_>, time: &[u8], canonical: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(ALGORITHM.as_bytes());
     out.push(b'\n');
@@ -135,7 +135,7 @@ pub(crate) fn is_right(claim: &SignatureClaim<'_>, secret: &str, string_to_sign:
     hex(tag.as_ref()) == *claim.signature.as_bytes()
 }
 
-/// Returns the SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 64] {
     let mut digits = [0; 64];
     digits.copy_from_slice(&hex(digest::digest(&digest::SHA256, bytes).as_ref()));
@@ -151,7 +151,7 @@ pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// A signing key and the values it was derived from.
+/// A signing key and the values from which it was derived.
 struct DerivedKey {
     secret: String,
     day: String,
@@ -163,8 +163,8 @@ thread_local! {
     static KEYS: RefCell<Vec<DerivedKey>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `use_it` with a cached signing key. Deriving a key costs four times as much as checking a signature, and the
-/// key is the same all day.
+/// Calls `use_it` with a cached signing key. Deriving a key costs four times as much as verifying a signature, and the
+/// key stays the same all day.
 fn with_key<T>(secret: &str, day: &str, region: &str, use_it: impl FnOnce(&hmac::Key) -> T) -> T {
     KEYS.with_borrow_mut(|keys| {
         let is_it =
@@ -195,7 +195,8 @@ mod tests {
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-    /// Returns whether a request in Amazon's documentation ("Examples: Signature Calculations") is signed correctly.
+    /// Returns whether an example request from the AWS documentation ("Examples: Signature Calculations") is signed
+    /// correctly.
     fn holds(request: &str, content_hash: &str, signed: &str, signature: &str, secret: &str) -> bool {
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\

@@ -1,4 +1,4 @@
-//! Counters of a store. Each thread has its own, as in the file server.
+//! Counters of a store. As in the file server, each thread has its own.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::stats::Counter;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one thread. They are aligned to 128 bytes, because processors fetch cache lines in pairs.
+        /// Counters of a thread, aligned to 128 bytes because processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct StoreCounters {
@@ -45,13 +45,13 @@ counters! {
     gets,
     /// Requests for an object that were answered with the object or a range of it.
     fetched,
-    /// Requests with the method HEAD, for an object or a bucket.
+    /// `HEAD` requests for an object or a bucket.
     heads,
     /// Requests for a page of a listing.
     lists,
     /// Requests that put an object in one piece.
     puts,
-    /// Requests that put a part.
+    /// Requests that upload a part.
     parts,
     /// Objects completed from parts.
     completed,
@@ -59,18 +59,18 @@ counters! {
     deletes,
     /// Replies with 503.
     refused,
-    /// Replies with 403, except those because of the time.
+    /// Replies with 403, except because of the time.
     denied,
     /// Replies with 403 because of the time of the signature.
     skewed,
-    /// Replies because of expired credentials.
+    /// Replies that report expired credentials.
     expired,
     /// Replies with 404.
     not_found,
-    /// Replies that name another region.
+    /// Replies that redirect to another region.
     redirected,
     /// Connections reset in the middle of an upload.
     dropped,
-    /// Bytes handed to the kernel.
+    /// Bytes passed to the kernel.
     bytes_sent,
 }

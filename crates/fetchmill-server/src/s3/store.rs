@@ -1,6 +1,6 @@
-//! Buckets and their objects in memory: objects that were put, and computed objects, which take no space.
+//! Buckets and their objects in memory: objects that were put, and computed objects, which take no memory.
 //!
-//! All objects and parts together have at most [`STORE_BYTES_MAX`]. An object that was put hides the computed object
+//! The total size of objects and parts is limited to [`STORE_BYTES_MAX`]. An object that was put hides a computed one
 //! with the same key.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,12 +17,12 @@ use super::sign;
 use super::uploads::Uploads;
 use crate::synthetic;
 
-/// One gibibyte, for bodies, keys and their overhead.
+/// Maximum size of bodies, keys and their overhead: one gibibyte.
 const STORE_BYTES_MAX: u64 = 1 << 30;
 const OBJECT_COST: u64 = 256;
-/// Maximum length of a key, as at Amazon.
+/// Maximum length of a key, as in AWS.
 const KEY_BYTES_MAX: usize = 1024;
-/// Last modification of computed objects: 2026-01-01.
+/// Modification time of computed objects: 2026-01-01.
 const SYNTHETIC_MODIFIED: i64 = 1_767_225_600_000;
 
 /// An object that was put.
@@ -35,7 +35,7 @@ pub(crate) struct Object {
     pub(crate) modified: i64,
 }
 
-/// Returns the MD5 in hexadecimal digits: the `ETag` of an object that was put in one piece.
+/// Returns the MD5 in hexadecimal, which is the `ETag` of an object put in one piece.
 pub(crate) fn etag(body: &[u8]) -> Vec<u8> {
     sign::hex(&Md5::digest(body))
 }
@@ -45,7 +45,7 @@ pub(crate) fn etag_text(body: &[u8]) -> String {
     String::from_utf8(etag(body)).unwrap_or_default()
 }
 
-/// Computed objects. A key is a prefix and the name of a computed object of the file server.
+/// Computed objects. A key is a prefix followed by the name of a computed object of the file server.
 #[derive(Debug)]
 pub(crate) struct ComputedObjects {
     prefix: String,
@@ -68,7 +68,7 @@ impl ComputedObjects {
         key
     }
 
-    /// Returns the first index whose key is not before a bound. Keys are in the order of their indexes.
+    /// Returns the first index whose key is at or after a bound. Keys have the order of their indexes.
     fn first(&self, bound: Bound<&[u8]>) -> u64 {
         let mut key = Vec::new();
         let (mut low, mut high) = (0, self.count);
@@ -89,7 +89,7 @@ impl ComputedObjects {
         low
     }
 
-    /// Appends the body of a key. It is computed from the name after the prefix, as in the file server.
+    /// Appends the body of a key. As in the file server, it is computed from the name after the prefix.
     fn body(&self, key: &str, out: &mut Vec<u8>) {
         synthetic::append_body(&key[self.prefix.len()..], 0..self.size as u64, out);
     }
@@ -105,10 +105,10 @@ pub(crate) struct Bucket {
     objects: RwLock<BTreeMap<Vec<u8>, Arc<Object>>>,
 }
 
-/// Object that was found under a key.
+/// An object found under a key.
 pub(crate) enum StoredObject {
     Put(Arc<Object>),
-    /// A computed object, whose body is in the buffer.
+    /// A computed object, with its body in the buffer.
     Computed,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct ListedObject<'a> {
 pub(crate) enum KeyWalk {
     Next,
     Stop,
-    /// Continue at the first key that is not before this one.
+    /// Continue at the first key that is at or after this one.
     To(Vec<u8>),
 }
 
@@ -143,7 +143,7 @@ impl Bucket {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds an object. The body of a computed one is appended to the buffer.
+    /// Finds an object. Appends the body to the buffer if it is computed.
     pub(crate) fn get(&self, key: &str, buffer: &mut Vec<u8>) -> Option<StoredObject> {
         if let Some(object) = self.read().get(key.as_bytes()) {
             return Some(StoredObject::Put(Arc::clone(object)));
@@ -158,7 +158,7 @@ impl Bucket {
         self.computed.index_of(key).is_some()
     }
 
-    /// Returns the last modification of an object.
+    /// Returns the modification time of an object.
     pub(crate) fn modified(found: &StoredObject) -> i64 {
         match found {
             StoredObject::Put(object) => object.modified,
@@ -230,7 +230,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Adds a bucket, or replaces the bucket with the same name.
+    /// Adds a bucket, or replaces the one with the same name.
     pub(crate) fn add_bucket(&self, bucket: Bucket) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = buckets.insert(bucket.name.clone(), Arc::new(bucket)) {
@@ -243,7 +243,7 @@ impl Store {
         self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Returns the bucket whose name is at the start of a host.
+    /// Returns the bucket whose name the host starts with.
     pub(crate) fn bucket_of_host(&self, host: &str) -> Option<String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let is_it =
@@ -251,7 +251,7 @@ impl Store {
         buckets.keys().filter(is_it).max_by_key(|name| name.len()).cloned()
     }
 
-    /// Puts an object into place atomically. With `once`, only if there is none.
+    /// Puts an object atomically. With `once`, fails if the key exists.
     pub(crate) fn put(&self, bucket: &Bucket, key: &str, object: Object, once: bool) -> Result<(), Failure> {
         check_key(key)?;
         let cost = cost(key.len(), object.body.len());
@@ -267,14 +267,14 @@ impl Store {
         Ok(())
     }
 
-    /// Removes an object that was put. Does nothing if there is none.
+    /// Removes an object that was put, if there is one.
     pub(crate) fn delete(&self, bucket: &Bucket, key: &str) {
         if let Some(old) = bucket.write().remove(key.as_bytes()) {
             self.release(cost(key.len(), old.body.len()));
         }
     }
 
-    /// Reserves `bytes` bytes of the store's capacity.
+    /// Reserves `bytes` of the store's capacity.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Failure> {
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > STORE_BYTES_MAX {
             self.release(bytes);
@@ -283,13 +283,13 @@ impl Store {
         Ok(())
     }
 
-    /// Returns reserved bytes to the capacity.
+    /// Returns reserved bytes to the store's capacity.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// Refuses keys that Amazon refuses.
+/// Rejects keys that AWS rejects.
 pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Failure::new(400, "KeyTooLongError", "Your key is too long"));
@@ -297,7 +297,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the number of bytes that an object counts for.
+/// Returns how many bytes an object counts for.
 pub(crate) const fn cost(key: usize, body: usize) -> u64 {
     key as u64 + body as u64 + OBJECT_COST
 }

@@ -11,7 +11,7 @@ use super::sign;
 /// Maximum number of open uploads.
 const OPEN_MAX: usize = 1000;
 const PARTS_MAX: u32 = 10_000;
-/// Minimum size in bytes of every part except the last, as at Amazon.
+/// Minimum size in bytes of every part except the last, as in AWS.
 const PART_BYTES_MIN: usize = 5 * 1024 * 1024;
 
 /// A part of an upload.

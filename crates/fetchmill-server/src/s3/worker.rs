@@ -1,4 +1,4 @@
-//! State of one thread of a store, and its answers to requests: turns a head and a body into the bytes of a reply,
+//! State of a store's thread, and its answers to requests. It converts a head and a body to the bytes of the reply,
 //! without I/O on the connection.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ use super::uri::{self, Query};
 use super::xml;
 use crate::hash;
 
-/// State that all threads share.
+/// State shared by all threads.
 #[derive(Debug)]
 pub(crate) struct StoreState {
     pub(crate) store: Store,
@@ -74,7 +74,7 @@ impl StoreState {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = S3Stats::sum(self.counters.iter());
     }
 
-    /// Returns bucket and key of a decoded path.
+    /// Returns the bucket and key in a decoded path.
     fn place<'a>(&self, head: &RequestHead<'_>, path: &'a [u8]) -> (Cow<'a, [u8]>, &'a [u8]) {
         let path = path.get(1..).unwrap_or_default();
         if let Some(bucket) = self.bucket_of_host(head) {
@@ -98,24 +98,24 @@ impl StoreState {
     }
 }
 
-/// Conditions of a request before it is answered.
+/// Facts about a request that are determined before it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     /// Time of arrival in milliseconds since 1970.
     pub(crate) now: i64,
     pub(crate) delay: Duration,
-    /// Whether the connection is reset in the middle of the body.
+    /// Whether to reset the connection in the middle of the body.
     pub(crate) drops: bool,
 }
 
-/// State of one thread.
+/// State of a thread.
 pub(crate) struct StoreWorker {
     shared: Arc<StoreState>,
     position: usize,
     replies: AtomicU64,
 }
 
-/// Buffers that consecutive requests reuse.
+/// Buffers reused by consecutive requests.
 #[derive(Default)]
 struct StoreScratch {
     path: Vec<u8>,
@@ -137,7 +137,7 @@ impl StoreWorker {
         &self.shared.counters[self.position]
     }
 
-    /// Returns the time of arrival of a request, and its delay and fault.
+    /// Returns a request's time of arrival, delay and fault.
     pub(crate) fn arrive(&self, head: &RequestHead<'_>) -> Arrival {
         let behaviour = self.shared.behaviour();
         let options = &behaviour.options;
@@ -168,7 +168,7 @@ impl StoreWorker {
         });
     }
 
-    /// Appends the reply to a request that is not an S3 request. The connection then ends.
+    /// Appends the reply to something that is not an S3 request. The connection then ends.
     pub(crate) fn refuse(&self, failure: &Failure, out: &mut Vec<u8>) {
         let date = clock::http(clock::now(self.shared.behaviour().options.clock_offset));
         self.reply((false, false), &date, &mut Date::default(), out).failure(failure);
@@ -298,7 +298,7 @@ impl StoreWorker {
     }
 }
 
-/// Writes the region of a bucket for `?location`. It is empty for the oldest region.
+/// Writes the region of a bucket for `?location`. Empty for the oldest region.
 fn location(bucket: &Bucket, reply: &mut Reply<'_>) {
     let mut out = Vec::new();
     xml::root("LocationConstraint", &mut out);

@@ -1,5 +1,5 @@
 //! Addresses of hosts. Every behaviour has its own network, 127.77.N.0/24. So the address of a connection determines
-//! its behaviour before the first byte has come.
+//! its behaviour before the first byte has arrived.
 
 use std::net::Ipv4Addr;
 

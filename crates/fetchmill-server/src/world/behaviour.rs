@@ -1,16 +1,16 @@
-//! Behaviours of hosts, and their names: `<behaviour>-<number>.test`. There is no table of hosts, because a name
-//! contains everything.
+//! Behaviours of hosts, and host names of the form `<behaviour>-<number>.test`. There is no table of hosts, because a
+//! name contains all information.
 
 use std::fmt;
 
-/// Maximum number of digits that always fit into 64 bits.
+/// Number of digits that always fit into 64 bits.
 const DIGITS_MAX: usize = 19;
 /// Zone of all hosts. RFC 6761 reserves it for tests.
 pub(super) const ZONE: &str = "test";
 
 macro_rules! behaviours {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
-        /// Behaviour of a host. This is a closed list.
+        /// Behaviour of a host.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Behaviour { $($(#[doc = $doc])* $variant,)* }
@@ -19,7 +19,7 @@ macro_rules! behaviours {
             /// All behaviours.
             pub const ALL: &[Behaviour] = &[$(Behaviour::$variant),*];
 
-            /// Returns the name in the names of hosts.
+            /// Returns the behaviour's name, as used in host names.
             pub fn name(self) -> &'static str {
                 match self { $(Behaviour::$variant => $name,)* }
             }
@@ -33,35 +33,35 @@ macro_rules! behaviours {
 }
 
 behaviours! {
-    /// 200 with a small page that has the host's own name.
+    /// 200 with a small page that contains the host's name.
     Good = "good",
-    /// As `good`, after up to a third of the timeout.
+    /// Like `good`, after up to a third of the timeout.
     Slow = "slow",
-    /// The look-up answers that the name does not exist.
+    /// The lookup answers that the name does not exist.
     Nxdomain = "nxdomain",
-    /// The look-up answers that the name server failed.
+    /// The lookup answers that the name server failed.
     Servfail = "servfail",
     /// The name exists but has no address.
     Nodata = "nodata",
-    /// The look-up is never answered.
+    /// The lookup is never answered.
     Nodns = "nodns",
-    /// The look-up is answered after 100 to 400 ms.
+    /// The lookup is answered after 100 to 400 ms.
     Slowdns = "slowdns",
-    /// Three aliases, the last one of the good host with the same number.
+    /// Three aliases, the last of which points to the good host with the same number.
     Cname = "cname",
-    /// Thirty addresses, all good: more than fit into a datagram without EDNS.
+    /// Thirty addresses, all good. They do not fit into a datagram without EDNS.
     Many = "many",
-    /// The look-up is truncated over UDP and complete over TCP.
+    /// The lookup is truncated over UDP and complete over TCP.
     Tc = "tc",
-    /// An IPv6 address that refuses and an IPv4 address that is good.
+    /// An IPv6 address that refuses, and a good IPv4 address.
     Dual = "dual",
-    /// Look-ups give a good address and 127.255.255.254 in turn.
+    /// Lookups alternate between a good address and 127.255.255.254.
     Rebind = "rebind",
-    /// The SYN is not answered.
+    /// SYN packets are not answered.
     Dead = "dead",
     /// There is no listener.
     Refusing = "refusing",
-    /// The connection is reset once the request has come.
+    /// The connection is reset when the request arrives.
     Resetting = "resetting",
     /// The connection is closed immediately.
     Closing = "closing",
@@ -69,21 +69,21 @@ behaviours! {
     NotFound = "notfound",
     /// 500.
     Error = "error",
-    /// 429 with Retry-After for the first request to a host, then 200.
+    /// 429 with Retry-After for the first request to a host, and 200 afterwards.
     Busy = "busy",
-    /// From http to https of the same host with 301, from there to the good host with 302.
+    /// Redirects from HTTP to HTTPS on the same host with 301, and from there to the good host with 302.
     Redirecting = "redirecting",
-    /// From / to /a, to /b, and to /a again.
+    /// Redirects from / to /a, to /b, and back to /a.
     Looping = "looping",
-    /// Thirty redirects, one after the other.
+    /// Thirty redirects in a row.
     Faraway = "faraway",
-    /// A redirect from https to http.
+    /// A redirect from HTTPS to HTTP.
     Downgrade = "downgrade",
-    /// The head immediately, then one byte of the body per second.
+    /// Sends the head immediately, and then one byte of the body per second.
     Trickling = "trickling",
     /// The request is read and never answered.
     Stalling = "stalling",
-    /// Half a head, then nothing.
+    /// Sends half a head, and then nothing.
     Halfhead = "halfhead",
     /// The banner of an SSH server.
     Garbage = "garbage",
@@ -91,13 +91,13 @@ behaviours! {
     Huge = "huge",
     /// A body of 10 MiB.
     Big = "big",
-    /// A body that ends with the connection.
+    /// A body that ends when the connection is closed.
     Nolength = "nolength",
-    /// The connection ends before the body's length.
+    /// The connection is closed before the end of the body.
     Truncated = "truncated",
     /// A chunked body.
     Chunked = "chunked",
-    /// Over TLS only HTTP/2.
+    /// Supports only HTTP/2 over TLS.
     Http2 = "http2",
     /// A redirect to 127.255.255.254.
     Private = "private",
@@ -113,14 +113,14 @@ behaviours! {
     Unknownca = "unknownca",
     /// Plain HTTP on the TLS port.
     Plain = "plain",
-    /// The connection is closed within the handshake.
+    /// The connection is closed during the handshake.
     Notls = "notls",
     /// The handshake is never answered.
     Stalledtls = "stalledtls",
 }
 
 impl Behaviour {
-    /// Returns whether hosts must listen at the addresses of this behaviour.
+    /// Returns whether hosts of this behaviour listen at their addresses.
     pub(super) fn listens(self) -> bool {
         !matches!(
             self,
@@ -132,8 +132,7 @@ impl Behaviour {
         )
     }
 
-    /// Returns whether most hosts of a world are likely to have this behaviour. Such behaviours have the most
-    /// addresses.
+    /// Returns whether many hosts of a world have this behaviour. Such behaviours have the most addresses.
     pub(super) fn is_common(self) -> bool {
         matches!(self, Behaviour::Good | Behaviour::Slow | Behaviour::Dead | Behaviour::Refusing)
     }
@@ -149,7 +148,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Parses a name in any case, with or without a dot at the end. `None` if it is not the name of a host.
+    /// Parses a name in any case, with or without a trailing dot. `None` if it is not a host's name.
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let (behaviour, number) = name.strip_suffix(ZONE)?.strip_suffix('.')?.split_once('-')?;

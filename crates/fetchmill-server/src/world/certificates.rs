@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::behaviour::Behaviour;
 use crate::hash;
 
-/// Name in the certificate for clients that name no host, and in the certificate with the wrong name.
+/// Name in the certificate for clients that send no host name, and in the certificate with the wrong name.
 const ELSEWHERE: &str = "elsewhere.test";
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 

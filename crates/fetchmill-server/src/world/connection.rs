@@ -43,7 +43,7 @@ pub(super) async fn accept(
 /// Serves a connection. If it breaks, it has ended, because the client has gone away.
 async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
     let mut visit = CountedConnection::new(&shared.counters);
-    // Ignore an error: replies would only be slower.
+    // Ignore an error, because it would only make replies slower.
     let _ = stream.set_nodelay(true);
     let site = Site { shared: &shared, behaviour, scheme };
     let _ = match (behaviour, scheme) {

@@ -13,17 +13,17 @@ use super::stats::CountedConnection;
 
 /// Number of redirects of a `faraway` host.
 const HOPS: u32 = 30;
-/// Length in bytes that `trickling` and `truncated` announce.
+/// Length in bytes announced by `trickling` and `truncated`.
 const ANNOUNCED: usize = 1000;
 const HUGE_HEAD: usize = 1 << 20;
 const BIG_BODY: usize = 10 << 20;
 const PIECE: [u8; 16 * 1024] = [b'.'; 16 * 1024];
 const TRICKLE: Duration = Duration::from_secs(1);
 
-/// End of a connection.
+/// Ways in which a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
-    /// A regular close of TCP and TLS.
+    /// A normal close of TCP and TLS.
     Closed,
     /// A reset.
     Reset,
@@ -36,7 +36,7 @@ enum AfterReply {
     Reset,
 }
 
-/// Place where a request has arrived.
+/// The place where a request arrived.
 pub(super) struct Site<'a> {
     pub(super) shared: &'a WorldState,
     pub(super) behaviour: Behaviour,
@@ -154,7 +154,7 @@ impl Site<'_> {
     }
 }
 
-/// Returns a page with the name of its host.
+/// Returns a page that contains the host's name.
 pub(super) fn body_for(name: &str) -> String {
     format!("<!doctype html>\n<title>{name}</title>\n<p>This is {name}.</p>\n")
 }
@@ -216,7 +216,7 @@ async fn trickle(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads until the client has closed the connection.
+/// Reads until the client closes the connection.
 pub(super) async fn wait(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<ConnectionEnd> {
     let mut bytes = [0; 512];
     while stream.read(&mut bytes).await? > 0 {}

@@ -1,5 +1,5 @@
-//! A world of hosts for tests and measurements: a name server, and servers with every behaviour that a check of a
-//! million sites encounters. Everything is on loopback.
+//! A world of hosts for tests and measurements: a name server, and servers with every behaviour found in a check of a
+//! million sites. Everything is on loopback.
 //!
 //! Hosts are named `<behaviour>-<number>.test`, with any number; see [`Behaviour`]. Every behaviour has its own
 //! addresses (127.77.N.1 and up), all with the same two ports.
@@ -56,12 +56,12 @@ use names::WorldNames;
 use state::WorldState;
 use stats::WorldCounters;
 
-/// A running world. It ends when it is stopped or dropped.
+/// A running world, which ends when it is stopped or dropped.
 pub struct World {
     dns: SocketAddr,
     ca_pem: String,
     shared: Arc<WorldState>,
-    /// Tell the threads to end when they are dropped.
+    /// Signals the threads to end when dropped.
     stops: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Socket>,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// The sockets and the names of the name server.
+/// Sockets and names of the name server.
 struct NameServer {
     datagrams: UdpSocket,
     streams: TcpListener,
@@ -82,7 +82,7 @@ struct NameServer {
 }
 
 impl World {
-    /// Binds all addresses and starts to serve.
+    /// Binds all addresses and starts serving.
     pub fn start(options: &WorldOptions) -> Result<World, Error> {
         options.check()?;
         let counters = Arc::new(WorldCounters::new(&options.watched));
@@ -116,17 +116,17 @@ impl World {
         self.dns
     }
 
-    /// Returns the port of http, the same at all addresses.
+    /// Returns the HTTP port, which is the same at all addresses.
     pub fn http_port(&self) -> u16 {
         self.shared.http_port
     }
 
-    /// Returns the port of https, the same at all addresses.
+    /// Returns the HTTPS port, which is the same at all addresses.
     pub fn https_port(&self) -> u16 {
         self.shared.https_port
     }
 
-    /// Returns the certificate of the authority that clients must trust, in PEM.
+    /// Returns the PEM certificate of the authority that clients must trust.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
@@ -141,7 +141,7 @@ impl World {
         drop(self);
     }
 
-    /// Starts the threads. Addresses are assigned to the threads in turn. The first thread also has the name server.
+    /// Starts the threads and assigns the addresses to them in turn. The first thread also runs the name server.
     fn spawn(&mut self, threads: usize, places: Vec<BoundSocket>, name_server: NameServer) -> io::Result<()> {
         let mut name_server = Some(name_server);
         let mut shares: Vec<Vec<BoundSocket>> = (0..threads).map(|_| Vec::new()).collect();

@@ -1,4 +1,4 @@
-//! Answers of the name server: turns the bytes of a query into the bytes of an answer. No I/O.
+//! Answers of the name server: converts a query's bytes to the answer's bytes, without I/O.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,12 +18,12 @@ use crate::hash;
 
 /// Time to live of answers in seconds.
 const TTL: u32 = 300;
-/// Time to live in seconds of negative answers and of answers that change.
+/// Time to live in seconds of negative and changing answers.
 const SHORT_TTL: u32 = 1;
-/// Maximum size of a datagram if the client does not state one, and in any case (RFC 1035, RFC 9715).
+/// Maximum size of a datagram if the client does not state one, and upper limit otherwise (RFC 1035, RFC 9715).
 const DATAGRAM: usize = 512;
 const DATAGRAM_MAX: usize = 1232;
-/// Maximum number of remembered hosts with changing addresses. At 8 bytes each, with spare capacity, they need 32 MiB.
+/// Maximum number of remembered hosts with changing addresses. At 8 bytes each, with spare capacity, they take 32 MiB.
 const REBIND_MAX: usize = 1 << 21;
 /// Names between an alias and its host.
 const ALIASES: [&str; 2] = ["first", "second"];
@@ -60,7 +60,7 @@ impl WorldNames {
         WorldNames { counters: Arc::clone(counters), addresses, delay, seed, rebound: HashSet::new() }
     }
 
-    /// Answers a query. `None` if there is no answer.
+    /// Answers a query. `None` if it is not answered.
     pub(super) fn answer(&mut self, query: &[u8], way: QueryTransport) -> Option<DnsAnswer> {
         let query = Message::from_slice(query).ok().filter(|query| !query.header().qr())?;
         let question = query.sole_question().ok()?;
@@ -108,7 +108,7 @@ impl WorldNames {
         }
     }
 
-    /// Adds the records of a host to an answer. Returns the number of addresses.
+    /// Adds a host's records to an answer. Returns the number of addresses.
     fn records(
         &mut self,
         builder: &mut AnswerBuilder<AnswerBuffer>,
@@ -150,7 +150,7 @@ impl WorldNames {
         Ok(found.len())
     }
 
-    /// Returns the good address and the other address in turn, the good one first.
+    /// Alternates between the good address and the other one, starting with the good one.
     fn rebound(&mut self, host: Host) -> Ipv4Addr {
         if self.rebound.remove(&host.number) {
             return PRIVATE;
@@ -180,7 +180,7 @@ fn start(query: &Message<[u8]>, rcode: Rcode) -> Result<AnswerBuilder<AnswerBuff
     Ok(builder)
 }
 
-/// Adds the record with the lifetime of a negative answer, and the client's own extension.
+/// Adds the record with the lifetime of a negative answer, and an extension if the client sent one.
 fn end(
     query: &Message<[u8]>,
     builder: AnswerBuilder<AnswerBuffer>,
@@ -203,14 +203,14 @@ fn end(
     Ok(builder.finish().into_target())
 }
 
-/// Returns a truncated answer, so that the client asks again over TCP.
+/// Returns a truncated answer, so that the client retries over TCP.
 fn truncated(query: &Message<[u8]>) -> Result<Vec<u8>, PushError> {
     let mut builder = start(query, Rcode::NOERROR)?;
     builder.header_mut().set_tc(true);
     end(query, builder, false)
 }
 
-/// Adds three aliases to an answer. Returns the name that the last alias points to.
+/// Adds three aliases to an answer. Returns the name that the last one points to.
 fn aliases(
     builder: &mut AnswerBuilder<AnswerBuffer>,
     name: &ParsedName<&[u8]>,

@@ -1,4 +1,4 @@
-//! Options of a world in JSON, and the check of their values.
+//! Options of a world in JSON, and their validation.
 
 use std::time::Duration;
 
@@ -10,35 +10,34 @@ use crate::error::Error;
 use crate::options::refuse;
 
 const THREADS_MAX: usize = 64;
-/// One hour. A larger number of seconds is a mistake.
+/// Maximum number of seconds, which is one hour. A larger number is a mistake.
 const SECONDS_MAX: f64 = 3600.0;
-/// One minute in milliseconds.
+/// Maximum delay, which is one minute in milliseconds.
 const DNS_DELAY_MAX: u64 = 60_000;
 
-/// All options. Every field has a default.
+/// All options. Each has a default.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorldOptions {
-    /// Port of http, the same at all addresses. 0, the default, means any free port.
+    /// HTTP port, which is the same at all addresses. 0, the default, picks a free port.
     pub http_port: u16,
-    /// Port of https, as above.
+    /// HTTPS port, as above.
     pub https_port: u16,
     /// Port of the name server at 127.0.0.1, as above.
     pub dns_port: u16,
-    /// Number of addresses of each common behaviour. Default: 16. About 28,000 connections per minute are possible to
-    /// each address.
+    /// Number of addresses per common behaviour. Default: 16. Each allows about 28,000 connections per minute.
     pub addresses: u8,
     /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// Timeout of the clients in seconds. Slow hosts need up to a third of it. Default: 3.
+    /// Timeout of the clients in seconds. Slow hosts take up to a third of it. Default: 3.
     pub timeout: f64,
     /// `Retry-After` of busy hosts in seconds. Default: 2.
     pub retry_after: u32,
-    /// Delay of every look-up in milliseconds. Default: 0.
+    /// Delay of every lookup in milliseconds. Default: 0.
     pub dns_delay_ms: u64,
-    /// Share of the datagrams to the name server that are lost. Default: 0.
+    /// Share of datagrams to the name server that are lost. Default: 0.
     pub dns_loss: f64,
-    /// Hosts whose requests, connections and look-ups are recorded.
+    /// Hosts whose requests, connections and lookups are recorded.
     pub watched: Vec<String>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -88,7 +87,7 @@ impl WorldOptions {
         }
     }
 
-    /// Returns the delay of every look-up.
+    /// Returns the delay of every lookup.
     pub(super) fn dns_delay(&self) -> Duration {
         Duration::from_millis(self.dns_delay_ms)
     }

@@ -12,7 +12,7 @@ use super::behaviour::{Behaviour, Host};
 /// Maximum number of kept request times of a watched host: 512 KiB.
 const TIMES_MAX: usize = 65_536;
 
-/// Counters of one behaviour.
+/// Counters of a behaviour.
 #[derive(Debug, Default)]
 struct BehaviourCounters {
     connections: AtomicU64,
@@ -20,13 +20,13 @@ struct BehaviourCounters {
     queries: AtomicU64,
 }
 
-/// Counters that all threads share.
+/// Counters shared by all threads.
 #[derive(Debug)]
 pub(super) struct WorldCounters {
     started: Instant,
     counters: Vec<BehaviourCounters>,
     datagrams_lost: AtomicU64,
-    /// The set of watched hosts never changes, so other hosts need no lock.
+    /// Watched hosts. The set never changes, so other hosts need no lock.
     watched: HashMap<Host, WatchedHost>,
 }
 
@@ -42,12 +42,12 @@ struct WatchedHost {
 pub struct HostStats {
     /// Arrival times of requests in milliseconds since the start of the world.
     pub requests_ms: Vec<u64>,
-    /// Number of open connections that are known to belong to the host: from the end of the handshake with https, from
-    /// the first request with http.
+    /// Number of open connections known to belong to the host: with HTTPS after the handshake, with HTTP after the
+    /// first request.
     pub connections: u64,
-    /// Maximum number of connections open at the same time.
+    /// Maximum number of connections open at a time.
     pub connections_max: u64,
-    /// Number of queries for its name, of any type.
+    /// Number of queries for the host's name, of any type.
     pub queries: u64,
 }
 
@@ -67,9 +67,9 @@ pub struct BehaviourStats {
 pub struct WorldStats {
     /// Milliseconds since the start of the world.
     pub elapsed_ms: u64,
-    /// Datagrams to the name server that were dropped (`dns_loss`).
+    /// Number of datagrams to the name server that were dropped (`dns_loss`).
     pub datagrams_lost: u64,
-    /// Counters by behaviour, for the behaviours that occurred.
+    /// Counters by behaviour. Omits behaviours that did not occur.
     pub behaviours: BTreeMap<&'static str, BehaviourStats>,
     /// Statistics by the names in `watched`.
     pub watched: BTreeMap<String, HostStats>,
@@ -92,7 +92,7 @@ impl WorldCounters {
         self.of(behaviour).connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request at an address of a behaviour, and for the host if the name is a host.
+    /// Counts a request at an address of a behaviour, and for the host if the name is that of one.
     pub(super) fn request(&self, behaviour: Behaviour, host: Option<Host>) {
         self.of(behaviour).requests.fetch_add(1, Ordering::Relaxed);
         if let Some(mut seen) = self.watched(host)
@@ -156,7 +156,7 @@ impl BehaviourStats {
     }
 }
 
-/// A connection. It counts for a watched host from the time when its host is known until it is dropped.
+/// A connection. It counts for a watched host from when the host is known until the connection is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     counters: Arc<WorldCounters>,
@@ -189,7 +189,7 @@ impl Drop for CountedConnection {
     }
 }
 
-/// The counters are still correct after a thread has panicked.
+/// Locks the statistics, which are correct even after a thread has panicked.
 fn lock(seen: &Mutex<HostStats>) -> MutexGuard<'_, HostStats> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }

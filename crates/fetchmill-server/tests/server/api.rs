@@ -1,4 +1,4 @@
-//! Listing, getting, and HTTP as it should be.
+//! Tests of listing, getting and correct HTTP.
 
 use fetchmill_server::synthetic_body;
 use serde_json::json;

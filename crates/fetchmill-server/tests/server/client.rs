@@ -1,4 +1,4 @@
-//! A server to test and the plainest client: it sends bytes and reads replies by their framing.
+//! A server under test, and a minimal client. The client sends raw bytes and splits replies by their framing.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use fetchmill_server::Server;
 use serde_json::Value;
 
-/// Nothing here takes long: what waits longer is broken.
+/// Every step is fast. A longer wait is a failure.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server with these options.
+/// Starts a server with these options.
 pub(crate) fn server(options: &Value) -> Server {
     let options = serde_json::from_value(options.clone()).expect("well-formed options");
     Server::start(&options).expect("the server starts")
 }
 
-/// A server of 2,500 objects with these faults.
+/// Starts a server with 2,500 objects and these faults.
 pub(crate) fn faulty(faults: &Value) -> Server {
     server(&serde_json::json!({"content": {"synthetic": {"count": 2500, "size": 100}}, "faults": faults}))
 }
@@ -30,7 +30,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A reply as it came.
+/// A reply as received.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -39,12 +39,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The value of a field.
+    /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().filter_map(|line| line.split_once(": ")).find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
-    /// The announced length.
+    /// Returns the announced length.
     pub(crate) fn length(&self) -> Option<usize> {
         self.field("Content-Length").map(|length| length.parse().expect("a number"))
     }
@@ -58,7 +58,7 @@ impl Reply {
     }
 }
 
-/// A connection.
+/// A connection to the server.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     received: Vec<u8>,
@@ -82,7 +82,7 @@ impl Client {
         self.reply()
     }
 
-    /// Reads a head and as many bytes as it announces.
+    /// Reads a head and the announced number of bytes.
     pub(crate) fn reply(&mut self) -> Reply {
         let mut reply = self.head();
         let length = reply.length().unwrap_or(0);
@@ -106,13 +106,13 @@ impl Client {
         Reply { status, head, body: Vec::new() }
     }
 
-    /// All that comes until the server closes.
+    /// Reads everything until the server closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.more().expect("no error") > 0 {}
         std::mem::take(&mut self.received)
     }
 
-    /// All that comes until the connection is reset.
+    /// Reads everything until the connection is reset.
     pub(crate) fn rest_until_reset(&mut self) -> Vec<u8> {
         loop {
             match self.more() {
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing has come that was not asked for, and the connection still answers.
+    /// Returns whether no unexpected bytes have arrived and the connection still answers.
     pub(crate) fn is_usable(&mut self) -> bool {
         self.received.is_empty() && self.get("/stats").status == 200
     }
@@ -139,7 +139,7 @@ impl Client {
     }
 }
 
-/// A plain GET.
+/// Builds a plain GET request.
 pub(crate) fn request(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }

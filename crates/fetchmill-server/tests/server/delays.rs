@@ -1,4 +1,4 @@
-//! Requests that wait.
+//! Tests of delayed replies.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Each fault as a client meets it.
+//! Tests of each fault from the view of a client.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::client::{Client, Reply, eventually, faulty, request, server};
 const NAME: &str = "file-000000000007";
 const TARGET: &str = "/get/file-000000000007";
 const OTHER: &str = "/get/file-000000000008";
-/// The reply to `TARGET` has a head of this length.
+/// Length of the head in the reply to `TARGET`.
 const HEAD: usize = 66;
 
 fn body() -> Vec<u8> {
     synthetic_body(NAME, 100)
 }
 
-/// A plain reply, to compare with.
+/// Returns a reply without faults, for comparison.
 fn whole() -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n";
     assert_eq!(head.len(), HEAD);
@@ -290,7 +290,7 @@ fn pipelined_requests_around_a_fault_are_answered_in_order() {
 
 #[test]
 fn a_stray_reply_comes_before_the_reply_to_the_next_request() {
-    // The reply to the next request takes far longer than any stray one.
+    // The reply to the next request takes far longer than any stray reply.
     let server = server(&json!({
         "content": {"synthetic": {"count": 10, "size": 100}}, "delay": [1.0, 1.0],
         "faults": [{"action": "stray", "seconds": 0.9, "requests": 1, "times": 1}],

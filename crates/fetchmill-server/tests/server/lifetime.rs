@@ -1,4 +1,4 @@
-//! Starting, stopping, threads, and other contents.
+//! Tests of start, stop, threads and custom contents.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn content_must_be_given() {
     assert_eq!(error.to_string(), "the content is missing; give a folder or synthetic");
 }
 
-/// One object; its size is a lie for one name.
+/// Content with one object. For one name it reports a wrong size.
 struct Own;
 
 impl Content for Own {

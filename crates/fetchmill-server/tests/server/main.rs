@@ -1,4 +1,4 @@
-//! The server as a client sees it: raw bytes over a socket, against a server in this process.
+//! Tests of the server through a socket, with raw bytes. The server runs in this process.
 
 mod api;
 mod client;

@@ -1,4 +1,4 @@
-//! Requests that come together, and in pieces.
+//! Tests of requests that arrive together or in pieces.
 
 use std::net::Shutdown;
 
@@ -17,7 +17,7 @@ fn name(index: u64) -> String {
     format!("file-{index:012}")
 }
 
-/// A sequence that looks random and is the same again: xorshift.
+/// A reproducible pseudorandom sequence (xorshift).
 struct Pieces(u64);
 
 impl Pieces {
@@ -29,7 +29,7 @@ impl Pieces {
     }
 }
 
-/// Requests of every kind, and what tells the replies from each other.
+/// Builds requests of every kind. Also returns the data that distinguishes their replies.
 fn mixed(count: u64, pieces: &mut Pieces) -> (String, Vec<(u16, Vec<u8>)>) {
     let (mut requests, mut expected) = (String::new(), Vec::new());
     for index in 0..count {
@@ -143,7 +143,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     let answered = server.stats().get;
 
-    // A turn writes a quarter MiB and one reply at most; what the kernel takes for a client is some MiB.
+    // A turn writes at most 256 KiB plus one reply. The kernel buffers some MiB for a client.
     assert!((1..500).contains(&answered), "{answered} of 1000 are answered while nobody reads");
     for index in 0..1000 {
         assert!(client.reply().body == synthetic_body(&name(index), 200_000), "{index}");

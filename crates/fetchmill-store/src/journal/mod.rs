@@ -1,11 +1,11 @@
-//! The journal: the durable record of a job, an `SQLite` database that one thread owns.
+//! The journal: a job's durable record, an `SQLite` database owned by one thread.
 //!
-//! Only the journal assigns sequence numbers. A page is a row with the names of its targets. A receipt clears
+//! Only the journal assigns sequence numbers. A page is a row with the names of its targets. Receipts clear
 //! targets in their pages, and a page without targets is deleted, so the journal stays small. A target that must wait
-//! moves to its own table, which frees its page.
+//! moves to its own table, so that it does not keep its page.
 //!
-//! Everything between [`Journal::begin`] and [`Journal::commit`] is one transaction and one sync. It takes about 20 us
-//! for a page of a thousand names, so far below 1 us for each object.
+//! Everything between [`Journal::begin`] and [`Journal::commit`] is one transaction and one sync. A page of a thousand
+//! names takes about 20 us, which is far below 1 us per object.
 
 mod database;
 mod job;

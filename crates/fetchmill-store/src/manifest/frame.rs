@@ -1,45 +1,45 @@
-//! Frames of a manifest: each holds some thousand rows as columns, so that they compress well and damage is found frame
-//! by frame.
+//! Frames of a manifest. Each stores a few thousand rows by column, so that they compress well and damage is detected
+//! frame by frame.
 //!
-//! A frame starts with a header (magic, rows, stored bytes, raw bytes, CRC-32C of the whole frame). The checksums of
-//! the bodies follow uncompressed, because random data would cost time and worsen the statistics of the rest. The other
-//! columns are one zstd block: sequence numbers as differences, lengths, places as differences, lengths of the names,
+//! A frame starts with a header: magic, rows, stored bytes, raw bytes, CRC-32C of the whole frame. The checksums of the
+//! bodies follow uncompressed, because they are random and would only slow down compression and distort its statistics.
+//! The other columns form one zstd block: sequence numbers (as deltas), lengths, positions (as deltas), name lengths,
 //! names.
 //!
-//! If a row in a frame has an `ETag` or a time, the frame has another magic. It then has two more columns of numbers
-//! before the names (times plus one, lengths of the ETags), and the ETags after the names. A frame with a third magic
-//! may also contain content encodings. An encoding is part of the ETag, after a NUL, which no header field contains.
+//! If any row has an `ETag` or a time, the frame has a second magic. Two numeric columns (times plus one, ETag lengths)
+//! then precede the names, and the ETags follow the names. Frames with a third magic may also contain content
+//! encodings. An encoding is appended to the ETag after a NUL, which cannot occur in a header field.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::PAGE_BYTES_MAX;
 
-/// Size of a frame's columns before compression. It is small because a look-up reads a whole frame.
+/// Maximum size of a frame's columns before compression. It is small because a lookup reads a whole frame.
 const FRAME_BYTES: usize = 128 * 1024;
 /// Minimum size of a row: four numbers and a checksum.
 const ROW_BYTES_MIN: usize = 4 + 4;
 /// Maximum size of a row without its name: six numbers, a checksum, an `ETag` and an encoding.
 const ROW_BYTES_MAX: usize = 6 * 10 + 4 + ETAG_BYTES_MAX + 1 + ENCODING_BYTES_MAX;
-/// A longer `ETag` is left out. No server sends such long ones.
+/// Maximum length of a stored `ETag`. Longer ones, which no server sends, are omitted.
 const ETAG_BYTES_MAX: usize = 1024;
-/// A longer encoding is left out. An encoding is a word or a few words.
+/// Maximum length of a stored encoding, which is one or a few words. Longer ones are omitted.
 const ENCODING_BYTES_MAX: usize = 64;
-/// Maximum number of rows of a frame. A frame ends with the row that fills it.
+/// Maximum number of rows per frame. The row that fills a frame ends it.
 const FRAME_ROWS_MAX: usize = FRAME_BYTES / ROW_BYTES_MIN;
 /// Maximum size of the decompressed columns. The last name may be as large as a whole page.
 const RAW_BYTES_MAX: usize = FRAME_BYTES + ROW_BYTES_MAX + PAGE_BYTES_MAX;
-/// Buffer size that is kept between frames.
+/// Buffer size kept between frames.
 const BUFFER_BYTES: usize = 2 * FRAME_BYTES;
 
-/// First bytes of a frame.
+/// Magic of a frame.
 const MAGIC: [u8; 4] = *b"fmF1";
-/// First bytes of a frame with ETags and times.
+/// Magic of a frame with ETags and times.
 const MAGIC_WITH_VALIDATORS: [u8; 4] = *b"fmF2";
-/// First bytes of a frame with encodings, too.
+/// Magic of a frame with encodings, too.
 const MAGIC_WITH_ENCODINGS: [u8; 4] = *b"fmF3";
 /// Size of a frame's header in bytes.
 pub(super) const HEADER_BYTES: usize = 20;
-/// The header without the checksum at its end.
+/// Size of the header without its checksum, which is at the end.
 const HEADER_CHECKED: usize = HEADER_BYTES - 4;
 
 /// Rows of the next frame.
@@ -54,9 +54,9 @@ pub(super) struct FrameColumns {
     places: Vec<u8>,
     name_lengths: Vec<u8>,
     names: Vec<u8>,
-    /// Whether a row has an `ETag` or a time. Only then are these columns written.
+    /// Whether any row has an `ETag` or a time. Otherwise these columns are omitted.
     has_validators: bool,
-    /// Whether a row has an encoding. The columns of validators are then written, too.
+    /// Whether any row has an encoding. If so, the ETag and time columns are written too.
     has_encodings: bool,
     times: Vec<u8>,
     etag_lengths: Vec<u8>,
@@ -95,12 +95,12 @@ impl FrameColumns {
         Ok(())
     }
 
-    /// Returns the number of rows that are not in a frame yet.
+    /// Returns the number of rows not yet written to a frame.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Returns whether the frame must end.
+    /// Returns whether the frame is full.
     pub(super) fn is_full(&self) -> bool {
         let columns =
             [&self.sequences, &self.lengths, &self.checksums, &self.places, &self.name_lengths, &self.names];
@@ -108,7 +108,7 @@ impl FrameColumns {
         bytes + self.etags.len() >= FRAME_BYTES
     }
 
-    /// Ends the frame. Appends its header and bytes to `out`, and empties the columns.
+    /// Finishes the frame: appends its header and bytes to `out`, and empties the columns.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.pack()?;
         empty(out);
@@ -187,7 +187,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Parses the header at the start of these bytes. Its numbers are bounded, but not checked yet.
+    /// Parses the header at the start of `bytes`. Its numbers are within bounds, but not verified otherwise.
     pub(super) fn parse(bytes: &[u8]) -> ManifestResult<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let [magic, rows, stored, raw, _, ..] = words else {
@@ -214,12 +214,12 @@ impl FrameHeader {
     }
 }
 
-/// Returns the size of the largest frame that is accepted.
+/// Returns the maximum accepted frame size.
 pub(super) fn frame_bytes_max() -> u64 {
     (HEADER_BYTES + 4 * FRAME_ROWS_MAX + zstd::zstd_safe::compress_bound(RAW_BYTES_MAX)) as u64
 }
 
-/// Values of a row without its name, and the end of the name.
+/// A row's values except its name, and the end of the name.
 #[derive(Debug, Default, Clone, Copy)]
 struct FrameCells {
     sequence: u64,
@@ -227,7 +227,7 @@ struct FrameCells {
     place: u64,
     crc32c: u32,
     name_end: u32,
-    /// Modification time plus one. 0 if it is unknown.
+    /// Modification time plus one, or 0 if unknown.
     time: u64,
     etag_end: u32,
 }
@@ -251,17 +251,17 @@ impl Frame {
         self.cells.len()
     }
 
-    /// Returns whether the frame has no rows. A frame that was read from a file always has some.
+    /// Returns whether the frame has no rows. A frame read from a file always has some.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// Returns the number of its first row in the manifest.
+    /// Returns the position in the manifest of the frame's first row.
     pub fn first_row(&self) -> u64 {
         self.first_row
     }
 
-    /// Returns the row at a position. Panics if `position` is not below [`Frame::len`], as a slice does.
+    /// Returns a row. Panics if `position` is not below [`Frame::len`].
     pub fn row(&self, position: usize) -> ManifestRow<'_> {
         let cells = self.cells[position];
         let before = position.checked_sub(1).map_or_else(FrameCells::default, |before| self.cells[before]);
@@ -283,12 +283,12 @@ impl Frame {
         }
     }
 
-    /// Iterates over the rows in the order of the file.
+    /// Iterates over the rows in file order.
     pub fn iter(&self) -> impl Iterator<Item = ManifestRow<'_>> {
         (0..self.len()).map(|position| self.row(position))
     }
 
-    /// Replaces the rows by those of a frame's header and bytes. After damage the frame is empty.
+    /// Replaces the rows with those in `header` and its bytes. On damage, the frame is empty.
     pub(super) fn read(
         &mut self,
         first_row: u64,
@@ -354,7 +354,7 @@ impl Frame {
         }
         for cells in &mut self.cells {
             name_end = name_end.saturating_add(take_number(&mut rest)?);
-            // An offset that does not fit is larger than all names, which is checked below.
+            // An offset that does not fit exceeds all names, which is checked below.
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
         let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };
@@ -367,7 +367,7 @@ impl Frame {
     }
 }
 
-/// Reads times and lengths of ETags. Returns the total length of the ETags.
+/// Reads the times and ETag lengths. Returns the total length of the ETags.
 fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult<u64> {
     for cells in &mut *cells {
         cells.time = take_number(rest)?;
@@ -380,13 +380,13 @@ fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult
     Ok(end)
 }
 
-/// Empties a buffer of frames. A name may be as large as a page of names, so a large buffer is freed.
+/// Empties a buffer of frames. Frees it if it is large, because a name may be as large as a page of names.
 pub(super) fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.shrink_to(BUFFER_BYTES);
 }
 
-/// Maps small numbers of either sign to small unsigned numbers.
+/// Maps small positive and negative numbers to small unsigned numbers.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
@@ -395,7 +395,7 @@ fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// Writes seven bits in each byte, the lowest first. The last byte has the eighth bit clear.
+/// Writes a number in groups of seven bits, lowest first. The high bit is clear in the last byte only.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -427,7 +427,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a frame with any content and the matching checksum.
+    /// Returns a frame with arbitrary content and a valid checksum.
     fn stored(rows: usize, checksums: &[u8], raw: &[u8], raw_length: usize) -> Vec<u8> {
         stored_as(MAGIC, rows, checksums, raw, raw_length)
     }
@@ -495,7 +495,7 @@ mod tests {
             ),
         ] {
             let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
-            // The second frame must not repeat values of the first one.
+            // The second frame must not repeat values of the first.
             for _ in 0..2 {
                 for row in &rows {
                     columns.add(row).unwrap();

@@ -1,29 +1,28 @@
-//! The parts that sealing appends after the frames: the table of hashes, the directory, the footer.
+//! The parts appended after the frames on sealing: the hash table, the directory and the footer.
 //!
-//! The directory contains the first entry of each page of the table. So a look-up by name needs one read of the table,
-//! wherever the hash is. Names that were made to collide cost only their own rows.
+//! The directory contains the first entry of each page of the table. So a lookup by name needs a single read of the
+//! table, wherever the hash is. Names made to collide cost only their own rows.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
 
-/// Maximum number of rows of a sealed manifest: 44 bits of hash and 20 bits of row make a u64.
+/// Maximum number of rows in a sealed manifest: an entry has 64 bits, with 44 for the hash and 20 for the row.
 pub const ROWS_MAX: u64 = fetchmill_model::limits::SHARD_ROWS_MAX;
 const ROW_BITS: u32 = ROWS_MAX.ilog2();
 
-/// Size in bytes of a page of the table: its entries, its CRC-32C and its number.
+/// Size of a table page in bytes: its entries, its CRC-32C and its number.
 pub(super) const PAGE_BYTES: usize = 8 * 1024;
-/// Entries of a full page.
+/// Number of entries in a full page.
 pub(super) const PAGE_ENTRIES: usize = PAGE_BYTES / 8 - 1;
 const PAGE_END_BYTES: usize = 8;
 
-/// First bytes of the table, where a frame would have its magic.
+/// Magic of the table, in the place of a frame's magic.
 const TABLE_MAGIC: [u8; 4] = *b"fmT1";
 /// Number of bytes before the first page: magic, CRC-32C of the rest, rows.
 pub(super) const TABLE_HEADER_BYTES: usize = 16;
 
 const FOOTER_MAGIC: [u8; 8] = *b"fmSEAL1\n";
-/// Size of the footer in bytes: rows, bytes, frames, position of the table, CRC-32C of the directory and of the footer,
-/// magic.
+/// Size of the footer in bytes: rows, bytes, frames, table offset, CRC-32C of the directory and of the footer, magic.
 pub(super) const FOOTER_BYTES: usize = 48;
 /// Size of the part of the footer that its checksum covers.
 const FOOTER_CHECKED: usize = FOOTER_BYTES - 4 - 8;
@@ -33,17 +32,17 @@ pub fn hash44(name: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(name) >> ROW_BITS
 }
 
-/// Returns the table's entry for a row.
+/// Returns a row's entry in the table.
 fn entry(hash: u64, row: u64) -> u64 {
     hash << ROW_BITS | row
 }
 
-/// Returns the row of an entry.
+/// Returns an entry's row.
 pub(super) fn row_of(entry: u64) -> u64 {
     entry & (ROWS_MAX - 1)
 }
 
-/// Returns the smallest and the largest entry that a hash may have.
+/// Returns the smallest and largest possible entry for a hash.
 pub(super) fn entries_of(hash: u64) -> (u64, u64) {
     (entry(hash, 0), entry(hash, ROWS_MAX - 1))
 }
@@ -53,11 +52,11 @@ pub(super) fn entries_of(hash: u64) -> (u64, u64) {
 pub(super) struct FrameEntry {
     /// Offset of the frame in the file.
     pub(super) offset: u64,
-    /// First row of the frame.
+    /// First row in the frame.
     pub(super) first_row: u64,
 }
 
-/// Index data that is collected while rows are added, and written when the manifest is sealed.
+/// Index data collected while rows are added, and written on sealing.
 #[derive(Debug)]
 pub(super) struct ManifestIndex {
     hash: fn(&[u8]) -> u64,
@@ -67,12 +66,12 @@ pub(super) struct ManifestIndex {
 }
 
 impl ManifestIndex {
-    /// Creates an empty index. `hash` hashes the names.
+    /// Creates an empty index. `hash` is the hash function for names.
     pub(super) fn new(hash: fn(&[u8]) -> u64) -> Self {
         ManifestIndex { hash, entries: Vec::new(), frames: Vec::new(), bytes: 0 }
     }
 
-    /// Adds the next row. Returns `false` if there is no room for it.
+    /// Adds the next row. Returns `false` if the index is full.
     pub(super) fn add(&mut self, row: &ManifestRow<'_>) -> bool {
         let number = self.entries.len() as u64;
         if number >= ROWS_MAX {
@@ -88,7 +87,7 @@ impl ManifestIndex {
         self.frames.push(frame);
     }
 
-    /// Passes everything that follows the frames to `append`, in pieces. `offset` is the end of the frames.
+    /// Passes everything that follows the frames to `append` in pieces. `offset` is the end of the frames.
     pub(super) fn write(mut self, offset: u64, mut append: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.entries.sort_unstable();
         let rows = self.entries.len() as u64;
@@ -120,7 +119,7 @@ fn table_header(rows: u64) -> [u8; TABLE_HEADER_BYTES] {
     header
 }
 
-/// Returns whether the table starts here. A table for a different number of rows is damage.
+/// Returns whether the table starts here. A table for another number of rows counts as damage.
 pub(super) fn is_table(bytes: &[u8], rows: u64) -> ManifestResult<bool> {
     if !bytes.starts_with(&TABLE_MAGIC) {
         return Ok(false);
@@ -138,7 +137,7 @@ fn put_page(page: &mut Vec<u8>, entries: &[u64], number: u32) {
     page.extend_from_slice(&crc32c::crc32c(page).to_le_bytes());
 }
 
-/// Reads the entries of a page, which must have this number and start with this entry.
+/// Reads the entries of a page, and checks its number and first entry.
 pub(super) fn read_page(
     page: &[u8],
     number: usize,
@@ -160,16 +159,16 @@ pub(super) fn read_page(
     Ok(())
 }
 
-/// The sizes of all parts.
+/// Sizes of all parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ManifestFooter {
-    /// Number of rows in the frames, and of entries in the table.
+    /// Number of rows in the frames, and of table entries.
     pub(super) rows: u64,
     /// Total bytes of all bodies.
     pub(super) bytes: u64,
     /// Number of frames.
     pub(super) frames: u64,
-    /// Offset of the table, after the last frame.
+    /// Offset of the table, which follows the last frame.
     pub(super) table: u64,
 }
 
@@ -185,8 +184,7 @@ impl ManifestFooter {
         bytes
     }
 
-    /// Parses a footer. Also returns the CRC-32C of the directory. The numbers are checked against the length of the
-    /// file.
+    /// Parses a footer. Also returns the directory's CRC-32C. Checks the numbers against the length of the file.
     pub(super) fn parse(bytes: &[u8; FOOTER_BYTES], file_length: u64) -> ManifestResult<(Self, u32)> {
         let (words, _) = bytes.as_chunks::<8>();
         let [rows, length, frames, table, checksums, magic] = words else {
@@ -208,17 +206,17 @@ impl ManifestFooter {
         Ok((footer, u32::from_le_bytes([d0, d1, d2, d3])))
     }
 
-    /// Returns the length that the file must have.
+    /// Returns the expected length of the file.
     fn file_length(&self) -> Option<u64> {
         self.directory().checked_add(self.directory_bytes())?.checked_add(FOOTER_BYTES as u64)
     }
 
-    /// Returns the number of pages of the table.
+    /// Returns the number of table pages.
     pub(super) fn pages(&self) -> usize {
         self.rows.div_ceil(PAGE_ENTRIES as u64) as usize
     }
 
-    /// Returns the offset and length of a page of the table.
+    /// Returns the offset and length of a table page.
     pub(super) fn page(&self, number: usize) -> (u64, usize) {
         let before = (number * PAGE_ENTRIES) as u64;
         let entries = self.rows.saturating_sub(before).min(PAGE_ENTRIES as u64) as usize;
@@ -226,19 +224,19 @@ impl ManifestFooter {
         (pages.saturating_add((number * PAGE_BYTES) as u64), entries * 8 + PAGE_END_BYTES)
     }
 
-    /// Returns the offset of the directory.
+    /// Returns the directory's offset.
     pub(super) fn directory(&self) -> u64 {
         let pages = self.rows * 8 + (self.pages() * PAGE_END_BYTES) as u64;
         self.table.saturating_add(TABLE_HEADER_BYTES as u64).saturating_add(pages)
     }
 
-    /// Returns the size of the directory in bytes.
+    /// Returns the directory's size in bytes.
     pub(super) fn directory_bytes(&self) -> u64 {
         self.frames * 16 + self.pages() as u64 * 8
     }
 }
 
-/// Reads the directory: the frames, and the first entry of each page.
+/// Reads the frames and the first entry of each page from the directory.
 pub(super) fn read_directory(
     bytes: &[u8],
     footer: &ManifestFooter,

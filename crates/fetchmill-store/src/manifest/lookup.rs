@@ -1,4 +1,4 @@
-//! Finds rows of a sealed manifest by name or number.
+//! Finds rows of a sealed manifest by name or position.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::{ManifestDamage, ManifestRow, read_at};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::Sequence;
 
-/// A row found by its name.
+/// A row found by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRow {
-    /// Number of the row in the manifest.
+    /// Position of the row in the manifest.
     pub row: u64,
     /// See [`Row::sequence`](super::ManifestRow::sequence).
     pub sequence: Sequence,
@@ -30,7 +30,7 @@ pub struct FoundRow {
 }
 
 impl FoundRow {
-    /// Creates the result from a row and its number in the manifest.
+    /// Creates the result from a row and its position in the manifest.
     pub fn of(number: u64, row: &ManifestRow<'_>) -> Self {
         FoundRow {
             row: number,
@@ -43,20 +43,20 @@ impl FoundRow {
     }
 }
 
-/// A sealed manifest. Its directory is in memory, about 20 bytes for each thousand rows. Everything else is read on
-/// demand.
+/// A sealed manifest. Its directory is in memory, which takes about 20 bytes per thousand rows. All other parts are
+/// read on demand.
 #[derive(Debug)]
 pub struct Manifest {
     file: File,
     path: PathBuf,
     footer: ManifestFooter,
     frames: Vec<FrameEntry>,
-    /// First entry of each page of the table.
+    /// First entry of each table page.
     firsts: Vec<u64>,
 }
 
 impl Manifest {
-    /// Opens a manifest. Reads only its footer and directory.
+    /// Opens a manifest. Reads only the footer and the directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
         let damaged = |damage: ManifestDamage| damage.of(path);
@@ -92,7 +92,7 @@ impl Manifest {
         self.frames.len()
     }
 
-    /// Reads the frame with an index below [`Manifest::frames`].
+    /// Reads a frame. `index` must be below [`Manifest::frames`].
     pub fn frame(&self, index: usize) -> Result<Frame> {
         let at =
             self.frames.get(index).ok_or_else(|| Error::Internal("the manifest has no such frame".into()))?;
@@ -116,13 +116,13 @@ impl Manifest {
         Ok(frame)
     }
 
-    /// Returns the index of the frame that has a row. `None` after the last row.
+    /// Returns the index of the frame that contains a row. `None` after the last row.
     pub fn frame_of_row(&self, row: u64) -> Option<usize> {
         let after = self.frames.partition_point(|frame| frame.first_row <= row);
         if row < self.footer.rows { after.checked_sub(1) } else { None }
     }
 
-    /// Returns all rows with this name, in the order of the file. A missing name costs one read, most others two.
+    /// Returns all rows with this name, in file order. A missing name usually costs one read, a found one two.
     pub fn find(&self, name: &[u8]) -> Result<Vec<FoundRow>> {
         self.find_hashed(name, hash44(name))
     }
@@ -131,7 +131,7 @@ impl Manifest {
         self.find_in_frames(name, hash, &mut |index| self.frame(index).map(Arc::new))
     }
 
-    /// Like [`Manifest::find`], but with the hash of the name and with frames that the caller may have cached.
+    /// Like [`Manifest::find`], but takes the hash of the name, and frames that the caller may have cached.
     pub fn find_in_frames(
         &self,
         name: &[u8],
@@ -178,7 +178,7 @@ impl Manifest {
         read_page(&bytes, number, first, entries).map_err(|damage| self.damaged(damage))
     }
 
-    /// Returns the sorted table with entries `hash44(name) << 20 | row`, for finding repeated names, also across
+    /// Iterates over the sorted table of entries `hash44(name) << 20 | row`, to find repeated names, including across
     /// shards.
     pub fn hashes(&self) -> HashChunks<'_> {
         HashChunks { manifest: self, page: 0, entries: Vec::new(), position: 0 }
@@ -189,7 +189,7 @@ impl Manifest {
     }
 }
 
-/// Adds the rows of `rows` that have this name. All of `rows` must be in this frame.
+/// Appends those of `rows` that have this name to `found`. All of them must be in this frame.
 fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);
@@ -199,7 +199,7 @@ fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) 
     }
 }
 
-/// Iterates over the entries of the table in order, with one page in memory. An error ends the iteration.
+/// Iterates over the table's entries in order, with one page in memory. An error ends the iteration.
 #[derive(Debug)]
 pub struct HashChunks<'a> {
     manifest: &'a Manifest,

@@ -1,11 +1,10 @@
-//! The manifest of a shard, next to the shard: a row for each object in it.
+//! The manifest of a shard, a file next to it with a row per object.
 //!
-//! With it, one name among ten million is found with a few reads, and `ls` lists objects without reading bodies. It
+//! It allows finding one name among ten million with a few reads, and `ls` can list objects without reading bodies. It
 //! tells `verify` which objects should exist, and names damaged or lost objects so that they can be planned again.
 //!
 //! While its shard is open, the manifest is a log of frames (`frame`). The receipt contains its length, and
-//! everything after that is ignored. When the shard is sealed, a table of hashes and a directory of the frames are
-//! appended (`index`):
+//! anything beyond is ignored. On sealing, a hash table and a directory of the frames are appended (`index`):
 //!
 //! | part | contents |
 //! |---|---|
@@ -14,7 +13,7 @@
 //! | directory | start and first row of each frame; first entry of each page |
 //! | footer | sizes of all these parts |
 //!
-//! Every part has a checksum, so that a damaged manifest is distinguished from a missing name.
+//! Every part has a checksum, so a damaged manifest can be told apart from a missing name.
 
 mod frame;
 mod index;
@@ -39,33 +38,32 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::Seconds;
 use fetchmill_model::target::Sequence;
 
-/// An object of the shard.
+/// An object in the shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ManifestRow<'a> {
     /// Sequence number of the target in the job.
     pub sequence: Sequence,
-    /// Name of the object: any bytes.
+    /// Name of the object, which may contain any bytes.
     pub name: &'a [u8],
     /// Size of the body in bytes.
     pub length: u64,
     /// CRC-32C of the body.
     pub crc32c: u32,
-    /// Position of the record: the offset in the shard, or the row of a Parquet file.
+    /// Position of the record: the offset in the shard, or the row in a Parquet file.
     pub place: u64,
-    /// For an object that is a file: the `ETag` of its reply, as sent. Empty if unknown. Packs have it in their
-    /// records.
+    /// `ETag` of the reply as sent, for an object stored as a file. Empty if unknown. Packs have it in their records.
     pub etag: &'a [u8],
-    /// For an object that is a file: the `Last-Modified` of its reply.
+    /// `Last-Modified` of the reply, for an object stored as a file.
     pub last_modified: Option<Seconds>,
-    /// `Content-Encoding` of the stored body, if the request did not ask for one. Empty if the body is not encoded.
+    /// `Content-Encoding` of the stored body, if the request did not ask for it. Empty if the body is not encoded.
     pub content_encoding: &'a [u8],
 }
 
-/// Damage of a file: its contents differ from the written contents. The text describes the problem.
+/// Damage of a file, which differs from what was written. The string describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ManifestDamage(&'static str);
 
-/// A result whose error is damage of the file.
+/// A result with damage of the file as its error.
 type ManifestResult<T> = std::result::Result<T, ManifestDamage>;
 
 impl ManifestDamage {
@@ -78,7 +76,7 @@ impl ManifestDamage {
     }
 }
 
-/// Fills a buffer from an offset on.
+/// Fills a buffer from an offset.
 fn read_at(file: &File, path: &Path, buffer: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buffer, offset).map_err(|error| {
         if error.kind() == std::io::ErrorKind::UnexpectedEof {

@@ -7,11 +7,11 @@ use super::frame::{Frame, FrameHeader, HEADER_BYTES, empty};
 use super::{ManifestDamage, index, read_at};
 use fetchmill_model::error::{Error, Result};
 
-/// The frames of a manifest, in order. One frame is in memory.
+/// The frames of a manifest in order, one at a time in memory.
 pub struct ManifestRows {
     file: File,
     path: PathBuf,
-    /// End of the frames: the end of the manifest, or the start of the sealed index.
+    /// End of the frames, which is the end of an open manifest or the start of a sealed one's index.
     end: u64,
     offset: u64,
     next_row: u64,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for ManifestRows {
 }
 
 impl ManifestRows {
-    /// Opens a manifest that ends at `end`. Without `end`, the whole file counts.
+    /// Opens a manifest that ends at `end`, or at the end of the file.
     pub fn open(path: &Path, end: Option<u64>) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
         let file = File::open(path).map_err(fail)?;
@@ -50,7 +50,7 @@ impl ManifestRows {
         })
     }
 
-    /// Reads the next frame. `None` after the last one. After an error, the same error is returned again.
+    /// Reads the next frame. Returns `None` after the last. After an error, returns the same error again.
     pub fn next_frame(&mut self) -> Result<Option<&Frame>> {
         if !self.has_frame()? {
             return Ok(None);
@@ -65,7 +65,7 @@ impl ManifestRows {
         Ok(Some(&self.frame))
     }
 
-    /// Returns whether there is another frame. `stored` then contains its size.
+    /// Returns whether there is another frame, and sets `stored` to its size.
     fn has_frame(&mut self) -> Result<bool> {
         let left = self.end - self.offset;
         if left == 0 {

@@ -1,4 +1,4 @@
-//! Writes a manifest while its shard is written, and seals it.
+//! Writes a manifest along with its shard, and seals it.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// Writes one manifest. Its file is created with the first frame.
+/// Writes a manifest. The first frame creates its file.
 pub struct ManifestWriter {
     log: AppendedFile,
     columns: FrameColumns,
     frame: Vec<u8>,
     rows: u64,
-    /// Data for sealing. `None` if the manifest is never sealed.
+    /// Index data for sealing. `None` if the manifest is never sealed.
     index: Option<ManifestIndex>,
 }
 
@@ -31,14 +31,14 @@ impl std::fmt::Debug for ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Creates a manifest in a folder that will be sealed. No other file may have its name. It keeps eight bytes for
-    /// each row in memory and takes [`ROWS_MAX`](super::ROWS_MAX) rows.
+    /// Prepares a manifest that will be sealed. No other file in the folder may have its name. It keeps eight bytes per
+    /// row in memory and accepts up to [`ROWS_MAX`](super::ROWS_MAX) rows.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         Self::with_index(folder, name, is_durable, Some(ManifestIndex::new(hash44)))
     }
 
-    /// Creates a manifest that is never sealed. It keeps nothing in memory and takes any number of rows. The sync of
-    /// the file system that the objects need anyway makes its rows durable.
+    /// Prepares a manifest that is never sealed. It keeps nothing in memory and accepts any number of rows. Its rows
+    /// become durable with the file system sync that the objects need anyway.
     pub fn new_unsealed(folder: &Path, name: FileName) -> Self {
         Self::with_index(folder, name, false, None)
     }
@@ -88,13 +88,13 @@ impl ManifestWriter {
         if self.columns.len() == 0 { Ok(()) } else { self.write_frame() }
     }
 
-    /// Ends the frame and makes all added rows durable. `None` if no row was ever added.
+    /// Ends the frame and makes all added rows durable. `None` if there are none.
     pub fn checkpoint(&mut self) -> Result<Option<ShardEnd>> {
         self.end_frame()?;
         self.log.sync()
     }
 
-    /// Ends the manifest, and makes it durable as a [`Manifest`](super::Manifest).
+    /// Finishes the manifest and makes it durable as a [`Manifest`](super::Manifest).
     pub fn seal(mut self) -> Result<ShardEnd> {
         self.end_frame()?;
         let index =
@@ -103,7 +103,7 @@ impl ManifestWriter {
     }
 }
 
-/// Seals a manifest that an earlier run left open, truncated to its end.
+/// Seals a manifest left open by an earlier run, truncated to its end.
 pub fn seal_open(folder: &Path, open: &ShardEnd, is_durable: bool) -> Result<ShardEnd> {
     let path = folder.join(&open.path);
     let file = durable::open_cut(&path, open.end)

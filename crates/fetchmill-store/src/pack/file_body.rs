@@ -1,4 +1,4 @@
-//! A body in a file, because it is too large for memory. Formats read it in pieces, as often as they need to.
+//! A body in a file, because it is too large for memory. Formats read it in pieces, as often as necessary.
 
 use std::fs::File;
 use std::io;

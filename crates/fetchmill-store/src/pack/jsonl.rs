@@ -1,16 +1,15 @@
-//! jsonl: one line of JSON for each object.
+//! jsonl: one JSON line per object.
 //!
 //! # Rules
-//! - Unknown values are left out.
-//! - Text that is not UTF-8 has U+FFFD for the bad bytes. A second field (`name_hex`) has all its bytes in hexadecimal.
-//!   A body that is not UTF-8 is `body_base64` instead. So every object can be restored exactly.
-//! - In a job where every target has a row ([`ExtraColumns::has_outcomes`]), each row contains the outcome of its
-//!   target. Fields that do not apply are null. The row of a target without an object has null for the body and the
-//!   checksum.
-//! - Kept columns of a list are fields of one object, `columns`, because their names could clash with other fields.
-//!   Their values are text: U+FFFD stands for bytes that are not UTF-8.
-//! - Every reader sees one line, and it is safe to display. All control characters are escaped, and also the characters
-//!   that some readers take for a line end (U+0085, U+2028, U+2029).
+//! - Unknown values are omitted.
+//! - Text that is not UTF-8 has U+FFFD in place of invalid bytes. A second field (`name_hex`) contains all bytes in
+//!   hexadecimal. A body that is not UTF-8 is stored as `body_base64`. So every object can be restored exactly.
+//! - If every target of a job has a row ([`ExtraColumns::has_outcomes`]), each row contains the target's outcome.
+//!   Fields that do not apply are null. In the row of a target without an object, the body and the checksum are null.
+//! - A list's kept columns are fields of an object named `columns`, because their names could clash with other fields.
+//!   Their values are text, in which U+FFFD replaces bytes that are not UTF-8.
+//! - Every reader sees a single line that is safe to display. Control characters are escaped, and so are the characters
+//!   that some readers treat as a line end (U+0085, U+2028, U+2029).
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +31,7 @@ use fetchmill_model::target::extra_columns::{
 };
 use fetchmill_model::text::dates;
 
-/// Writes lines of JSON.
+/// Writes JSON lines.
 #[derive(Debug, Default, Clone)]
 pub struct JsonlEncoder {
     kept: JsonColumns,
@@ -42,7 +41,7 @@ pub struct JsonlEncoder {
 /// Kept columns as a JSON object. A column without a value is null.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct JsonColumns {
-    /// Column names in JSON form, with the colon, and the types of their values.
+    /// Column names in JSON with a colon, and the types of their values.
     keys: Vec<(Vec<u8>, ColumnType)>,
 }
 
@@ -74,7 +73,7 @@ impl JsonColumns {
         out.push(b'}');
     }
 
-    /// Parses the output of [`JsonColumns::write`], for any column names.
+    /// Parses the output of [`JsonColumns::write`]. Accepts any column names.
     pub(super) fn read(text: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
         let ExtraValues(values) = serde_json::from_slice(text).ok()?;
         let mut values = extra_values(&values);
@@ -85,8 +84,8 @@ impl JsonColumns {
     }
 }
 
-/// Writes a value with its type. Infinity does not exist in JSON and stays text. A value that is not of the type also
-/// stays text. Only a target that failed because of it has such a value.
+/// Writes a value with its type. Infinity stays text, because JSON does not have it. So does a value of another type,
+/// which occurs only if the target failed because of it.
 fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value.and_then(|value| kind.read(value)) {
         Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
@@ -95,7 +94,7 @@ fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a text, or null.
+/// Writes a string or null.
 fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
         Some(value) => {
@@ -127,8 +126,8 @@ impl JsonlEncoder {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Appends a line of the failures file. It is such a row without the fields that are never used there, and all
-    /// lines have the same fields. An entry that is not a target has no sequence number.
+    /// Appends a line of the failures file. It is a target's row without the fields that are never used here. All lines
+    /// have the same fields. An entry that is not a target has no sequence number.
     pub fn encode_failure(
         &self,
         sequence: Option<Sequence>,
@@ -149,7 +148,7 @@ impl JsonlEncoder {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Writes the reply of a target without an object.
+    /// Writes the reply to a target without an object.
     fn write_answer(&self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         match target.status {
             0 => write_null("status", out),
@@ -189,7 +188,7 @@ impl Encoder for JsonlEncoder {
 }
 
 impl JsonlEncoder {
-    /// Writes the line of an object up to its body.
+    /// Writes an object's line up to its body.
     fn write_facts(&self, object: &Object<'_>, out: &mut Vec<u8>) {
         let facts = &object.facts;
         out.extend_from_slice(b"{\"sequence\":");
@@ -282,7 +281,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
         escape(text, out);
     } else {
         open_text("body_base64", out);
-        // Base64 writes four bytes for each three and pads the last group, so the result fits.
+        // Base64 turns each three bytes into four and pads the last group, so the result fits.
         let start = out.len();
         out.resize(start + body.len().div_ceil(3) * 4, 0);
         let written = STANDARD.encode_slice(body, &mut out[start..]);
@@ -291,7 +290,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes a body from a file in pieces. Only after reading it all is it known whether it is text.
+/// Writes a body from a file in pieces. It must be read completely to know whether it is text.
 fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::new();
     if is_text(body)? {
@@ -306,7 +305,7 @@ fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     } else {
         open_text("body_base64", &mut text);
         out.write_all(&text)?;
-        // Each piece but the last consists of whole three-byte groups.
+        // Every piece but the last consists of whole groups of three bytes.
         body.for_each(|piece| out.write_all(STANDARD.encode(piece).as_bytes()))?;
         text.clear();
     }
@@ -324,16 +323,16 @@ fn is_text(body: &FileBody) -> io::Result<bool> {
     Ok(is_text && pieces.cut.is_empty())
 }
 
-/// Text that comes in pieces, which may end within a character.
+/// Text in pieces that may end within a character.
 #[derive(Debug, Default)]
 struct TextPieces {
-    /// Incomplete character at the end of the last piece: up to three bytes.
+    /// Incomplete character at the end of the last piece, of up to three bytes.
     cut: Vec<u8>,
     whole: Vec<u8>,
 }
 
 impl TextPieces {
-    /// Calls `each` with the complete characters. Returns false if the bytes are not UTF-8.
+    /// Calls `each` with the complete characters. Returns `false` if the bytes are not UTF-8.
     fn take(&mut self, piece: &[u8], each: impl FnOnce(&str)) -> bool {
         self.whole.clear();
         self.whole.append(&mut self.cut);
@@ -354,10 +353,10 @@ impl TextPieces {
     }
 }
 
-/// Number of bytes to check together. Runs of plain text are copied in units of this size.
+/// Number of bytes checked together. Plain text is copied in units of this size.
 const RUN_BYTES: usize = 32;
 
-/// Appends text as the inside of a JSON string.
+/// Appends a string's content in JSON, without the quotes.
 fn escape(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 1);
@@ -379,17 +378,17 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[copied..]);
 }
 
-/// Returns whether the whole run can be copied. It has no branch, so many bytes are checked together.
+/// Returns whether the whole run can be copied. Has no branches, so that many bytes are checked together.
 fn is_plain(run: &[u8]) -> bool {
     run.iter().fold(0, |others, byte| others | other_than_plain(*byte)) == 0
 }
 
-/// Returns 0 for printable ASCII that a JSON string may contain unchanged.
+/// Returns 0 for printable ASCII that JSON strings may contain unescaped.
 fn other_than_plain(byte: u8) -> u8 {
     u8::from(byte.wrapping_sub(b' ') > b'~' - b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
 
-/// Returns the length in bytes of a character at the start that must be escaped. 0 if it can be copied.
+/// Returns the length in bytes of the first character if it must be escaped, otherwise 0.
 fn escaped_length(bytes: &[u8]) -> usize {
     match bytes {
         [0..=0x1f | 0x7f | b'"' | b'\\', ..] => 1,
@@ -409,7 +408,7 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
         [byte @ (b'"' | b'\\')] => out.extend_from_slice(&[b'\\', *byte]),
         [0xe2, _, 0xa8] => out.extend_from_slice(b"\\u2028"),
         [0xe2, ..] => out.extend_from_slice(b"\\u2029"),
-        // Below U+00A0 the last byte in UTF-8 is the number of the character.
+        // Below U+00A0, the last UTF-8 byte equals the code point.
         [.., byte] => {
             out.extend_from_slice(b"\\u00");
             out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -418,11 +417,11 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the output of [`JsonlEncoder`]. An unknown field is damage.
+/// Reads the output of [`JsonlEncoder`]. An unknown field counts as damage.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct JsonlDecoder;
 
-/// A line. An unknown field must be a known field whose name is damaged.
+/// A line. An unknown field can only be a known field with a damaged name.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonlRecord {
@@ -476,7 +475,7 @@ impl ExtraValue {
     }
 }
 
-/// Values of the kept columns, in the order of the line.
+/// Values of the kept columns in the order of the line.
 struct ExtraValues(Vec<u8>);
 
 impl<'de> Deserialize<'de> for ExtraValues {
@@ -541,7 +540,7 @@ impl Decoder for JsonlDecoder {
     }
 }
 
-/// Returns the bytes of a text and its hexadecimal form, which must agree.
+/// Returns the bytes of a string and its hexadecimal form, which must agree.
 fn bytes_of(text: Option<String>, hex: Option<String>) -> Result<Option<Vec<u8>>, Damage> {
     const DAMAGE: Damage = Damage("a text differs from its hexadecimal form");
     match (text, hex) {

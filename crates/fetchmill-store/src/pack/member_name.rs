@@ -1,11 +1,11 @@
-//! Names of the members of a tar shard, for objects and for the sidecars next to them.
+//! Names of tar members, for objects and their sidecars.
 //!
 //! # Rules
 //! - Member names in a shard are unique. If an object's name, or its key with sidecars, is already in the shard, its
-//!   member is `%again/SEQUENCE/NAME`. No escaped name looks like this.
-//! - Readers group members by a key: the part of a file's name before the first dot. With sidecars, every dot except
-//!   the dot of the extension is therefore escaped as `%2E`. Objects with ids such as `2101.00001` then keep separate
-//!   keys.
+//!   member is `%again/SEQUENCE/NAME`. No escaped name has this form.
+//! - Readers group members by key, which is the part of a file name before the first dot. So with sidecars, every dot
+//!   except that of the extension is escaped as `%2E`. This keeps the keys of objects with ids such as `2101.00001`
+//!   apart.
 
 use std::collections::HashSet;
 
@@ -15,25 +15,25 @@ use super::number::write_decimal;
 use fetchmill_model::name;
 use fetchmill_model::target::Sequence;
 
-/// Folder of objects whose name is already in the shard.
+/// Folder for objects whose name is already in the shard.
 const AGAIN: &[u8] = b"%again/";
-/// A longer suffix does not count as an extension.
+/// Maximum length of an extension. A longer suffix is part of the name.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// Rule for the key that sidecars get from the name of their object.
+/// Rule for deriving the key of sidecars from the name of their object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKeys {
-    /// The whole name without its extension, so that each object has its own key.
+    /// The whole name without its extension, so that every object has its own key.
     #[default]
     OwnKey,
-    /// The part before the first dot, as in jobs of 0.1.0.
+    /// The part before the first dot, as in jobs started by 0.1.0.
     FirstDot,
 }
 
-/// Gives each object of a shard a unique name.
+/// Assigns unique member names to the objects of a shard.
 #[derive(Debug, Default)]
 pub(super) struct MemberNames {
-    /// Hashes of names or keys: 8 bytes for each object, up to [`fetchmill_model::limits::OPEN_ROWS_MAX`] objects.
+    /// Hashes of names or keys: 8 bytes per object, for up to [`fetchmill_model::limits::OPEN_ROWS_MAX`] objects.
     seen: HashSet<u64>,
 }
 
@@ -43,7 +43,7 @@ impl MemberNames {
         self.seen.clear();
     }
 
-    /// Writes the member name of an object. `keys` is set if the object has sidecars.
+    /// Writes an object's member name. `keys` is set if it has sidecars.
     pub(super) fn write(
         &mut self,
         object: (Sequence, &[u8]),
@@ -57,7 +57,7 @@ impl MemberNames {
             escape_dots(member);
         }
         let unique = if keys.is_some() { key_of(member) } else { &*member };
-        // Hash collisions are rare. The second name only becomes longer.
+        // Hash collisions are rare, and only make the second name longer.
         if !self.seen.insert(xxh3_64(unique)) {
             let mut before = AGAIN.to_vec();
             write_decimal(sequence, &mut before);
@@ -67,7 +67,7 @@ impl MemberNames {
     }
 }
 
-/// Returns the name of the object of a member. `None` if this crate does not write such members.
+/// Returns the object name of a member. `None` if this crate does not write such members.
 pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     let member = match member.strip_prefix(AGAIN) {
         Some(rest) => {
@@ -86,8 +86,7 @@ pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns the name of a sidecar next to an object's member. If the object itself has the extension, the extension
-/// appears twice.
+/// Returns the member name of a sidecar. If the object has the same extension, it appears twice.
 pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     let key = key_of(member);
     let dotted = format!(".{extension}");
@@ -95,12 +94,12 @@ pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     [key, dotted.as_bytes(), if is_taken { dotted.as_bytes() } else { b"" }].concat()
 }
 
-/// Returns whether a member is the sidecar, with this extension, of the object with this member and name.
+/// Returns whether a member is the sidecar with this extension of the given object.
 pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extension: &str) -> bool {
     if sidecar_member(member, extension) == sidecar {
         return true;
     }
-    // 0.1.0 appended the extension to these names, not to their members.
+    // 0.1.0 appended the extension to these names instead of their members.
     if !name.is_empty() && !name.ends_with(b"/") {
         return false;
     }
@@ -109,8 +108,8 @@ pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extensi
     of_0_1_0 == sidecar
 }
 
-/// Returns the part before the first dot of the last segment. Returns all of it if there is no dot or the segment
-/// begins with one.
+/// Returns the part of the last segment before its first dot. Returns the whole segment if it has no dot or starts with
+/// one.
 fn key_of(member: &[u8]) -> &[u8] {
     let segment = last_segment(member);
     match memchr::memchr(b'.', &member[segment..]) {
@@ -119,7 +118,7 @@ fn key_of(member: &[u8]) -> &[u8] {
     }
 }
 
-/// Escapes the dots of the last segment, except that of its extension.
+/// Escapes the dots of the last segment, except that of the extension.
 fn escape_dots(member: &mut Vec<u8>) {
     let segment = last_segment(member);
     let extension = extension_start(&member[segment..]).map(|dot| segment + dot);
@@ -136,7 +135,7 @@ fn escape_dots(member: &mut Vec<u8>) {
     }
 }
 
-/// Returns the position of the extension's dot. Up to 16 letters and digits must follow, and not only digits.
+/// Returns the position of the extension's dot. Up to 16 letters and digits must follow, including a letter.
 fn extension_start(segment: &[u8]) -> Option<usize> {
     let dot = memchr::memrchr(b'.', segment).filter(|dot| *dot > 0)?;
     let extension = &segment[dot + 1..];
@@ -187,7 +186,7 @@ mod tests {
     #[test]
     fn a_name_that_comes_again_is_another_member() {
         assert_eq!(members(&["a", "b", "a", "a"], None), ["a", "b", "%again/3/a", "%again/4/a"]);
-        // Both objects have one key, so their sidecars would have one name.
+        // Both objects have the same key, so their sidecars would have the same name.
         let with_sidecars = members(&["7.jpg", "7.png", "8.png"], Some(SampleKeys::OwnKey));
         assert_eq!(with_sidecars, ["7.jpg", "%again/2/7.png", "8.png"]);
         assert_eq!(members(&["7.jpg", "7.png"], None), ["7.jpg", "7.png"]);

@@ -1,5 +1,5 @@
 //! Formats that put many objects into one file. They convert an object to a record, and a record back to an object.
-//! This code is pure: the sinks handle files, syncs and receipts.
+//! This code is pure. The sinks handle files, syncs and receipts.
 
 mod file_body;
 mod item_lines;

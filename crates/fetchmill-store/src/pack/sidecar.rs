@@ -1,5 +1,5 @@
 //! Sidecars: members of a tar shard next to an object, with values of its columns. They are for readers such as
-//! webdataset, which group members by the part of a file's name before the first dot: `7.jpg`, `7.json`, `7.txt`.
+//! webdataset, which group members by the part of the file name before the first dot: `7.jpg`, `7.json`, `7.txt`.
 
 use super::Damage;
 use super::jsonl::JsonColumns;
@@ -12,14 +12,14 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 /// Maximum length of an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// The sidecars of each object of a job.
+/// A job's sidecars, which each object gets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Sidecars {
-    /// All columns as one JSON object. `None` if there is no such sidecar.
+    /// All columns as one JSON object, if there is such a sidecar.
     json: Option<JsonColumns>,
-    /// Extensions, each with the position of the column whose value is the content of the file.
+    /// Extensions, each with the position of the column that provides the content.
     values: Vec<(String, usize)>,
-    /// Whether the name of an object without a separate URL is its URL.
+    /// Whether an object without a separate URL has its URL as its name.
     names_are_urls: bool,
     keys: SampleKeys,
 }
@@ -28,7 +28,7 @@ impl Sidecars {
     /// Name and extension of the sidecar with all columns.
     pub const JSON: &str = "json";
 
-    /// Parses sidecars for objects with these columns: `json`, or `EXTENSION=COLUMN`. None may be repeated.
+    /// Parses sidecars for objects with these columns: `json` or `EXTENSION=COLUMN`, each only once.
     pub fn parse(texts: &[String], columns: &ExtraColumns, names_are_urls: bool) -> Result<Self> {
         let mut made = Sidecars { names_are_urls, ..Sidecars::default() };
         let mut seen: Vec<&str> = Vec::new();
@@ -68,19 +68,18 @@ impl Sidecars {
         Ok(made)
     }
 
-    /// Returns the same sidecars with other keys.
+    /// Returns the same sidecars with another rule for keys.
     #[must_use]
     pub fn with_keys(self, keys: SampleKeys) -> Self {
         Sidecars { keys, ..self }
     }
 
-    /// Returns how sidecars get their keys. `None` if objects have no sidecars.
+    /// Returns the rule for keys. `None` if objects have no sidecars.
     pub(super) fn keys(&self) -> Option<SampleKeys> {
         (self.json.is_some() || !self.values.is_empty()).then_some(self.keys)
     }
 
-    /// Calls `each` with the extension and the content of each sidecar of an object. A missing value gives an empty
-    /// file.
+    /// Calls `each` with the extension and content of each sidecar of an object. A missing value becomes an empty file.
     pub(super) fn for_each(
         &self,
         object: &Object<'_>,
@@ -105,7 +104,7 @@ fn is_extension(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Facts about an object that its sidecars contain.
+/// Facts about an object from its sidecars.
 #[derive(Debug, Default)]
 pub(super) struct ReadSidecars {
     pub(super) url: Option<Vec<u8>>,
@@ -113,7 +112,7 @@ pub(super) struct ReadSidecars {
 }
 
 impl ReadSidecars {
-    /// Reads the next member after the member of an object, which is given with its name.
+    /// Reads the member after an object's member, whose name is given.
     pub(super) fn read(
         &mut self,
         (object, name): (&[u8], &[u8]),

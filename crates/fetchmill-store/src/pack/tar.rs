@@ -1,11 +1,11 @@
-//! tar: one ustar member for each object. If ustar cannot describe the member, a pax header comes before it. The
-//! object's sidecars follow it and belong to its record.
+//! tar: one ustar member per object, preceded by a pax header if ustar cannot describe it. The object's sidecars follow
+//! and belong to the same record.
 //!
 //! # Rules
-//! - Members are regular files, and their names stay beneath the folder they are unpacked in, with any unpacker
-//!   ([`super::member_name`]). So a shard is safe to extract.
-//! - A length is stored once, or twice with the same value, so that readers that ignore pax see the same members as
-//!   others. So a pax header contains the length only if ustar has no space for it.
+//! - Members are regular files. With any unpacker, their names stay beneath the folder they are unpacked into
+//!   ([`super::member_name`]), so shards are safe to extract.
+//! - A length is stored once, or twice with the same value, so that readers that ignore pax see the same members. A pax
+//!   header contains the length only if it does not fit into ustar.
 //! - Owner and mode are fixed, so two runs write the same bytes for the same objects.
 
 use std::io::{self, Write};
@@ -17,9 +17,9 @@ use super::{Damage, Decoder, Encoder, FileBody};
 use fetchmill_model::object::{Object, Seconds, StoredObject};
 use fetchmill_model::target::Sequence;
 
-/// Members start at multiples of this size.
+/// Members are aligned to this size.
 const BLOCK_BYTES: usize = 512;
-/// Eleven octal digits: 8 GiB for a size, the year 2242 for a time.
+/// Largest number in eleven octal digits: a size of 8 GiB, or the year 2242.
 const OCTAL_MAX: u64 = (1 << 33) - 1;
 
 const NAME: std::ops::Range<usize> = 0..100;
@@ -32,12 +32,12 @@ const PREFIX: std::ops::Range<usize> = 345..500;
 
 /// A regular file.
 const FILE: u8 = b'0';
-/// Type of a pax header, which comes before a file that ustar alone cannot describe.
+/// Type of a pax header, which precedes a file that ustar cannot describe.
 const PAX: u8 = b'x';
 
 type TarHeader = [u8; BLOCK_BYTES];
 
-/// Fields that are the same for each member. The checksum is computed with spaces in its field.
+/// Fields that are the same in all headers. The checksum is computed with spaces in its field.
 const TEMPLATE: TarHeader = {
     let mut header = [0; BLOCK_BYTES];
     put(&mut header, 100, b"0000644\x000000000\x000000000\x00");
@@ -62,7 +62,7 @@ pub struct TarEncoder {
     names: MemberNames,
     sidecars: Sidecars,
     content: Vec<u8>,
-    /// Member name of the object that is being written.
+    /// Member name of the object being written.
     member: Vec<u8>,
 }
 
@@ -72,34 +72,34 @@ struct MemberHeaders {
     pax: Vec<u8>,
 }
 
-/// Name of a member for ustar and for readers that do not know pax, if the real name does not fit.
+/// Member name for ustar and for readers that do not know pax, if the real name does not fit.
 #[derive(Debug, Clone, Copy)]
 struct StandIn<'a> {
     sequence: Sequence,
-    /// Extension of a sidecar. Empty for an object.
+    /// Extension of a sidecar, or empty for an object.
     extension: &'a str,
 }
 
 impl TarEncoder {
-    /// Creates an encoder for any number of shards, one after another.
+    /// Creates an encoder, which can write any number of shards in sequence.
     pub fn new() -> Self {
         TarEncoder::default()
     }
 
-    /// Also writes these sidecars.
+    /// Adds these sidecars to each object.
     #[must_use]
     pub fn with_sidecars(self, sidecars: Sidecars) -> Self {
         TarEncoder { sidecars, ..self }
     }
 
-    /// Writes the headers before an object's body.
+    /// Writes the headers that precede an object's body.
     fn write_header(&mut self, object: &Object<'_>, length: u64, out: &mut Vec<u8>) {
         self.names.write((object.sequence, object.name), self.sidecars.keys(), &mut self.member);
         let stand_in = StandIn { sequence: object.sequence, extension: "" };
         self.headers.write(&self.member, stand_in, length, modified(object), out);
     }
 
-    /// Writes the padding and the sidecars after an object's body.
+    /// Writes the padding and sidecars that follow an object's body.
     fn write_rest(&mut self, object: &Object<'_>, length: u64, out: &mut Vec<u8>) {
         pad(length, out);
         let TarEncoder { headers, sidecars, content, member, .. } = self;
@@ -114,7 +114,7 @@ impl TarEncoder {
 }
 
 impl MemberHeaders {
-    /// Writes all headers before a body.
+    /// Writes all headers that precede a body.
     fn write(&mut self, member: &[u8], stand_in: StandIn<'_>, size: u64, mtime: u64, out: &mut Vec<u8>) {
         self.pax.clear();
         let parts = split(member);
@@ -133,7 +133,7 @@ impl MemberHeaders {
             out.extend_from_slice(&self.pax);
             pad(self.pax.len() as u64, out);
         }
-        // A reader that ignores the pax size skips as much of the body as ustar can express.
+        // A reader that ignores pax skips as much of the body as ustar can express.
         let (size, mtime) = (size.min(OCTAL_MAX), mtime.min(OCTAL_MAX));
         match parts {
             Some((prefix, name)) => push_header(FILE, prefix, name, size, mtime, out),
@@ -168,7 +168,7 @@ impl Encoder for TarEncoder {
     }
 }
 
-/// Splits a member's name into the prefix and name of ustar. `None` if it does not fit.
+/// Splits a member name into ustar's prefix and name. `None` if it does not fit.
 fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     if !member.is_ascii() {
         return None;
@@ -176,15 +176,14 @@ fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     if member.len() <= NAME.len() {
         return Some((b"", member));
     }
-    // Split at the first slash that leaves a fitting name, so that the prefix is as short as possible.
+    // Split at the first slash that leaves a name that fits, to keep the prefix as short as possible.
     let from = member.len() - NAME.len() - 1;
     let slash = from + memchr::memchr(b'/', &member[from..])?;
     (slash <= PREFIX.len()).then(|| (&member[..slash], &member[slash + 1..]))
 }
 
 impl StandIn<'_> {
-    /// Returns the name for readers that do not know pax. No other member has this name, because `%` is otherwise
-    /// escaped.
+    /// Returns the name for readers that do not know pax. It is unique, because `%` is escaped in all other names.
     fn name(self, ending: &str) -> Vec<u8> {
         let StandIn { sequence, extension } = self;
         let behind = if extension.is_empty() { "" } else { "/" };
@@ -205,7 +204,7 @@ fn pax_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a header. The parts and numbers must fit: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
+/// Writes a header. All parts and numbers must fit: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
 fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out: &mut Vec<u8>) {
     let mut header = TEMPLATE;
     header[..name.len()].copy_from_slice(name);
@@ -219,7 +218,7 @@ fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out:
     out.extend_from_slice(&header);
 }
 
-/// Returns the checksum of a header with spaces in the checksum field.
+/// Returns a header's checksum, computed with spaces in the checksum field.
 fn checksum(header: &TarHeader) -> u64 {
     u64::from(header.iter().map(|byte| u32::from(*byte)).sum::<u32>())
 }
@@ -272,7 +271,7 @@ impl Decoder for TarDecoder {
     }
 }
 
-/// A member with all its pax values.
+/// A member with its pax values.
 struct ReadMember<'a> {
     /// Name of the member in the archive.
     member: Vec<u8>,
@@ -280,7 +279,7 @@ struct ReadMember<'a> {
     mtime: u64,
 }
 
-/// Returns the first member, and the bytes after it.
+/// Returns the first member and the bytes after it.
 fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     let (header, mut rest) = split_header(record)?;
     let mut file = TarMember::of(header)?;
@@ -301,7 +300,7 @@ fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     Ok((ReadMember { member, body, mtime }, behind))
 }
 
-/// Returns a number, which pax may contain only if ustar has no space for it.
+/// Returns a number. pax may contain it only if it does not fit into ustar.
 fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     match pax {
         None => Ok(number),
@@ -310,7 +309,7 @@ fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     }
 }
 
-/// Parts that differ between members.
+/// Parts in which members differ.
 struct TarMember<'a> {
     kind: u8,
     prefix: &'a [u8],
@@ -410,7 +409,7 @@ fn octal(digits: &[u8]) -> Result<u64, Damage> {
         .ok_or(Damage("a number in the header is malformed"))
 }
 
-/// Returns the text up to the first NUL. Only NULs may follow.
+/// Returns the bytes up to the first NUL. Only NULs may follow.
 fn text(field: &[u8]) -> Result<&[u8], Damage> {
     let end = memchr::memchr(0, field).unwrap_or(field.len());
     if field[end..].iter().any(|byte| *byte != 0) {

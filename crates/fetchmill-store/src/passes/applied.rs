@@ -1,12 +1,12 @@
-//! A planned object, and its outcome.
+//! A planned object and its outcome.
 
 use rusqlite::Row;
 
-/// An object of the plan, with its known facts.
+/// A planned object, with the known facts.
 pub(super) struct PlannedObject {
     pub(super) name: Vec<u8>,
     pub(super) action: i64,
-    /// Length and modification time of the file that the last pass left.
+    /// Length and modification time of the file after the last pass.
     pub(super) base: Option<(i64, Option<i64>)>,
     /// Length of the fetched object.
     pub(super) fetched: Option<i64>,
@@ -32,7 +32,7 @@ impl Applied {
         Applied { kind: Some(kind.to_owned()), detail: Some(detail.to_owned()), ..Applied::of("failed") }
     }
 
-    /// Outcome for a file that changed since the last pass.
+    /// Outcome of a file changed since the last pass.
     pub(super) fn changed_here() -> Self {
         Applied::failed("local-change", "the local file was changed; use --overwrite-local to replace it")
     }

@@ -1,16 +1,16 @@
-//! Decides whether a listed object may differ from the object in the destination. Only this module contains the rule.
+//! Decides whether a listed object may differ from the one in the destination. Only this module contains that rule.
 
 use rusqlite::{Row, Rows};
 
 use super::listing::ListedObject;
 
-/// Tolerance for a listed time in seconds. Listed times have a resolution of one second, and a server may round them.
+/// Tolerance for a listed time in seconds. Listed times have a resolution of one second and may be rounded.
 const TIME_SLACK: i64 = 2;
-/// Columns that [`BaseObject::of_row`] reads.
+/// Columns read by [`BaseObject::of_row`].
 pub(super) const BASE_COLUMNS: &str = "name, url, listed_size, listed_etag, listed_modified, etag, modified, length, \
                                        mtime_ns, checked_at";
 
-/// An object of the destination.
+/// An object in the destination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BaseObject {
     pub(super) name: Vec<u8>,
@@ -18,9 +18,9 @@ pub(super) struct BaseObject {
     pub(super) listed_size: Option<i64>,
     pub(super) listed_etag: Option<String>,
     pub(super) listed_modified: Option<i64>,
-    /// The `ETag` of the reply, as it was sent.
+    /// `ETag` of the reply, as sent.
     pub(super) etag: Option<Vec<u8>>,
-    /// Its `Last-Modified`.
+    /// `Last-Modified` of the reply.
     pub(super) modified: Option<i64>,
     pub(super) length: i64,
     pub(super) mtime_ns: Option<i64>,
@@ -48,15 +48,15 @@ impl BaseObject {
         rows.next()?.map(BaseObject::of_row).transpose()
     }
 
-    /// Returns whether the times can prove anything. An object written in the same second in which it was fetched may
-    /// have been written again in that second. A server that computes ETags from times and sizes would not notice this
+    /// Returns whether the times can prove anything. If an object was written in the second in which it was fetched, it
+    /// may have been written again in that second. A server that derives ETags from times and sizes would not notice
     /// either, so no conditional request is sent (RFC 9110, 8.8.2.2).
     fn is_settled(&self) -> bool {
         let times = [self.listed_modified, self.modified];
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
     }
 
-    /// Returns the `ETag` as a listing would contain it. A weak one says nothing about bytes.
+    /// Returns the `ETag` in the form used in listings. A weak one says nothing about the bytes.
     fn known_etag(&self) -> Option<&str> {
         if self.listed_etag.is_some() {
             return self.listed_etag.as_deref();
@@ -69,15 +69,15 @@ impl BaseObject {
 /// Action for a listed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// The object is the one in the destination.
+    /// Nothing: it is the same as in the destination.
     Unchanged,
-    /// The object is new or has changed.
+    /// Fetch it: it is new or has changed.
     Fetch,
-    /// The listing cannot tell. A conditional request can.
+    /// Send a conditional request, because the listing does not tell.
     Ask,
 }
 
-/// Compares a listed object with the object of that name in the destination.
+/// Compares a listed object with the object of the same name in the destination.
 pub(super) fn compare(listed: &ListedObject, base: &BaseObject) -> Comparison {
     if listed.url != base.url && base.url.is_some() {
         return Comparison::Fetch;

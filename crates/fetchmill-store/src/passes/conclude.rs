@@ -1,4 +1,4 @@
-//! Ends a pass: updates the base to the new contents of the destination, in one transaction.
+//! Ends a pass by updating the base to the destination's new contents, in one transaction.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,25 +14,25 @@ use fetchmill_model::error::{Error, Result};
 /// Results of a pass. `listed = unchanged + fetched + absent + failed + skipped`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncLedger {
-    /// Number of rows of the listing.
+    /// Rows in the listing.
     pub listed: u64,
     /// Unchanged objects.
     pub unchanged: u64,
     /// Objects that were fetched.
     pub fetched: u64,
-    /// Objects that were listed and then not found (404, 410).
+    /// Objects that were listed but do not exist (404, 410).
     pub absent: u64,
-    /// Objects that could not be fetched or not be moved to their place.
+    /// Objects that could not be fetched or moved into place.
     pub failed: u64,
-    /// Rows whose name was listed before.
+    /// Rows with a name that was listed before.
     pub skipped: u64,
     /// Files that were removed.
     pub removed: u64,
-    /// Files that are gone from the source but were changed locally, and stay.
+    /// Files that are gone from the source but were changed locally and so are kept.
     pub not_removed: u64,
-    /// Files that are gone from the source, and stay because deletion was not requested.
+    /// Files that are gone from the source but kept, because deletion was not requested.
     pub kept: u64,
-    /// Bytes of the fetched objects.
+    /// Total size of the fetched objects in bytes.
     pub bytes: u64,
     /// Failures by kind.
     pub kinds: BTreeMap<String, u64>,
@@ -49,7 +49,7 @@ UPDATE objects SET url = p.url, listed_size = p.size, listed_etag = p.etag, list
     checked_at = ?1
 FROM plan.planned p JOIN temp.applied a ON a.name = p.name
 WHERE objects.name = p.name AND a.result = 'unchanged'";
-/// Runs before new objects are stored, so it applies only to objects in rewritten shards.
+/// Runs before new objects are stored, so it affects only objects in rewritten shards.
 const MOVED: &str = "UPDATE objects SET shard = m.number FROM temp.moved m WHERE m.old = objects.shard";
 const REMOVED: &str =
     "DELETE FROM objects WHERE name IN (SELECT name FROM temp.applied WHERE result = 'removed')";
@@ -58,7 +58,7 @@ DELETE FROM failures;
 INSERT INTO failures SELECT name, result, kind, detail FROM temp.applied
 WHERE result IN ('absent', 'failed', 'not_removed')";
 
-/// Updates the base, and returns the results of the pass.
+/// Updates the base and returns the pass's results.
 pub(super) fn conclude(
     db: &Connection,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The rewritten shards and the shards that they replace, in a separate database that is complete or absent.
+//! A separate database of the rewritten shards and the shards that they replace. The database is complete or absent.
 
 use std::path::{Path, PathBuf};
 

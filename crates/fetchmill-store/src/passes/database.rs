@@ -1,4 +1,4 @@
-//! The databases of a pass, and how to open them.
+//! Opens the databases of a sync pass.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -8,17 +8,18 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
-/// Cache of a database in KiB: the memory limit of a pass, for any number of objects. Sorting uses as much.
+/// Cache size of a database in KiB, which bounds the memory of a pass for any number of objects. Sorting uses as much
+/// again.
 const CACHE_KIB: i64 = 64 * 1024;
-/// Key of the fact that names that are not UTF-8 are kept as names.
+/// Key of the fact that names that are not UTF-8 are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
-/// Key of the fact that names made of URLs are decoded.
+/// Key of the fact that names derived from URLs are decoded.
 const DECODED_NAMES: &str = "decoded_names";
-/// Version of the format. It is raised if an older fetchmill could not read the base.
+/// Version of the format. It is incremented when an older fetchmill cannot read the base.
 const VERSION: i64 = 2;
 
-/// `length` and `mtime_ns` describe the file. A file with other values was changed by something else. `shard` is the
-/// number of the shard with the object. It is NULL for files, and in version 1.
+/// `length` and `mtime_ns` describe the file. If the file has other values, something else has changed it. `shard` is
+/// the number of the shard with the object. It is NULL for objects stored as files, and in version 1.
 const BASE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
@@ -29,7 +30,7 @@ CREATE TABLE IF NOT EXISTS failures (
     name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// Opens the base for changes, and creates it if it is missing.
+/// Opens the base for writing. Creates it if it is missing.
 pub(super) fn open_base(path: &Path) -> Result<Connection> {
     let open = || {
         let _ = crate::durable::keep_private(path);
@@ -54,12 +55,12 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Opens the base unchanged. Opens an empty one if there is none, or if a kill came before its tables were created.
+/// Opens the base for reading. If there is none, or its tables were not created before a kill, opens an empty one.
 pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
     if path.exists() {
-        // Open for writing if the file allows it. After a kill, the next writer undoes an unfinished transaction, which
-        // SQLite does not let a reader do.
+        // Open for writing if possible. After a kill, the next writer must roll back an unfinished transaction, and
+        // SQLite does not let readers do that.
         let open = || {
             let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;
@@ -89,7 +90,7 @@ fn must_be_known(db: &Connection, path: &Path) -> Result<i64> {
     )))
 }
 
-/// Creates a file that is written from scratch. It counts only once it has its name ([`finish`]).
+/// Creates a file to be written from scratch. It counts only after [`finish`] has given it its name.
 pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     crate::durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
     let make = || {
@@ -104,7 +105,7 @@ pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     make().map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// Makes such a file durable, and moves it to its name.
+/// Makes such a file durable and renames it.
 pub(super) fn finish(db: Connection, made: &Path, path: &Path) -> Result<()> {
     let commit = db.execute_batch("COMMIT");
     commit.map_err(|error| sqlite_error_of(made, &error))?;
@@ -124,34 +125,34 @@ pub(super) fn read(path: &Path) -> Result<Connection> {
 
 /// Attaches another file to a connection.
 pub(super) fn attach(db: &Connection, path: &Path, name: &str) -> Result<()> {
-    // A path may not be UTF-8. SQLite takes the bytes unchanged.
+    // The path may not be UTF-8. SQLite takes the bytes unchanged.
     let attached = db.execute(&format!("ATTACH ? AS {name}"), [path.as_os_str().as_bytes()]);
     attached.map(drop).map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// Returns a fact of a database. `None` if it is missing.
+/// Returns a fact from a database, if it exists.
 pub(super) fn fact(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     db.query_row("SELECT value FROM facts WHERE key = ?", [key], |row| row.get(0)).optional()
 }
 
-/// Returns whether objects whose names are not UTF-8 keep these names, as in a new base. fetchmill 0.1.0 named them by
-/// their URLs, and such a base continues to do so.
+/// Returns whether names that are not UTF-8 are stored as bytes, as in a new base. fetchmill 0.1.0 used the URLs as
+/// names, and its bases continue to do so.
 pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, BYTE_NAMES)?.is_some())
 }
 
-/// Records that objects keep names that are not UTF-8.
+/// Records that names that are not UTF-8 are stored as bytes.
 pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, BYTE_NAMES, "1")
 }
 
-/// Returns whether file names made of URLs are decoded, as in a new base. Older releases kept them encoded, and such a
-/// base continues to do so.
+/// Returns whether file names derived from URLs are decoded, as in a new base. Older releases left them encoded, and
+/// their bases continue to do so.
 pub(super) fn has_decoded_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, DECODED_NAMES)?.is_some())
 }
 
-/// Records that file names made of URLs are decoded.
+/// Records that file names derived from URLs are decoded.
 pub(super) fn set_decoded_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, DECODED_NAMES, "1")
 }

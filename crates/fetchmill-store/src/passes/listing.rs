@@ -1,4 +1,4 @@
-//! Reads the listing of a source, as written by `fetchmill list`, in the order of names.
+//! Reads the listing of a source, as written by `fetchmill list`, sorted by name.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,10 +21,10 @@ CREATE TABLE listed (
     name BLOB NOT NULL, url TEXT, size INTEGER, etag TEXT, modified INTEGER)";
 const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER BY name, rowid";
 
-/// An object in a listing. Values that the source does not provide are `None`.
+/// A listed object. Values not provided by the source are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// Name of the object. If the source gives it no name, see [`ListedNames`].
+    /// Name of the object. If the source does not name it, see [`ListedNames`].
     pub(super) name: Vec<u8>,
     pub(super) url: Option<String>,
     pub(super) size: Option<i64>,
@@ -34,16 +34,17 @@ pub(super) struct ListedObject {
     pub(super) modified: Option<i64>,
 }
 
-/// Rules of a destination for the names of objects.
+/// A destination's rules for object names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListedNames {
-    /// Whether the name of an object without a name is its URL, as in shards. Otherwise it is `host/path?query`, as for
-    /// files.
+    /// Whether an object without a name is named by its URL, as in shards. Otherwise the name is `host/path?query`, as
+    /// for files.
     pub(super) of_urls: bool,
-    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases it is encoded.
+    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases, it is
+    /// encoded.
     pub(super) are_decoded: bool,
-    /// Whether a name that is not UTF-8 is used as a name. fetchmill 0.1.0 named such objects by their URL, and its
-    /// destinations continue to do so.
+    /// Whether names that are not UTF-8 are used. fetchmill 0.1.0 used the URLs of such objects, and its destinations
+    /// continue to do so.
     pub(super) of_bytes: bool,
 }
 
@@ -57,10 +58,10 @@ impl ListedNames {
     }
 }
 
-/// Returns the next object. `None` after the last one.
+/// Returns the next object. `None` after the last.
 pub(super) type NextListed<'n> = dyn FnMut() -> Result<Option<ListedObject>> + 'n;
 
-/// The rows of a listing's file, in its order.
+/// Rows of a listing file, in file order.
 pub(super) struct ListingFile {
     table: TableReader,
     names: ListedNames,
@@ -107,14 +108,14 @@ impl ListingFile {
     }
 }
 
-/// The rows of a listing that is in another order. `SQLite` sorts them, with files if there are many.
+/// Rows of an unsorted listing, sorted by `SQLite`, which uses files if there are many.
 pub(super) struct SortedListing {
     db: Connection,
     path: std::path::PathBuf,
 }
 
 impl SortedListing {
-    /// Reads all of a listing into a file of its own.
+    /// Loads the whole listing into a separate file.
     pub(super) fn load(listing: &Path, names: ListedNames, path: &Path) -> Result<Self> {
         let db = database::create(path, TABLE)?;
         let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
@@ -129,7 +130,7 @@ impl SortedListing {
         Ok(SortedListing { db, path: path.to_owned() })
     }
 
-    /// Passes the rows in the order of their names. Of equal names, the one listed first is used.
+    /// Passes the rows in name order. Of equal names, only the first listed one is passed.
     pub(super) fn read<T>(&self, read: impl FnOnce(&mut NextListed<'_>) -> Result<T>) -> Result<T> {
         let fail = |error: rusqlite::Error| sqlite_error_of(&self.path, &error);
         let mut query = self.db.prepare(SORTED).map_err(fail)?;

@@ -1,6 +1,6 @@
 //! Passes of a sync: compare the contents of a destination with the listing of its source, and bring it up to date.
 //!
-//! The **base** (`base.sqlite`) records what the last pass left. It has one row for each object, and changes in one
+//! The **base** (`base.sqlite`) records what the last pass left. It has one row per object, and changes in one
 //! transaction at the end of a pass. The **plan** (`pass.sqlite`) contains the differences. Its file is complete or
 //! absent. An ordinary job fetches the objects into a folder next to these files, and renames move them to their
 //! places. Each object is therefore old or new at any moment, and every step can be repeated after a kill ([decision

@@ -1,4 +1,4 @@
-//! The outcomes of the requests of a pass, read from the journal and the manifests of the job that sent them.
+//! Outcomes of a pass's requests, read from the journal and manifests of the job that made them.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{FailureKind, Outcome, ShardNumber};
 
-/// `shard` is the number of the shard with the object, or NULL if it is a file. `failed` contains all targets that were
-/// not stored: absent, failed, and skipped ones of conditional requests.
+/// `shard` is the number of the object's shard, or NULL for a file. `failed` contains all targets that were not stored:
+/// absent and failed ones, and those skipped by conditional requests.
 const TABLES: &str = "
 CREATE TABLE fetched (
     name BLOB PRIMARY KEY, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, etag BLOB, modified INTEGER,
@@ -24,7 +24,7 @@ CREATE TABLE fetched (
 CREATE TABLE failed (name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// Collects the outcomes in a separate file. Without a job the file has no outcomes.
+/// Collects the outcomes in a separate file, which is empty if there was no job.
 pub(super) fn gather(job: Option<&Path>, path: &Path) -> Result<()> {
     let made = path.with_extension("tmp");
     let db = database::create(&made, TABLES)?;
@@ -59,7 +59,7 @@ fn read_fetched(place: &JobLocation, db: &Connection, made: &Path) -> Result<()>
     })
 }
 
-/// Calls `each` with the rows of each manifest of a job, and the number of the manifest's shard.
+/// Calls `each` with the rows of each of a job's manifests and the number of its shard.
 pub(super) fn for_each_manifest(
     place: &JobLocation,
     mut each: impl FnMut(ManifestRows, Option<ShardNumber>) -> Result<()>,
@@ -77,8 +77,8 @@ pub(super) fn for_each_manifest(
     })
 }
 
-/// Returns the outcome and the kind. A skipped object is unchanged only if the server said so. An archived object may
-/// be skipped for another reason.
+/// Returns the outcome and the kind. A skipped object counts as unchanged only if the server said so, because an
+/// archived object is skipped for another reason.
 fn outcome_of(row: &FailureRow) -> (&str, Option<&str>) {
     const NOT_MODIFIED: u16 = 304;
     match row.status {

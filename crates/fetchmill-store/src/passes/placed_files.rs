@@ -13,7 +13,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::name;
 use fetchmill_model::outcome::FailureKind;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct PlacedFiles {
     dest: LocalFolder,
     /// Folder of the fetched objects.

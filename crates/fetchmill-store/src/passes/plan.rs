@@ -1,4 +1,4 @@
-//! The plan of a pass: which objects to fetch, check and remove. Its file is complete or absent.
+//! The plan of a sync pass: which objects to fetch, check and remove. The plan's file is either complete or absent.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -27,18 +27,18 @@ CREATE TABLE planned (
 pub enum PlannedAction {
     /// Fetch it.
     Fetch = 1,
-    /// Fetch it unless the server says that it has not changed.
+    /// Fetch it unless the server reports that it has not changed.
     Ask = 2,
-    /// Remove it, because the source no longer has it.
+    /// Remove it, because it is gone from the source.
     Remove = 3,
-    /// Leave its file, because something else changed it.
+    /// Leave its file alone, because it was changed by something else.
     LeaveLocal = 4,
-    /// Do nothing, because no URL leads to it.
+    /// Do nothing, because it has no URL.
     NoUrl = 5,
 }
 
 impl PlannedAction {
-    /// Returns the action with this name in the program.
+    /// Parses an action's name as used in the program.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "fetch" => Some(PlannedAction::Fetch),
@@ -53,7 +53,7 @@ impl PlannedAction {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct PlanOptions {
-    /// Number of the pass for this destination, from 1 on.
+    /// Number of the pass in this destination, starting at 1.
     pub number: u64,
     /// Source of the targets.
     pub source: String,
@@ -67,23 +67,23 @@ pub struct PlanOptions {
     pub delete: bool,
     /// Whether to check each file.
     pub check_local: bool,
-    /// Whether to replace files that something else changed.
+    /// Whether to replace files that were changed by something else.
     pub overwrite_local: bool,
-    /// Texts ([`name::to_text`]) of name prefixes. Objects with such a prefix are not removed, because their folder
-    /// could not be listed.
+    /// Prefixes of names that are not removed, because their folder could not be listed. Encoded with
+    /// [`name::to_text`].
     pub protected: Vec<String>,
-    /// Whether names that are not UTF-8 are used as names. The plan of an older fetchmill has URLs for them.
+    /// Whether names that are not UTF-8 are stored as bytes. Plans of older releases have URLs for them.
     #[serde(default)]
     pub byte_names: bool,
-    /// Whether names made of URLs are decoded. In the plan of an older fetchmill they are encoded.
+    /// Whether names derived from URLs are decoded. In plans of older releases, they are encoded.
     #[serde(default)]
     pub decoded_names: bool,
 }
 
-/// Number of objects in a plan, by action.
+/// Number of planned objects by action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanCounts {
-    /// Rows of the listing.
+    /// Rows in the listing.
     pub listed: u64,
     /// Unchanged objects.
     pub unchanged: u64,
@@ -93,23 +93,23 @@ pub struct PlanCounts {
     pub ask: u64,
     /// See [`PlannedAction::Remove`].
     pub remove: u64,
-    /// Objects that are gone from the source, but stay.
+    /// Objects that are gone from the source but kept.
     pub kept: u64,
-    /// Rows whose name was listed before.
+    /// Rows with a name that was listed before.
     pub skipped: u64,
     /// See [`PlannedAction::NoUrl`].
     pub without_url: u64,
     /// See [`PlannedAction::LeaveLocal`].
     pub local: u64,
-    /// Objects of the base.
+    /// Objects in the base.
     pub base: u64,
 }
 
 /// Location of a plan.
 pub(super) struct PlanPlace<'p> {
-    /// File of the plan.
+    /// Path of the plan.
     pub(super) path: &'p Path,
-    /// The destination, which may not exist.
+    /// Destination, which may not exist.
     pub(super) dest: &'p Path,
     pub(super) names: ListedNames,
 }
@@ -126,7 +126,7 @@ pub(super) fn make(
     let counts = if let Some(counts) = writer.merge(base, &mut || file.next_object())? {
         counts
     } else {
-        // The listing is not in the order of names.
+        // The listing is not sorted by name.
         drop(writer);
         let sorted = SortedListing::load(listing, place.names, &place.path.with_extension("listed"))?;
         writer = PlanWriter::begin(place, options)?;
@@ -138,7 +138,7 @@ pub(super) fn make(
     Ok(counts)
 }
 
-/// Returns the counts of a plan, and the options that it was made with.
+/// Returns a plan's options and counts.
 pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
     let db = database::read(path)?;
     let damaged = || Error::Journal(format!("{} is damaged; remove it to compare again", path.display()));
@@ -148,7 +148,7 @@ pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
     Ok((options, counts))
 }
 
-/// Returns names with an action, in order, after a given name.
+/// Returns names with this action in order, starting after `after`.
 pub(super) fn names(
     path: &Path,
     action: PlannedAction,
@@ -166,12 +166,12 @@ pub(super) fn names(
     read().map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// A plan that is being made.
+/// A plan being written.
 struct PlanWriter<'o> {
     db: Connection,
     made: std::path::PathBuf,
     options: &'o PlanOptions,
-    /// Name prefixes whose objects are not removed.
+    /// Prefixes of names that are not removed.
     protected: Vec<Vec<u8>>,
     dest: Option<LocalFolder>,
     path: Vec<u8>,
@@ -210,8 +210,8 @@ impl<'o> PlanWriter<'o> {
         database::finish(self.db, &self.made, place.path)
     }
 
-    /// Merges the listing with the base in the order of names. `None` if the listing has another order. Its result is
-    /// then unusable.
+    /// Merges the sorted listing with the base. Returns `None` if the listing turns out not to be sorted, and the
+    /// result is then unusable.
     fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
         let made = self.made.clone();
         let fail = |error: rusqlite::Error| sqlite_error_of(&made, &error);
@@ -249,7 +249,7 @@ impl<'o> PlanWriter<'o> {
         Ok(Some(self.counts))
     }
 
-    /// Handles an object of the base that the source does not list.
+    /// Handles an object in the base that the source does not list.
     fn gone(&mut self, base: &BaseObject) -> Result<()> {
         self.counts.base += 1;
         let is_protected = self.protected.iter().any(|start| base.name.starts_with(start));
@@ -262,7 +262,7 @@ impl<'o> PlanWriter<'o> {
         self.write(&listed, PlannedAction::Remove, None)
     }
 
-    /// Handles an object that the source lists.
+    /// Handles an object listed by the source.
     fn listed(&mut self, listed: &ListedObject, base: Option<&BaseObject>) -> Result<()> {
         self.counts.base += u64::from(base.is_some());
         if listed.url.is_none() {
@@ -336,14 +336,14 @@ impl<'o> PlanWriter<'o> {
     }
 }
 
-/// State of a file compared with the base.
+/// State of a file relative to the base.
 enum LocalFile {
     Same,
     Missing,
     Changed,
 }
 
-/// Returns whether a file is as the last pass left it.
+/// Returns whether a file is unchanged since the last pass.
 pub(super) fn is_ours(length: i64, known_mtime_ns: Option<i64>, size: u64, mtime_ns: i64) -> bool {
     i64::try_from(size) == Ok(length) && known_mtime_ns == Some(mtime_ns)
 }

@@ -1,4 +1,4 @@
-//! The list of requests of a pass: a manifest with extra columns for conditional requests.
+//! The requests of a pass: a manifest list with extra columns for conditional requests.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,12 +17,12 @@ use fetchmill_model::row::{LISTED_COLUMNS, ListRow, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::http_date;
 
-/// The columns after those of a manifest.
+/// Columns that follow those of a manifest list.
 const CONDITIONS: [&str; 2] = ["if_none_match", "if_modified_since"];
 const QUERY: &str = "SELECT name, url, size, etag, modified, if_none_match, if_modified_since FROM planned
                      WHERE action IN (?1, ?2) ORDER BY name";
 
-/// Writes the list. Returns the number of rows. The file is complete or absent.
+/// Writes the list and returns the number of rows. The file is complete or absent.
 pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
     let made = path.with_extension("tmp");
     let fail = |error: std::io::Error| Error::storage("write", &made, error);
@@ -49,7 +49,7 @@ pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
 fn request(row: &Row<'_>) -> rusqlite::Result<ListRow<'static>> {
     let name: Vec<u8> = row.get(0)?;
     let url: Option<String> = row.get(1)?;
-    // A header field must be text. A value that is not text is not sent.
+    // A header field must be text, so other values are not sent.
     let etag = row.get::<_, Option<Vec<u8>>>(5)?.and_then(|etag| String::from_utf8(etag).ok());
     let modified = row.get::<_, Option<i64>>(6)?.and_then(|seconds| u64::try_from(seconds).ok());
     Ok(ListRow {

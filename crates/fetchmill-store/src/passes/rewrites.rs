@@ -1,8 +1,8 @@
-//! Rewrites shards of a destination before a pass changes anything: removes the objects that were fetched again or are
+//! Rewrites shards of a destination before a pass changes anything. Removes objects that were fetched again or are
 //! gone, and merges small shards.
 //!
-//! The new shards are among the open ones. A separate file describes them and the shards that they replace. The file is
-//! complete or absent. If it is absent, all rewrites are repeated.
+//! The new shards are written to the folder of open shards. A separate file describes them and the shards that they
+//! replace. It is either complete or absent. If it is absent, all rewrites are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -24,14 +24,14 @@ use fetchmill_model::name::for_display;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// The objects that their shards no longer need to contain.
+/// Objects that their shards no longer need.
 const DROPPED: &str = "
 CREATE TEMP TABLE dropped (name BLOB PRIMARY KEY, shard INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO temp.dropped SELECT p.name, b.shard FROM plan.planned p JOIN main.objects b ON b.name = p.name
 LEFT JOIN outcome.fetched f ON f.name = p.name
 WHERE b.shard IS NOT NULL AND (f.name IS NOT NULL OR p.action = ";
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct Rewrites {
     /// The base, with the plan and the outcomes attached.
     db: Connection,
@@ -43,14 +43,14 @@ pub(super) struct Rewrites {
     groups: VecDeque<RewriteGroup>,
 }
 
-/// Shards that one copy replaces.
+/// Shards that are replaced by the same copy.
 struct RewriteGroup {
     shards: Vec<Shard>,
     /// Number of objects that the copy must contain.
     objects: u64,
 }
 
-/// Files from which rewrites are made.
+/// Files used for rewrites.
 pub(super) struct RewritePaths<'p> {
     pub(super) base: &'p Path,
     pub(super) plan: &'p Path,
@@ -60,7 +60,7 @@ pub(super) struct RewritePaths<'p> {
 }
 
 impl Rewrites {
-    /// Determines which shards to rewrite. Discards unfinished work of an earlier run.
+    /// Determines which shards to rewrite. Discards an earlier run's unfinished work.
     pub(super) fn begin(paths: &RewritePaths<'_>, kept: &SyncedShards) -> Result<Self> {
         let shard_folder = kept.shard_folder();
         shard_folder.prepare()?;
@@ -124,7 +124,7 @@ impl Rewrites {
         Ok(true)
     }
 
-    /// Writes the description of the new shards. Only now do they count.
+    /// Writes the description of the new shards, which makes them count.
     pub(super) fn finish(self) -> Result<()> {
         self.made.finish()
     }
@@ -133,7 +133,7 @@ impl Rewrites {
         let mut copy = None;
         for shard in &group.shards {
             let reader = ShardReader::open(&self.shard_folder, self.format, shard)?;
-            // The checksum of a body does not cover the other fields of its record.
+            // A body's checksum does not cover the other fields of its record.
             check_prefix(reader.path(), &shard.sealed.data).map_err(|why| damaged(reader.path(), &why))?;
             let mut wanted = Wanted { db: &self.db, base: &self.base, shard: shard.number, reader: &reader };
             copy = copy_shard(&self.shard_folder, &self.columns, &reader, &mut wanted, copy)?;
@@ -169,7 +169,7 @@ fn count_dropped(db: &Connection) -> rusqlite::Result<BTreeMap<ShardNumber, u64>
     rows.collect()
 }
 
-/// Decides which objects of a shard stay.
+/// Decides which objects of a shard to keep.
 struct Wanted<'w> {
     db: &'w Connection,
     base: &'w Path,

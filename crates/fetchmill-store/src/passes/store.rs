@@ -1,4 +1,4 @@
-//! The contents of a synced destination, the plan of the current pass, and the lock against a second sync.
+//! The contents of a synced destination, the plan of the current pass, and the lock that prevents a concurrent sync.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use fetchmill_model::name::STATE_FOLDER;
 /// Summary of the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseSummary {
-    /// Number of the last pass. 0 if the destination was taken over from a job.
+    /// Number of the last pass, or 0 if the destination was taken over from a job.
     pub pass: u64,
     /// Source of the targets.
     pub source: String,
@@ -36,7 +36,7 @@ pub struct BaseSummary {
     pub ledger: Option<String>,
 }
 
-/// An object that the last pass could not bring up to date.
+/// An object that the last pass could not update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassFailure {
     /// Name of the object.
@@ -49,31 +49,31 @@ pub struct PassFailure {
     pub detail: Option<String>,
 }
 
-/// Destination of a sync, with the format of its objects.
+/// Destination of a sync and the format of its objects.
 #[derive(Debug, Clone)]
 pub struct SyncDestination {
     /// The folder.
     pub path: PathBuf,
     /// Files, or shards.
     pub format: Format,
-    /// Size of a shard in bytes. `None` for the default of the format.
+    /// Shard size in bytes. `None` selects the default of the format.
     pub shard_bytes: Option<u64>,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct SyncStore {
     dest: PathBuf,
     format: Format,
-    /// `None` if the objects are files, or if nothing may change.
+    /// `None` if objects are stored as files, or with `scratch`.
     shards: Option<SyncedShards>,
     /// State folder below the destination.
     folder: PathBuf,
-    /// Folder of the plan: the state folder, or a separate folder if nothing may change.
+    /// Folder of the plan: the state folder, or `scratch`.
     plan_folder: PathBuf,
     is_scratch: bool,
     rewrites: Option<Rewrites>,
     application: Option<Application>,
-    /// `None` if nothing may change.
+    /// `None` with `scratch`.
     lock: Option<JobLock>,
 }
 
@@ -84,8 +84,8 @@ impl std::fmt::Debug for SyncStore {
 }
 
 impl SyncStore {
-    /// Opens the destination of a sync, and creates it if it is missing. With `scratch` nothing in the destination
-    /// changes, and plans are made in the folder `scratch`.
+    /// Opens the destination of a sync. Creates it if it is missing. With `scratch`, nothing in the destination
+    /// changes, and plans are made in that folder.
     pub fn open(destination: &SyncDestination, scratch: Option<&Path>) -> Result<Self> {
         let SyncDestination { path: dest, format, shard_bytes } = destination;
         let folder = dest.join(STATE_FOLDER).join("sync");
@@ -131,7 +131,7 @@ impl SyncStore {
         self.must_be_ours()
     }
 
-    /// Fails with exit code 9 if another sync has taken the destination over.
+    /// Fails with exit code 9 if another sync has taken over the destination.
     fn must_be_ours(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
     }
@@ -154,7 +154,7 @@ impl SyncStore {
         read().map_err(|error| sqlite_error_of(&path, &error))
     }
 
-    /// Returns whether the destination belongs to a job of `get`.
+    /// Returns whether the destination belongs to a `get` job.
     pub fn has_job(&self) -> Result<bool> {
         if !self.dest.join(STATE_FOLDER).join("job.sqlite").exists() {
             return Ok(false);
@@ -162,7 +162,7 @@ impl SyncStore {
         Ok(!has_synced_shards(&JobLocation::find(&self.dest, None)?)?)
     }
 
-    /// Takes over the stored objects of such a job. Returns their number.
+    /// Takes over the objects stored by such a job. Returns their number.
     pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
         self.must_change()?;
         let base = self.base_path();
@@ -175,12 +175,12 @@ impl SyncStore {
         }
     }
 
-    /// Returns the data that the job of the next pass needs. `None` if objects are files.
+    /// Returns the numbers with which the next pass's job starts. `None` if objects are stored as files.
     pub fn next_numbers(&self) -> Result<Option<NextNumbers>> {
         self.shards.as_ref().map(SyncedShards::next_numbers).transpose()
     }
 
-    /// Returns whether there is a plan of an unfinished pass.
+    /// Returns whether an unfinished pass has left a plan.
     pub fn has_plan(&self) -> Result<bool> {
         if !self.plan_path().exists() {
             return Ok(false);
@@ -208,18 +208,18 @@ impl SyncStore {
         Ok(plan::describe(&self.plan_path())?.1)
     }
 
-    /// Returns up to `count` names with an action, in order, after a given name.
+    /// Returns up to `count` names with this action in order, starting after `after`.
     pub fn names(&self, action: PlannedAction, after: Option<&[u8]>, count: usize) -> Result<Vec<Vec<u8>>> {
         plan::names(&self.plan_path(), action, after, count)
     }
 
-    /// Writes the list of requests. Returns the number of rows.
+    /// Writes the list of requests and returns the number of rows.
     pub fn write_requests(&self, path: &Path) -> Result<u64> {
         requests::write(&self.plan_path(), path)
     }
 
-    /// Prepares the changes for up to `time`. Returns whether everything is prepared. Nothing in the destination
-    /// changes yet.
+    /// Prepares the changes for up to `time`. Nothing in the destination changes yet. Returns whether everything is
+    /// prepared.
     pub fn prepare(&mut self, fetched: Option<&Path>, time: Duration) -> Result<bool> {
         self.must_change()?;
         let outcomes = self.outcomes_path();
@@ -246,8 +246,7 @@ impl SyncStore {
         Rewrites::begin(&paths, shards)
     }
 
-    /// Applies the objects from `fetched`, the destination of a finished job, for up to `time`. Returns whether
-    /// everything is done.
+    /// Applies the objects of the finished job in `fetched`, for up to `time`. Returns whether everything is done.
     pub fn apply(&mut self, fetched: Option<&Path>, overwrites_local: bool, time: Duration) -> Result<bool> {
         self.must_change()?;
         let mut application = match self.application.take() {
@@ -279,7 +278,7 @@ impl SyncStore {
         Ok(application)
     }
 
-    /// Returns how many planned objects were applied, and how many there are.
+    /// Returns how many planned objects were applied, and their total number.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let counts = self.planned()?;
         let total = counts.fetch + counts.ask + counts.remove + counts.local + counts.without_url;
@@ -299,7 +298,7 @@ impl SyncStore {
         Ok(ledger)
     }
 
-    /// Returns the objects that the last pass could not bring up to date, after a given name.
+    /// Returns objects that the last pass could not update, starting after `after`.
     pub fn failures(&self, after: Option<&[u8]>, count: usize) -> Result<Vec<PassFailure>> {
         let path = self.base_path();
         let db = database::look_at_base(&path)?;

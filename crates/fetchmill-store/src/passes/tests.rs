@@ -59,7 +59,7 @@ fn what_is_listed_decides_unless_it_proves_nothing() {
         (listed(Some(8), None, OLD), listed(seven, None, OLD), None, None, Fetch),
         (listed(seven, None, YOUNG), listed(seven, None, YOUNG), Some("\"a\""), YOUNG, Fetch),
         (listed(seven, None, OLD), listed(None, None, None), None, OLD, Unchanged),
-        // A time alone.
+        // Only a time.
         (listed(None, None, OLD), listed(None, None, OLD), None, None, Fetch),
         (listed(None, None, OLD), listed(None, None, OLD), Some("\"a\""), None, Ask),
         (listed(None, None, OLD), listed(None, None, Some(1)), Some("\"a\""), None, Fetch),
@@ -301,7 +301,7 @@ fn what_a_kill_has_left_of_a_transaction_is_undone() {
     assert_eq!(store.failures(None, 10).unwrap(), []);
 }
 
-/// Names in random order, some of them twice. The result is compared with the result of set operations.
+/// Compares random listings with set operations. The names are in random order, and some occur twice.
 #[test]
 fn random_listings_are_compared_as_sets_are() {
     let seed = std::env::var("FETCHMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);

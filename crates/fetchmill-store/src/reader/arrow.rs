@@ -1,4 +1,4 @@
-//! All objects of a destination as record batches of one schema, whatever their format.
+//! All objects of a destination as record batches with one schema, whatever their format.
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -9,12 +9,12 @@ use fetchmill_model::limits::MIB;
 
 /// Maximum number of rows in a batch.
 const BATCH_ROWS: usize = 8192;
-/// Maximum number of bytes in a batch, unless one object has more.
+/// Maximum size of a batch in bytes, unless a single object is larger.
 const BATCH_BYTES: usize = 4 * MIB;
-/// Stands for an unknown sequence number.
+/// Represents an unknown sequence number.
 const NO_SEQUENCE: u64 = u64::MAX;
 
-/// Iterates over record batches of objects. An unknown sequence number is -1.
+/// Iterates over objects as record batches. An unknown sequence number is -1.
 #[derive(Debug)]
 pub struct ArrowBatches {
     objects: Objects,
@@ -22,7 +22,7 @@ pub struct ArrowBatches {
 }
 
 impl ArrowBatches {
-    /// Iterates over these objects.
+    /// Creates the iterator over these objects.
     pub fn new(objects: Objects) -> Self {
         let builder = BatchBuilder::new(objects.columns());
         ArrowBatches { objects, builder }

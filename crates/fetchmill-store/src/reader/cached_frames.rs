@@ -1,7 +1,7 @@
-//! A cache of decoded manifest frames, with the names in them.
+//! A cache of decoded manifest frames and their names.
 //!
-//! When a frame is used a second time, it gets a table of its names. From then on, its names are found without the
-//! tables of the manifests, of which each shard has one.
+//! When a frame is used for the second time, it gets a name table. From then on, its names are found without searching
+//! the tables of all manifests.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::hidden::HiddenRows;
 use crate::manifest::{FoundRow, Frame, Manifest};
 use fetchmill_model::error::Result;
 
-/// Maximum number of frames that are searched for a name.
+/// Maximum number of frames searched for a name.
 const FRAMES_MAX: usize = 64;
-/// Memory of a row without its name: its stored numbers, its decoded numbers, and its part of the name table, which is
+/// Memory per row without its name: its stored numbers, its decoded numbers, and its share of the name table, which is
 /// at most half full and doubles.
 const ROW_BYTES: usize = 40 + 32 + 4 * 4;
 
-/// Frames with a limit on their bytes, the most recently used first. For one thread.
+/// Frames of a limited total size, most recently used first. Belongs to one thread.
 #[derive(Debug)]
 pub(super) struct CachedFrames {
     frames: Vec<CachedFrame>,
     bytes: usize,
     bytes_max: usize,
-    /// Random hash key. Names are untrusted, so nobody must be able to choose names that collide.
+    /// Random hash key, so that no one can choose colliding names. Names are untrusted.
     key: RandomState,
     decoded: u64,
 }
@@ -41,7 +41,7 @@ impl CachedFrames {
         CachedFrames { frames: Vec::new(), bytes: 0, bytes_max, key: RandomState::new(), decoded: 0 }
     }
 
-    /// Returns the number of cached bytes. The estimate is rather too high.
+    /// Returns the number of cached bytes, as a high estimate.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -51,8 +51,8 @@ impl CachedFrames {
         self.decoded
     }
 
-    /// Finds the row with this name in the cached frames that have a table. Returns the row and its shard. The tables
-    /// do not contain hidden rows.
+    /// Finds the row with this name in cached frames that have a name table. Returns the shard and the row. Hidden rows
+    /// are not in the tables.
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(usize, FoundRow)> {
         let hash = self.key.hash_one(name);
         let (at, row) = self.frames.iter().enumerate().find_map(|(at, cached)| {
@@ -62,7 +62,7 @@ impl CachedFrames {
         Some((shard, row))
     }
 
-    /// Returns a frame of a shard's manifest, and decodes it if it is not cached.
+    /// Returns a manifest frame of a shard. Decodes it if it is not cached.
     pub(super) fn frame(
         &mut self,
         shard: usize,
@@ -88,7 +88,7 @@ impl CachedFrames {
         Ok(frame)
     }
 
-    /// Returns where the record of a row starts, if its frame is cached.
+    /// Returns the position of a row's record, if its frame is cached.
     pub(super) fn place_of(&self, shard: usize, row: u64) -> Option<u64> {
         self.frames.iter().filter(|cached| cached.shard == shard).find_map(|cached| {
             let position = row.checked_sub(cached.frame.first_row())?;
@@ -96,7 +96,7 @@ impl CachedFrames {
         })
     }
 
-    /// Makes the name table of the first frame. This needs the hidden rows, because only they show which row a name
+    /// Builds the name table of the first frame. The hidden rows must be known, because they determine which row a name
     /// refers to.
     fn add_names(&mut self, hidden: Option<&HiddenRows>) {
         let (Some(hidden), Some(front)) = (hidden, self.frames.first_mut()) else { return };
@@ -128,8 +128,8 @@ fn bytes_of(frame: &Frame) -> usize {
     frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
 }
 
-/// Maps names of a frame to rows. An entry is the row's position plus one, or 0 if it is empty. It is at the position
-/// of the name's hash or after it.
+/// Maps the names of a frame to rows. An entry is the row's position plus one, or 0 if empty. It is at or after the
+/// position of the name's hash.
 #[derive(Debug)]
 struct NameTable {
     slots: Box<[u32]>,

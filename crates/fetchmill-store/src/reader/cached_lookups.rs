@@ -1,4 +1,4 @@
-//! Look-ups by name with a cache of decoded data, for callers that request many nearby objects.
+//! Lookups by name with a cache of decoded data, for callers that request many nearby objects.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 use fetchmill_model::object::StoredObject;
 
-/// Fraction of the memory for frames of manifests. The rest is for rows of Parquet files.
+/// Share of the cache for manifest frames, as a fraction 1 / `FRAMES_PART`. The rest is for Parquet rows.
 const FRAMES_PART: usize = 4;
 
-/// The look-ups of one thread. They have the same results and errors as [`Destination::find`].
+/// Lookups of one thread. They return the same results and errors as [`Destination::find`].
 #[derive(Debug)]
 pub struct CachedLookups {
     destination: Arc<Destination>,
@@ -23,35 +23,35 @@ pub struct CachedLookups {
     rows: CachedRows,
 }
 
-/// Cost of the look-ups so far.
+/// Cost of the lookups so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupCounts {
-    /// Frames of manifests that were decoded.
+    /// Decoded manifest frames.
     pub frames: u64,
-    /// Decoded batches of rows of Parquet files. A row that was read alone counts as one batch.
+    /// Decoded batches of Parquet rows. A row read separately counts as a batch.
     pub batches: u64,
-    /// Bytes that are cached now.
+    /// Size of the cache in bytes.
     pub bytes: usize,
 }
 
 impl CachedLookups {
-    /// Creates look-ups in a destination, with a cache of [`LOOKUP_CACHE_BYTES`].
+    /// Creates lookups in a destination with a cache of [`LOOKUP_CACHE_BYTES`].
     pub fn new(destination: Arc<Destination>) -> Self {
         Self::with_bytes(destination, LOOKUP_CACHE_BYTES)
     }
 
-    /// Creates look-ups in a destination, with a cache of `bytes` bytes.
+    /// Creates lookups in a destination with a cache of `bytes` bytes.
     pub fn with_bytes(destination: Arc<Destination>, bytes: usize) -> Self {
         let frames = CachedFrames::new(bytes / FRAMES_PART);
         CachedLookups { destination, frames, rows: CachedRows::new(bytes - bytes / FRAMES_PART) }
     }
 
-    /// Returns whether these look-ups are in this destination.
+    /// Returns whether these lookups belong to this destination.
     pub fn are_of(&self, destination: &Arc<Destination>) -> bool {
         Arc::ptr_eq(&self.destination, destination)
     }
 
-    /// Returns the cost of the look-ups so far.
+    /// Returns the cost of the lookups so far.
     pub fn counts(&self) -> LookupCounts {
         LookupCounts {
             frames: self.frames.decoded(),
@@ -60,7 +60,7 @@ impl CachedLookups {
         }
     }
 
-    /// Returns the object with this name after checking it.
+    /// Returns the object with this name, verified.
     pub fn find(&mut self, name: &[u8]) -> Result<Option<FoundObject>> {
         let Storage::Shards(shards) = &self.destination.stored else {
             return self.destination.find(name);
@@ -98,7 +98,7 @@ impl CachedLookups {
                     return Ok(object);
                 }
                 Ok(None) => {}
-                // The row may be intact when it is read alone. If it is damaged, reading it alone shows the damage.
+                // The row may be intact by itself. Reading it separately shows whether it is damaged.
                 Ok(Some(_)) | Err(_) => self.rows.read_alone_from(shard, row.place),
             }
         } else if let Some(end) = self.frames.place_of(shard, number + 1)

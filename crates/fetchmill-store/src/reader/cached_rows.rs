@@ -1,7 +1,7 @@
-//! A cache of decoded rows of Parquet files, in batches.
+//! A cache of decoded Parquet rows, in batches.
 //!
-//! Reading a single row costs a page of each column. For this reason, nearby rows are read by a scan that continues
-//! after its last batch and decodes each page only once. Other rows are read alone.
+//! Reading a single row costs a page of each column. So nearby rows are read by a scan that continues where it stopped
+//! and decodes each page only once. Other rows are read separately.
 
 use std::collections::HashMap;
 
@@ -10,26 +10,26 @@ use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
 use fetchmill_model::object::StoredObject;
 
-/// Maximum distance of nearby rows. It is larger than the number of requests that a client has in flight.
+/// Maximum distance of nearby rows. It exceeds the number of requests that a client has in flight.
 const NEAR_ROWS: u64 = 256;
-/// Maximum number of rows that a scan may read ahead of its last batch.
+/// Maximum number of rows that a scan may skip after its last batch.
 const AHEAD_ROWS: u64 = 2048;
-/// Maximum number of open scans. Each keeps a page and a dictionary of each column in memory: a few MiB, or more if a
-/// body is larger.
+/// Maximum number of open scans. Each keeps a page and a dictionary per column in memory: a few MiB, or more if a body
+/// is larger.
 const SCANS_MAX: usize = 2;
-/// An object and the CRC-32C that was stored with it.
+/// An object and its stored CRC-32C.
 type StoredRow = (StoredObject, u32);
 
-/// Number of rows to read alone after damage, or if a batch is too large for the cache.
+/// Number of rows that are read separately after damage, or if a batch is too large for the cache.
 const ALONE_ROWS: u64 = 1024;
 
-/// Batches with a limit on their bytes, the most recently used first. For one thread.
+/// Batches of a limited total size, most recently used first. Belongs to one thread.
 #[derive(Debug)]
 pub(super) struct CachedRows {
     batches: Vec<CachedBatch>,
-    /// Open scans, the most recently used first.
+    /// Open scans, most recently used first.
     scans: Vec<OpenScan>,
-    /// Rows that were read alone, by shard.
+    /// Rows that were read separately, by shard.
     alone: HashMap<usize, ReadAlone>,
     bytes: usize,
     bytes_max: usize,
@@ -47,7 +47,7 @@ struct CachedBatch {
 #[derive(Debug)]
 struct OpenScan {
     shard: usize,
-    /// First row that the scan has not read.
+    /// First row that the scan has not read yet.
     next: u64,
     batches: RowBatches,
 }
@@ -55,7 +55,7 @@ struct OpenScan {
 #[derive(Debug, Default, Clone, Copy)]
 struct ReadAlone {
     last: Option<u64>,
-    /// Range of rows that are always read alone.
+    /// Range of rows that are always read separately.
     only: (u64, u64),
 }
 
@@ -65,18 +65,18 @@ impl CachedRows {
         CachedRows { batches, scans, alone, bytes: 0, bytes_max, decoded: 0 }
     }
 
-    /// Returns the bytes of the cached batches.
+    /// Returns the size of the cached batches in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the number of batches decoded so far. A row that was read alone counts as one batch.
+    /// Returns the number of batches decoded so far. A row read separately counts as a batch.
     pub(super) fn decoded(&self) -> u64 {
         self.decoded
     }
 
-    /// Returns the object at a row of a shard with its stored checksum, both unverified. `None` if the row must be read
-    /// alone.
+    /// Returns a shard's row as an object with its stored checksum. Neither is verified. `None` if the row must be read
+    /// separately.
     pub(super) fn read(
         &mut self,
         shard: usize,
@@ -94,13 +94,13 @@ impl CachedRows {
         self.read_on(row)
     }
 
-    /// Marks a row and those after it to be read alone, because the batch with this row could not be used.
+    /// Marks this row and those after it to be read separately, because their batch could not be used.
     pub(super) fn read_alone_from(&mut self, shard: usize, row: u64) {
         self.scans.retain(|scan| scan.shard != shard);
         self.alone.entry(shard).or_default().only = (row, row.saturating_add(ALONE_ROWS));
     }
 
-    /// Returns whether a scan will soon reach this row. If so, moves this scan to the front.
+    /// Returns whether a scan will soon reach this row. If so, moves the scan to the front.
     fn goes_on(&mut self, shard: usize, row: u64) -> bool {
         let comes =
             |scan: &OpenScan| scan.shard == shard && (scan.next..scan.next + AHEAD_ROWS).contains(&row);
@@ -111,7 +111,7 @@ impl CachedRows {
         found.is_some()
     }
 
-    /// Starts a scan if a nearby row was requested before.
+    /// Starts a scan if a nearby row was requested earlier.
     fn start(
         &mut self,
         shard: usize,
@@ -124,7 +124,7 @@ impl CachedRows {
         if !is_near || (alone.only.0..alone.only.1).contains(&row) {
             return Ok(false);
         }
-        // Rows that were requested at the same time may still follow.
+        // Rows requested at the same time may still follow.
         let next = row.saturating_sub(NEAR_ROWS);
         let batches = parquet.batches(next..parquet.rows(), None).map_err(of_row)?;
         self.scans.truncate(SCANS_MAX - 1);
@@ -132,7 +132,7 @@ impl CachedRows {
         Ok(true)
     }
 
-    /// Reads batches of the first scan, up to the batch with this row.
+    /// Reads batches of the first scan, up to the one with this row.
     fn read_on(&mut self, row: u64) -> std::result::Result<Option<StoredRow>, ObjectError> {
         while let Some(scan) = self.scans.first_mut()
             && let Some(batch) = scan.batches.next()

@@ -1,20 +1,20 @@
-//! Copies selected rows of a shard to another one.
+//! Copies selected rows of a shard to another.
 
 use super::{ObjectError, ShardReader};
 use crate::sink::{Format, Rewrite, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Selects the rows of a shard that go into its copy.
+/// Selects the rows of a shard to copy.
 pub(crate) trait CopiedRows {
-    /// Returns whether to leave out a row, given its number and its name.
+    /// Returns whether to leave out a row.
     fn is_left_out(&mut self, row: u64, name: &[u8]) -> Result<bool>;
 
-    /// Records a selected row that cannot be read. The copy continues without it unless this fails.
+    /// Records a selected row that cannot be read. Unless this fails, the copy continues without it.
     fn note_damaged(&mut self, row: u64, name: &[u8], what: String) -> Result<()>;
 }
 
-/// Appends the rows to `copy`, which is created with the first row. `None` if there are no rows.
+/// Appends the rows to `copy`, which the first row creates. `None` if there are no rows.
 pub(crate) fn copy_shard(
     shard_folder: &ShardFolder,
     columns: &ExtraColumns,
@@ -41,7 +41,7 @@ impl ShardCopy<'_> {
     fn opened(&mut self) -> Result<&mut Rewrite> {
         match &mut self.copy {
             Some(copy) => Ok(copy),
-            // The records are copied unchanged.
+            // Records are copied unchanged.
             none => Ok(none.insert(Rewrite::create(self.shard_folder, self.format, self.columns)?)),
         }
     }
@@ -55,7 +55,7 @@ impl ShardCopy<'_> {
                 if wanted.is_left_out(at, row.name)? {
                     continue;
                 }
-                // The record is also decoded as an object, so that nothing unverified goes into the new shard.
+                // Decode the record as an object too, so that nothing unverified is copied.
                 match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
                     Ok(Some(record)) => self.opened()?.push_record(&row, &record)?,
                     Ok(None) => return Err(Error::Internal("a shard with records has rows".into())),

@@ -1,4 +1,4 @@
-//! The bytes of a shard: appended records, or a Parquet file.
+//! The contents of a shard: appended records, or a Parquet file.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,16 +14,16 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
 use fetchmill_model::object::StoredObject;
 
-/// Maximum record bytes for one byte of a name or a body. JSON writes `\u0000` for one byte, and repeats a name that is
-/// not text in hexadecimal.
+/// Maximum number of bytes in a record per byte of a name or body. JSON writes `\u0000` for one byte, and repeats a
+/// name that is not text in hexadecimal.
 const RECORD_GROWTH_MAX: u64 = 8;
-/// Maximum record bytes for one byte of a name, because each sidecar of a member contains the escaped name.
+/// Maximum number of bytes in a record per byte of a name, because each sidecar contains the escaped name.
 const NAME_GROWTH_MAX: u64 = RECORD_GROWTH_MAX + 3 * SIDECARS_MAX as u64;
-/// Maximum size of the rest of a record: heads of request and reply, facts from a list, and the format's own bytes.
+/// Maximum size of the rest of a record: the heads of request and reply, facts from a list, and the format's own bytes.
 const RECORD_HEAD_BYTES_MAX: u64 =
     16 * HEAD_BYTES_MAX as u64 + 2 * RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) enum ShardData {
     /// Rows.
@@ -32,11 +32,11 @@ pub(super) enum ShardData {
     Records(Arc<RecordFile>),
 }
 
-/// A file of records, one after another.
+/// A file of consecutive records.
 #[derive(Debug)]
 pub(super) struct RecordFile {
     file: File,
-    /// Number of existing bytes. A truncated shard has fewer than it should.
+    /// Actual length. A truncated shard is shorter than it should be.
     length: u64,
     /// Position where the last record must end.
     end: u64,
@@ -45,7 +45,7 @@ pub(super) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Opens a file that has `length` bytes and should have `sealed` bytes.
+    /// Opens a file that has `length` bytes and should have `sealed`.
     pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
         let end = sealed.saturating_sub(trailer_bytes(format));
         Ok(RecordFile { file, length, end, format, decoder: decoder(format)? })
@@ -56,7 +56,7 @@ impl RecordFile {
         self.end
     }
 
-    /// Reads the object of a row. Its record ends at `end`.
+    /// Reads a row's object. Its record ends at `end`.
     pub(super) fn read(
         &self,
         row: &ManifestRow<'_>,
@@ -68,14 +68,14 @@ impl RecordFile {
         self.decode(row, &record)
     }
 
-    /// Reads the unchanged record of a row, for a shard that replaces this one.
+    /// Reads a row's record unchanged, for a shard that replaces this one.
     pub(super) fn raw(&self, row: &ManifestRow<'_>, end: u64) -> std::result::Result<Vec<u8>, ObjectError> {
         let mut record = vec![0; self.record_length(row, end)?];
         self.fill(row.place, &mut record)?;
         Ok(record)
     }
 
-    /// Returns the length of a row's record. Fails if no record can be at this place.
+    /// Returns the length of a row's record. Fails if there can be no record at this position.
     pub(super) fn record_length(
         &self,
         row: &ManifestRow<'_>,
@@ -95,7 +95,7 @@ impl RecordFile {
         Ok(length as usize)
     }
 
-    /// Decodes the object of a row from its record.
+    /// Decodes a row's object from its record.
     pub(super) fn decode(
         &self,
         row: &ManifestRow<'_>,
@@ -109,7 +109,7 @@ impl RecordFile {
         self.decoder.decode(record).map_err(ObjectError::from)
     }
 
-    /// Returns the number of existing bytes from a place on.
+    /// Returns how many bytes exist from a position on.
     pub(super) fn bytes_from(&self, place: u64) -> u64 {
         self.length.saturating_sub(place)
     }
@@ -125,7 +125,7 @@ impl RecordFile {
     }
 }
 
-/// Returns the number of bytes after the last record.
+/// Returns how many bytes follow the last record.
 fn trailer_bytes(format: Format) -> u64 {
     let mut trailer = Vec::new();
     if format == Format::Tar {
@@ -134,7 +134,7 @@ fn trailer_bytes(format: Format) -> u64 {
     trailer.len() as u64
 }
 
-/// Returns the decoder of a format whose records are appended.
+/// Returns the decoder for a format with appended records.
 fn decoder(format: Format) -> Result<Box<dyn Decoder>> {
     match format {
         Format::Tar => Ok(Box::new(TarDecoder)),

@@ -1,8 +1,8 @@
-//! Finds the page entry of an object from its stored name.
+//! Derives an object's page entry from its stored name.
 //!
-//! For a server's listing the entry is the name. For a list it is a URL and possibly more, which a manifest does not
-//! contain. The entry is known only if the name is the URL, or the URL without the scheme that the whole list shared.
-//! The URL in a damaged record is not used, because it may be the damaged part.
+//! For a server's listing, the entry is the name. For a list, it contains a URL and possibly more, which a manifest
+//! does not have. It can be derived only if the name is the URL, or the URL without the scheme shared by the whole
+//! list. The URL in a damaged record is not used, because it may be damaged itself.
 
 use std::borrow::Cow;
 
@@ -15,19 +15,18 @@ use fetchmill_model::name::url_name;
 use fetchmill_model::target::entry::{EntryTraits, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Prefix of the entry of a listed key without known values ([`fetchmill_model::target::source_metadata`]).
+/// Start of the entry for a listed key without known values ([`fetchmill_model::target::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
-/// Prefix of the entry of a file in a server's folder without a known size
+/// Start of the entry for a file of unknown size in a server's folder
 /// ([`fetchmill_model::target::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 
-/// Returns whether the targets came from a list, even if their objects were exported since.
+/// Returns whether the targets came from a list, even if the objects were exported since.
 pub fn are_of_list(snapshot: &JournalSnapshot) -> bool {
     snapshot.part("listing").starts_with("list ")
 }
 
-/// Returns the request of the objects if it was not a plain `GET` of their URLs, even if the objects were exported
-/// since.
+/// Returns the request for the objects unless it was a plain `GET` of their URLs, even if they were exported since.
 pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     let said = snapshot.part(REQUEST_PART);
     match said {
@@ -36,18 +35,18 @@ pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     }
 }
 
-/// Returns whether names have lost the folder in which they were listed, even if the objects were exported since. Such
-/// names do not show where a server has their objects.
+/// Returns whether names lack the folder in which they were listed, even if the objects were exported since. Such names
+/// do not show where a server has the objects.
 pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }
 
-/// Rule for deriving the entry of an object from its name.
+/// Rule for deriving an object's entry from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryOfName {
-    /// Prefix of the name in the entry.
+    /// Part of the entry before the name.
     before: &'static str,
-    /// Whether the name was made of a URL and decoded.
+    /// Whether the name was derived from a URL and decoded.
     is_decoded: bool,
 }
 
@@ -55,7 +54,7 @@ impl EntryOfName {
     /// The name is the URL.
     pub(super) const URL: EntryOfName = EntryOfName { before: "", is_decoded: false };
 
-    /// Returns the rule for the objects of a job. `None` if their entries cannot be derived.
+    /// Returns the rule for a job's objects. `None` if their entries cannot be derived.
     pub(super) fn of(snapshot: &JournalSnapshot) -> Option<Self> {
         let is_decoded = are_of_list(snapshot)
             && !is_export(snapshot)
@@ -63,14 +62,14 @@ impl EntryOfName {
         before_name(snapshot).map(|before| EntryOfName { before, is_decoded })
     }
 
-    /// Returns the entry of the object with this name.
+    /// Returns the entry for an object's name.
     pub(super) fn entry(self, name: &[u8]) -> Vec<u8> {
         let name = if self.is_decoded { url_name::to_url(name) } else { Cow::Borrowed(name) };
         [self.before.as_bytes(), &name].concat()
     }
 }
 
-/// Returns the prefix of a name in its entry. `None` if the entry cannot be derived.
+/// Returns the part of an entry before its name. `None` if the entry cannot be derived.
 fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if are_stripped(snapshot) && !is_export(snapshot) {
         return None;
@@ -85,11 +84,11 @@ fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if !are_of_list(snapshot) || is_export(snapshot) {
         return Some("");
     }
-    // A job from before the traits were recorded.
+    // The job was started before traits were recorded.
     if snapshot.traits == EntryTraits::default() {
         return None;
     }
-    // Columns of a function and of a hash do not come from the list.
+    // The columns of a transform and a hash do not come from the list.
     let made =
         transform_columns(snapshot.part(TRANSFORM)).len() + usize::from(!snapshot.part(HASH).is_empty());
     let has_own = snapshot.traits.key || snapshot.traits.request;
@@ -113,7 +112,7 @@ pub(super) fn is_export(snapshot: &JournalSnapshot) -> bool {
     snapshot.identity.contains_key("contents")
 }
 
-/// Returns how a new job names the targets of such a list.
+/// Returns the naming that a new job uses for such a list.
 fn naming_of_list(snapshot: &JournalSnapshot) -> Naming {
     match (snapshot.part(NAMES), snapshot.part("format")) {
         ("seq", _) => Naming::Number,

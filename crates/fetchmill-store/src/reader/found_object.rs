@@ -1,14 +1,14 @@
-//! Results of searching a destination: objects and names.
+//! Results of looking up objects and names in a destination.
 
 use super::position::Position;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Size limit for the names of a page. One more name may follow. A listing of ten thousand long names must fit into a
+/// Maximum size of a page's names, not counting the last one. A listing of ten thousand long names must fit into a
 /// reply that clients accept.
 pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
 
-/// An object, with the facts that the job has about it.
+/// An object, with what the job knows about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundObject {
     /// Sequence number of the target. `None` for `files`, which does not store it.
@@ -19,22 +19,22 @@ pub struct FoundObject {
     pub object: StoredObject,
 }
 
-/// A name of a listing.
+/// A listed name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedName {
     /// The name.
     pub name: Vec<u8>,
-    /// Bytes of the body. `None` for `files` unless lengths were requested.
+    /// Size of the body in bytes. `None` for `files` unless lengths were requested.
     pub length: Option<u64>,
     /// Sequence number of the target. `None` for `files`, which does not store it.
     pub sequence: Option<Sequence>,
 }
 
-/// Some names of a listing.
+/// A page of a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NamesPage {
-    /// In the order of storage.
+    /// Names in storage order.
     pub names: Vec<ListedName>,
-    /// Position of the next page. `None` after the last page.
+    /// Position of the next page. `None` on the last page.
     pub next: Option<Position>,
 }

@@ -1,4 +1,4 @@
-//! Reads a damaged manifest. A damaged frame loses its own rows, but not the rows after it.
+//! Reads a damaged manifest. Damage to a frame affects only its own rows.
 
 use std::path::Path;
 
@@ -8,17 +8,16 @@ use fetchmill_model::error::{Error, Result};
 /// Result of reading a manifest.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestRead {
-    /// Rows that could be read.
+    /// Number of rows that could be read.
     pub rows: u64,
-    /// Reason why some rows could not be read. `None` if all could be read.
+    /// Reason why some rows could not be read, if there were any.
     pub damage: Option<String>,
 }
 
-/// Function that is called with each frame.
+/// Callback for each frame.
 pub(crate) type EachFrame<'e> = &'e mut dyn FnMut(&Frame) -> Result<()>;
 
-/// Calls `each` with the frames of a manifest, up to `end`. `None` means that the manifest is sealed and is read as a
-/// whole.
+/// Calls `each` with the frames of a manifest up to `end`. `None` reads all of a sealed manifest.
 pub(crate) fn for_each_frame(
     path: &Path,
     end: Option<u64>,
@@ -79,7 +78,7 @@ fn read_log(
     Ok(read)
 }
 
-/// Returns the cause of an error without its advice, because the reader is already verifying.
+/// Returns an error's cause without its advice, which is to verify: that is already happening.
 pub(crate) fn one_cause(error: &Error) -> String {
     match error {
         Error::Storage { source, .. } => source.to_string(),

@@ -1,8 +1,8 @@
-//! Repeated names: of all rows with the same name, only the one with the lowest sequence number is shown.
+//! Repeated names: of all rows with the same name, only the one with the lowest sequence number is visible.
 //!
-//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name. This happens in the
-//! order of the shards, so that a million comparisons do not read a part of a manifest twice. The result is one bit for
-//! each row of a shard that has a hidden row.
+//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name. This is done in
+//! shard order, so that even a million comparisons read each part of a manifest only once. The result takes one bit per
+//! row in shards with a hidden row.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,12 +14,12 @@ use crate::manifest::HashChunks;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::Sequence;
 
-/// Number of rows that are compared together, about 60 bytes each.
+/// Number of rows compared together, which take about 60 bytes each.
 const CANDIDATES_MAX: usize = 1 << 20;
-/// Bits of an entry in a manifest's table that contain the row. The other bits are the hash.
+/// Number of bits of a table entry that contain the row. The others contain the hash.
 const ROW_BITS: u32 = crate::manifest::ROWS_MAX.ilog2();
 
-/// The hidden rows of all shards.
+/// Hidden rows of all shards.
 #[derive(Debug, Default)]
 pub(super) struct HiddenRows {
     shards: HashMap<usize, Box<[u64]>>,
@@ -59,16 +59,15 @@ impl HiddenRows {
     }
 }
 
-/// A row with the same hash as another row.
+/// A row with the same hash as another.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    /// Group of the row. All rows of a group have the same hash.
+    /// Group of rows with the same hash.
     group: usize,
     shard: usize,
     row: u64,
     sequence: Sequence,
-    /// Two hashes of the name with secret keys. Different names have different hashes, even if an attacker chose the
-    /// names.
+    /// Two keyed hashes of the name. Different names have different hashes, even if an attacker chose the names.
     name: [u64; 2],
 }
 
@@ -80,7 +79,7 @@ struct HiddenRowSearch<'a> {
 }
 
 impl HiddenRowSearch<'_> {
-    /// Reads the entries of all tables in the order of their hashes.
+    /// Reads the entries of all tables in hash order.
     fn merge(&mut self) -> Result<()> {
         let mut tables: Vec<HashChunks<'_>> =
             self.shards.iter().map(|shard| shard.manifest().hashes()).collect();
@@ -116,8 +115,8 @@ impl HiddenRowSearch<'_> {
         self.compare(group)
     }
 
-    /// Among the candidates, hides all rows of a name except the first. Visible rows of the last group stay candidates,
-    /// because more rows of this group may follow.
+    /// Hides all candidates with the same name but the first. Visible rows of the last group remain candidates, because
+    /// more of its rows may follow.
     fn compare(&mut self, last_group: usize) -> Result<()> {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.sort_unstable_by_key(|candidate| (candidate.shard, candidate.row));

@@ -1,4 +1,4 @@
-//! The names that a job knows, whatever the outcome of their targets. A restarted listing leaves them out.
+//! The names known to a job, whatever the outcomes of their targets. A restarted listing leaves them out.
 
 use rusqlite::{Connection, params};
 
@@ -11,29 +11,29 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Sequence;
 use fetchmill_model::target::entry::Naming;
 
-/// Memory for pages of the database.
+/// Cache size of the database in KiB.
 const CACHE_KIB: i64 = 8 * 1024;
-/// Maximum number of attempts to read the shards of a running job, because the job may merge shards during an attempt.
+/// Maximum number of attempts to read a running job's shards, because the job may merge shards meanwhile.
 const ATTEMPTS: u32 = 5;
-/// Each target once, by its number, because its row may be both in a manifest and in the journal.
+/// Each target by number, so that it counts once even if both a manifest and the journal have its row.
 const TARGETS: &str = "CREATE TABLE targets (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL); BEGIN";
-/// The number of targets with each name.
+/// Number of targets per name.
 const COUNTS: &str = "
 CREATE TABLE known (digest BLOB PRIMARY KEY, targets INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
 DROP TABLE targets;
 ";
 
-/// The known names of a job. Each name has a digest of 16 bytes, in a file without a name in the job's state. It takes
-/// about 60 bytes of disk for each target, and [`CACHE_KIB`] of memory.
+/// The names known to a job. Each name has a digest of 16 bytes in an unnamed file in the job's state folder. It takes
+/// about 60 bytes of disk per target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,
 }
 
 impl KnownNames {
-    /// Collects the names, even while the job runs. Names that are listed during the collection may be missing. Names
-    /// are stored in their listed form.
+    /// Collects the names, even while the job runs. Names listed meanwhile may be missing. Names are compared as
+    /// listed.
     pub fn gather(place: &JobLocation, naming: Naming) -> Result<Self> {
         let gathering = Self::create(place)?;
         let mut out = Vec::new();
@@ -66,7 +66,7 @@ impl KnownNames {
             Ok(db)
         };
         let db = make().map_err(|error| sqlite_error_of(&path, &error))?;
-        // The file is removed now, so that nothing is left behind, no matter how the process ends.
+        // Remove the file now, so that nothing is left behind however the process ends.
         remove()?;
         Ok(KnownNames { db })
     }
@@ -115,8 +115,7 @@ impl KnownNames {
         check(insert.execute(params![sequence as i64, digest(name)])).map(drop)
     }
 
-    /// Removes one target with this name. Returns whether there was one. A name that is listed twice belongs to two
-    /// targets.
+    /// Removes one target with this name. Returns whether there was one. A name listed twice belongs to two targets.
     pub fn take(&self, name: &[u8]) -> Result<bool> {
         let take = "UPDATE known SET targets = targets - 1 WHERE digest = ? AND targets > 0";
         Ok(check(check(self.db.prepare_cached(take))?.execute([digest(name)]))? > 0)

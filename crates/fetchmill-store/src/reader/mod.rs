@@ -1,8 +1,8 @@
-//! Reads the stored data of a job in place: one object by its name, all names, or all objects. Sealed data can be read
-//! even while the job runs.
+//! Reads a job's stored data in place: an object by name, all names, or all objects. Sealed data is readable even while
+//! the job runs.
 //!
-//! A pack is never unpacked. A look-up searches the manifests of all shards, a listing reads only manifests, and a scan
-//! reads shards from start to end. If a name is stored several times, all three show the object with the lowest
+//! Packs are never unpacked. A lookup searches the manifests of all shards, a listing reads only manifests, and a scan
+//! reads shards from start to end. If a name is stored several times, all of these show the object with the lowest
 //! sequence number.
 
 mod arrow;
@@ -62,7 +62,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// The stored data of a job. Threads can share it.
+/// The stored data of a job. Can be shared between threads.
 #[derive(Debug)]
 pub struct Destination {
     format: Format,
@@ -77,7 +77,7 @@ enum Storage {
 }
 
 impl Destination {
-    /// Opens a job's destination in its current state. Data that is sealed later is not visible.
+    /// Opens a job's destination in its current state. Data sealed later is not visible.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = JobLocation::find(dest, state)?;
         let status = read_status(&place)?;
@@ -118,12 +118,12 @@ impl Destination {
         self.format
     }
 
-    /// Returns the columns of objects in addition to the standard ones.
+    /// Returns the columns of objects besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
-    /// Returns the object with this name after checking it.
+    /// Returns the object with this name, verified.
     pub fn find(&self, name: &[u8]) -> Result<Option<FoundObject>> {
         match &self.stored {
             Storage::Shards(shards) => shards.find(name),
@@ -139,8 +139,8 @@ impl Destination {
         }
     }
 
-    /// Returns up to `max` names from a position on, each only once, in the order of storage. For `files`, this is the
-    /// order of the paths. With `with_lengths`, asks the file system for the length of each file.
+    /// Returns up to `max` distinct names in storage order, starting at a position. For `files`, this is path order.
+    /// `with_lengths` also determines the size of each file.
     pub fn names(&self, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
         match &self.stored {
             Storage::Shards(shards) => shards.names(from, max),
@@ -148,7 +148,7 @@ impl Destination {
         }
     }
 
-    /// Returns the number of names. For packs this reads the manifests' tables, for `files` all folders.
+    /// Returns the number of names. For packs, this reads the manifests' tables, and for `files` all folders.
     pub fn count(&self) -> Result<u64> {
         match &self.stored {
             Storage::Shards(shards) => shards.count(),
@@ -164,7 +164,7 @@ impl Destination {
     }
 }
 
-/// Makes a found object of a file's object.
+/// Converts an object stored as a file.
 fn of_file(object: StoredObject) -> FoundObject {
     FoundObject { sequence: None, crc32c: crc32c::crc32c(&object.body), object }
 }

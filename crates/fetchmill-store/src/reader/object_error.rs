@@ -1,4 +1,4 @@
-//! Errors of reading an object, and the checks that find them.
+//! Errors when reading an object, and the checks that detect them.
 
 use crate::manifest::ManifestRow;
 use crate::pack::Damage;
@@ -9,10 +9,10 @@ use fetchmill_model::object::StoredObject;
 /// Reason why an object cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// The record differs from the written one. The text describes the difference.
+    /// The record differs from what was written. The string describes the difference.
     #[error("{0}")]
     Damaged(String),
-    /// The shard as a whole, or its manifest, cannot be read.
+    /// The shard or its manifest cannot be read at all.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -23,7 +23,7 @@ impl From<Damage> for ObjectError {
     }
 }
 
-/// Checks that an object matches the row of its manifest.
+/// Checks that an object matches its manifest row.
 pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result::Result<(), ObjectError> {
     let what = if object.name != row.name {
         "the record has a different name"
@@ -37,14 +37,14 @@ pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result
     Err(ObjectError::Damaged(what.to_owned()))
 }
 
-/// Adds the encoding from the manifest's row to the object, unless the record already had one.
+/// Adds the encoding from the manifest row to the object, unless the record had one.
 pub(super) fn note_encoding(row: &ManifestRow<'_>, object: &mut StoredObject) {
     if !row.content_encoding.is_empty() && object.content_encoding.is_none() {
         object.content_encoding = Some(row.content_encoding.to_vec());
     }
 }
 
-/// Maps an error in a row of a Parquet file.
+/// Converts an error in a Parquet row.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 pub(super) fn of_row(error: ShardError) -> ObjectError {
     ObjectError::Damaged(error.to_string())

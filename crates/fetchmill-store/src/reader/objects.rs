@@ -1,4 +1,4 @@
-//! All objects of a destination, in the order of storage.
+//! All objects of a destination in storage order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::{Destination, FoundObject, Position, Storage, of_file};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Number of names of files that are looked up together.
+/// Number of file names looked up at a time.
 const NAMES_AT_ONCE: usize = 1000;
 
-/// Iterates over all names, each with its object. Ends at the first damaged object, with an error.
+/// Iterates over all names and their objects. Ends with an error at the first damaged object.
 #[derive(Debug)]
 pub struct Objects {
     destination: Arc<Destination>,
-    /// Position of the first part that is not open yet. `None` if no part is left.
+    /// Position of the first part not opened yet, if any is left.
     next: Option<Position>,
     is_started: bool,
     open: Option<OpenPart>,
@@ -30,12 +30,12 @@ enum OpenPart {
 }
 
 impl Objects {
-    /// Iterates from this position on.
+    /// Iterates from a position.
     pub fn new(destination: Arc<Destination>, from: Option<Position>) -> Self {
         Objects { destination, next: from, is_started: false, open: None }
     }
 
-    /// Returns the columns of the objects in addition to the standard ones.
+    /// Returns the columns of the objects besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         self.destination.columns()
     }

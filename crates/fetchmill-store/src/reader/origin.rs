@@ -1,4 +1,4 @@
-//! Requests for the objects of a job at their origin.
+//! Requests for a job's objects at their origin.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,21 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Start of an export's source. The source of the exported job follows.
+/// Start of an export's source. The exported job's source follows.
 pub const EXPORT_OF: &str = "export of ";
 
-/// Place from which the objects of a job can be requested.
+/// Location from which a job's objects can be requested.
 #[derive(Debug, Clone)]
 pub enum ObjectOrigin {
-    /// All objects are at one origin, and each is requested by its name.
+    /// All objects are at one origin and are requested by name.
     Origin(ObjectRequests),
-    /// Each object is at its own URL: the one that is stored with it, otherwise the one that its name leads to. This is
-    /// so for objects of a list.
+    /// Each object is at its own URL, which is stored with it or derived from its name. This applies to objects from a
+    /// list.
     Own(EntryOfName),
 }
 
 impl ObjectOrigin {
-    /// Returns the origin of the job, or the one that the user gives. Refuses cases in which the origin's answer would
-    /// mean nothing.
+    /// Returns the job's origin, or the one given by the user. Fails if that origin's answers would be meaningless.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
         if snapshot.part("format") == Format::Null.name() {
@@ -104,13 +103,13 @@ impl ObjectOrigin {
         }
     }
 
-    /// Returns whether redirects are followed.
+    /// Returns whether to follow redirects.
     pub fn follows(&self) -> bool {
         matches!(self, ObjectOrigin::Own(_))
     }
 }
 
-/// The requests for the objects of a job with one origin.
+/// Requests for the objects of a job with one origin.
 #[derive(Debug, Clone)]
 pub struct ObjectRequests {
     /// Scheme, host and port.
@@ -121,8 +120,7 @@ pub struct ObjectRequests {
 }
 
 impl ObjectRequests {
-    /// Makes the requests that the job made, from its identity. If `source` is given, requests the objects there
-    /// instead.
+    /// Derives the job's requests from its identity. With `source`, requests the objects there instead.
     pub fn new(identity: &BTreeMap<String, String>, source: Option<&str>) -> Result<Self> {
         let part = |name: &str| identity.get(name).map_or("", String::as_str);
         let own = part("source").trim_start_matches(EXPORT_OF);
@@ -152,7 +150,7 @@ impl ObjectRequests {
     }
 }
 
-/// Returns the origin for records of requests, from the identity of the job that made them.
+/// Returns the origin for request records, from the identity of the job that made them.
 pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     if let Some(place) = bucket_place(identity) {
         let template = RequestTemplate::new(place.key.authority(), &place.prefix, "", &[])?;
@@ -164,7 +162,7 @@ pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     } else {
         ObjectRequests::new(identity, None).ok()
     };
-    // Objects from a list, or from an export of a list, have no common origin.
+    // Objects from a list, or from an exported list, have no common origin.
     let Some(ObjectRequests { authority, before, behind, .. }) = requests else {
         return WarcOrigin::of_list(&[]);
     };
@@ -172,7 +170,7 @@ pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     Ok(WarcOrigin { template, uri_start: format!("http://{authority}"), names_are_urls: false })
 }
 
-/// Returns the place of a bucket's objects. The journal does not store the region, so the default region is used.
+/// Returns the address of a bucket's objects. Uses the default region, because the journal does not store the region.
 fn bucket_place(identity: &BTreeMap<String, String>) -> Option<BucketAddress> {
     let source = identity.get("source")?;
     let (bucket, _) =

@@ -1,4 +1,4 @@
-//! The position from which a listing continues, as a value and as text for clients.
+//! The position at which a listing continues, as a value and as text for clients.
 
 use fetchmill_model::outcome::ShardNumber;
 
@@ -12,7 +12,7 @@ pub enum Position {
 }
 
 impl Position {
-    /// Returns the position as text of letters, digits and `-`.
+    /// Returns the position as letters, digits and `-`.
     pub fn to_text(&self) -> String {
         match self {
             Position::Row(shard, row) => format!("{shard}-{row}"),
@@ -24,7 +24,7 @@ impl Position {
         }
     }
 
-    /// Parses the text of [`Position::to_text`]. `None` if the text is not valid.
+    /// Parses the output of [`Position::to_text`]. `None` if it is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         let position = if let Some(digits) = text.strip_prefix('x') {
             let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };

@@ -26,7 +26,7 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
-    /// Opens a destination that no process is working on.
+    /// Opens a destination with no process working on it.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = JobLocation::look(dest, state)?;
         let snapshot = JournalSnapshot::read(&place)?;
@@ -34,7 +34,7 @@ impl SampleReader {
         Ok(SampleReader { place, snapshot, format, open: None })
     }
 
-    /// Returns an object. `None` if it differs from the written object, which the verification has already reported.
+    /// Reads an object. `None` if it differs from what was written, which the verification has already reported.
     pub fn read(&mut self, sampled: &SampledObject) -> Result<Option<StoredObject>> {
         match sampled.shard {
             Some((number, row)) => self.read_in_shard(number, row, sampled),

@@ -12,44 +12,43 @@ use fetchmill_model::limits::MIB;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Size of a read. A larger record is read alone.
+/// Size of a read. A larger record is read by itself.
 const READ_BYTES: usize = MIB;
-/// Number of rows of a Parquet file to read one by one after damage, so that only the damaged rows are lost.
+/// Number of Parquet rows that are read one by one after damage, so that only damaged rows are lost.
 const SALVAGED_ROWS: u64 = 1024;
 
 /// A row and its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedObject {
-    /// The row's number in the manifest.
+    /// Position of the row in the manifest.
     pub row: u64,
     /// Sequence number of the target.
     pub sequence: Sequence,
     /// CRC-32C of the body, from the manifest.
     pub crc32c: u32,
-    /// The object, or a description of its loss.
+    /// The object, or a description of the damage.
     pub object: std::result::Result<StoredObject, LostObject>,
 }
 
 /// An object that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostObject {
-    /// Name of the object, from the manifest.
+    /// Name of the object, according to the manifest.
     pub name: Vec<u8>,
-    /// Bytes of its body, from the manifest.
+    /// Size of the body in bytes, according to the manifest.
     pub length: u64,
     /// Description of the damage.
     pub what: String,
 }
 
-/// Iterates over the rows of a shard in order. An error concerns one frame of the manifest. The next item is in the
-/// next frame.
+/// Iterates over a shard's rows in order. An error concerns one manifest frame, and the next item is in the next frame.
 #[derive(Debug)]
 pub struct Scan {
     manifest: Arc<Manifest>,
     data: ScanCursor,
     next_frame: usize,
     frame: Option<Arc<Frame>>,
-    /// Frame that was read ahead. Its first row shows where the last record of `frame` ends.
+    /// Frame read ahead. Its first row shows where the last record of `frame` ends.
     ahead: Option<Result<Arc<Frame>>>,
     position: usize,
 }
@@ -65,7 +64,7 @@ impl Scan {
         Scan { manifest, data, next_frame: 0, frame: None, ahead: None, position: 0 }
     }
 
-    /// Skips the rows before this one.
+    /// Skips the rows before `row`.
     pub fn skip_to(&mut self, row: u64) {
         self.next_frame = self.manifest.frame_of_row(row).unwrap_or(self.manifest.frames());
         (self.frame, self.ahead) = (None, None);
@@ -74,7 +73,7 @@ impl Scan {
             self.frame = Some(frame);
             self.ahead = self.read_frame();
         } else {
-            // The error is returned with the first row that is requested.
+            // The error is returned when the first row is requested.
             self.next_frame = self.next_frame.saturating_sub(1);
         }
     }
@@ -87,7 +86,7 @@ impl Scan {
         Some(self.manifest.frame(self.next_frame - 1).map(Arc::new))
     }
 
-    /// Goes to the next frame. Returns `None` after the last frame.
+    /// Moves to the next frame. Returns `None` after the last.
     fn advance(&mut self) -> Option<Result<()>> {
         (self.frame, self.position) = (None, 0);
         let next = self.ahead.take().or_else(|| self.read_frame())?;
@@ -95,7 +94,7 @@ impl Scan {
         Some(next.map(|frame| self.frame = Some(frame)))
     }
 
-    /// Returns the end of the record at a position. `None` if the frame that contains the end is damaged.
+    /// Returns the end of the record at a position. `None` if the frame that would show it is damaged.
     fn record_end(&self, frame: &Frame, position: usize) -> Option<u64> {
         if position + 1 < frame.len() {
             return Some(frame.row(position + 1).place);
@@ -200,7 +199,7 @@ impl ScanWindow {
         let ahead = self.records.bytes_from(place).min(READ_BYTES as u64) as usize;
         self.start = place;
         self.bytes.clear();
-        // One large record must not keep its memory.
+        // Do not keep the memory of a large record.
         self.bytes.shrink_to(READ_BYTES);
         self.bytes.resize(ahead.max(length), 0);
         let read = self.records.fill(place, &mut self.bytes);
@@ -211,13 +210,13 @@ impl ScanWindow {
     }
 }
 
-/// The rows of a Parquet file, batch by batch.
+/// Rows of a Parquet file, read in batches.
 #[derive(Debug)]
 struct ParquetScan {
     shard: ParquetShard,
     batches: Option<RowBatches>,
     batch: Option<RecordBatch>,
-    /// First row of the batch.
+    /// First row in the batch.
     first: u64,
     /// Rows before this one are read one by one.
     salvage_until: u64,
@@ -247,7 +246,7 @@ impl ParquetScan {
         row.checked_sub(self.first).filter(|position| *position < rows).map(|position| position as usize)
     }
 
-    /// Reads the batch that starts with this row.
+    /// Reads the batch that starts at this row.
     fn load(&mut self, row: u64) -> std::result::Result<(), ObjectError> {
         let next = self.batch.as_ref().map(|batch| self.first + batch.num_rows() as u64);
         self.batch = None;

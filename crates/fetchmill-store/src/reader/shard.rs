@@ -1,8 +1,8 @@
 //! Reads a sealed shard in place: one object by its row, or all of them in order.
 //!
-//! An object must have the name, the length and the checksum of its manifest row. Otherwise it is damaged. The shard
-//! itself is opened only for its first object. For this reason, a look-up among hundreds of shards opens hundreds of
-//! manifests but only one shard.
+//! An object must have the name, length and checksum of its manifest row, otherwise it counts as damaged. The shard
+//! itself is opened only for its first object. So a lookup among hundreds of shards opens hundreds of manifests but
+//! only one shard.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -20,23 +20,23 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::outcome::ShardNumber;
 
-/// A sealed shard that is read in place. Threads can share it.
+/// A sealed shard read in place. Can be shared between threads.
 #[derive(Debug)]
 pub struct ShardReader {
     number: ShardNumber,
     format: Format,
     manifest: Arc<Manifest>,
-    /// Final path of the shard, and its path before it is renamed.
+    /// Final path of the shard, and its path before the rename.
     paths: [PathBuf; 2],
-    /// Bytes of the shard.
+    /// Length of the shard in bytes.
     length: u64,
     data: OnceLock<ShardData>,
-    /// The most recently used frame, because rows are often read in order.
+    /// The last frame used, because rows are often read in order.
     frame: Mutex<Option<Arc<Frame>>>,
 }
 
 impl ShardReader {
-    /// Opens a shard's manifest. The shard itself is opened with the first object.
+    /// Opens a shard's manifest. The shard itself is opened with its first object.
     pub fn open(shard_folder: &ShardFolder, format: Format, shard: &Shard) -> Result<Self> {
         let open = shard_folder.open_path();
         let paths = [shard_folder.shard_path(shard.number), open.join(&shard.sealed.data.path)];
@@ -68,7 +68,7 @@ impl ShardReader {
         self.format
     }
 
-    /// Returns the manifest, which describes the expected content.
+    /// Returns the manifest, which describes the expected contents.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -78,7 +78,7 @@ impl ShardReader {
         &self.paths[0]
     }
 
-    /// Reads the object of a manifest row, and checks that it has the name, the length and the checksum of the row.
+    /// Reads the object of a manifest row, and verifies that its name, length and checksum match.
     pub fn read(&self, number: u64, row: &ManifestRow<'_>) -> std::result::Result<StoredObject, ObjectError> {
         let object = match self.data()? {
             ShardData::Parquet(shard) => shard.row(row.place).map_err(of_row)?,
@@ -108,12 +108,12 @@ impl ShardReader {
         Ok(Some(object))
     }
 
-    /// Opens the shard itself, so that its bytes stay readable even if the shard is removed.
+    /// Opens the shard itself, so that it stays readable even if it is removed.
     pub(super) fn hold(&self) -> Result<()> {
         self.data().map(drop)
     }
 
-    /// Reads the unchanged record of a row. `None` if the format has rows instead.
+    /// Reads a row's record unchanged. `None` if the format has rows instead.
     pub fn read_record(
         &self,
         number: u64,
@@ -125,12 +125,12 @@ impl ShardReader {
         }
     }
 
-    /// Iterates over all rows in order, with their objects.
+    /// Iterates over all rows and their objects in order.
     pub fn scan(&self) -> Result<Scan> {
         Ok(Scan::new(Arc::clone(&self.manifest), self.data()?))
     }
 
-    /// Returns an error that names the shard and the object, for callers that cannot tolerate a lost object.
+    /// Returns an error with the names of the shard and the object, for callers that cannot tolerate a lost object.
     pub fn error(&self, name: &[u8], error: ObjectError) -> Error {
         match error {
             ObjectError::Failed(error) => error,
@@ -140,7 +140,7 @@ impl ShardReader {
         }
     }
 
-    /// Adds the encoding of an object from the manifest, for formats that cannot store it.
+    /// Adds the encoding of an object from the manifest, for formats that do not store it.
     pub(super) fn add_encoding(&self, row: u64, object: &mut StoredObject) -> Result<()> {
         let frame = self.frame_of_row(row)?;
         note_encoding(&frame.row((row - frame.first_row()) as usize), object);
@@ -176,7 +176,7 @@ impl ShardReader {
             return Ok(data);
         }
         let data = at_either(&self.paths, |path| self.open_data(path))?;
-        // Another thread may have opened the shard first. Both values are equally good.
+        // Another thread may have opened the shard first, but both values are equivalent.
         Ok(self.data.get_or_init(|| data))
     }
 

@@ -1,4 +1,4 @@
-//! All sealed shards of a job as one collection.
+//! All sealed shards of a job, treated as one collection.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -12,37 +12,37 @@ use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// Number of the smallest shards that are opened immediately when a running job is read. The job may merge these
-/// shards, but the bytes of an open file stay readable.
+/// Number of the smallest shards opened immediately when reading a running job. The job may merge and remove them, but
+/// open files stay readable.
 const HELD_MAX: usize = 256;
-/// Maximum number of times to read the journal again if a shard was merged before it could be opened.
+/// Maximum number of times the journal is read again because a shard was merged before it could be opened.
 const SNAPSHOTS_MAX: usize = 5;
-/// Descriptors of the process that are not for shards.
+/// Number of descriptors used for other things than shards.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Descriptors of a shard: its manifest and its data.
+/// Number of descriptors per shard: its manifest and its data.
 const DESCRIPTORS_A_SHARD: u64 = 2;
-/// Above this number of manifests, several threads open them, because on a cold disk each one costs a wait or two.
+/// Number of manifests above which several threads open them. On a cold disk, each costs one or two waits.
 const OPENED_ALONE: usize = 8;
 /// Number of threads that open manifests.
 const OPENING_THREADS: usize = 8;
 
-/// Function that returns a frame of a manifest, given the position of the shard and of the frame.
+/// Function that returns a manifest frame, given the positions of the shard and the frame.
 type FrameOfShard<'f> = &'f mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc<Frame>>;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct SealedShards {
     shard_folder: ShardFolder,
     format: Format,
-    /// Shards in the order of their numbers.
+    /// Shards ordered by number.
     sealed: Vec<Shard>,
     readers: Vec<OnceLock<Arc<ShardReader>>>,
     hidden: OnceLock<HiddenRows>,
 }
 
 impl SealedShards {
-    /// Opens the shards that `read` finds in the journal. With `may_vanish`, a running job may replace some of them
-    /// during this.
+    /// Opens the shards that `read` finds in the journal. `may_vanish` means that a running job may replace some
+    /// meanwhile.
     pub(super) fn open(
         shard_folder: &ShardFolder,
         format: Format,
@@ -91,7 +91,7 @@ impl SealedShards {
             return Ok(reader);
         }
         let reader = Arc::new(ShardReader::open(&self.shard_folder, self.format, shard)?);
-        // Another thread may have been faster. Both readers are equally good.
+        // Another thread may have been faster, but both readers are equivalent.
         Ok(cell.get_or_init(|| reader))
     }
 
@@ -151,7 +151,7 @@ impl SealedShards {
         Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }
 
-    /// Returns names from a position on.
+    /// Returns names, starting at a position.
     pub(super) fn names(&self, from: Option<&Position>, max: usize) -> Result<NamesPage> {
         let mut page = NamesPage::default();
         let mut bytes = 0;
@@ -185,8 +185,8 @@ impl SealedShards {
         Ok(page)
     }
 
-    /// Returns the shard and the row where a listing continues. If the shard no longer exists, continues with the next
-    /// one.
+    /// Returns the shard and row at which to continue a listing. If the shard no longer exists, continues with the
+    /// next.
     pub(super) fn place_of(&self, from: Option<&Position>) -> (usize, u64) {
         let Some(Position::Row(number, row)) = from else { return (0, 0) };
         let index = self.sealed.partition_point(|shard| shard.number < *number);
@@ -194,12 +194,12 @@ impl SealedShards {
         (index, if is_there { *row } else { 0 })
     }
 
-    /// Returns the rows whose names were already stored before, if they have been searched already.
+    /// Returns the rows with a name that is stored earlier, if they are known already.
     pub(super) fn known_hidden(&self) -> Option<&HiddenRows> {
         self.hidden.get()
     }
 
-    /// Returns the rows whose names were already stored before.
+    /// Returns the rows with a name that is stored earlier.
     pub(super) fn hidden(&self) -> Result<&HiddenRows> {
         if let Some(hidden) = self.hidden.get() {
             return Ok(hidden);
@@ -221,8 +221,7 @@ impl SealedShards {
     }
 }
 
-/// Raises the soft limit of descriptors if it is too low for this many shards. If it cannot be raised, opening a shard
-/// will fail.
+/// Raises the soft limit of descriptors if there are too many shards for it. If that fails, opening a shard will fail.
 fn raise_descriptors(shards: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

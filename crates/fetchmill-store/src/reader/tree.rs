@@ -1,8 +1,8 @@
-//! The files below the destination of a `files` job, in the order of their paths.
+//! The files below the destination of a `files` job, in path order.
 //!
 //! A walk is a stack of folders. Each folder is read and sorted when the walk enters it. A folder of a million files is
-//! read once and takes about 40 MB during the walk. The walks of the latest pages are cached, so that the next page
-//! costs only its names. Files whose path does not belong to a name are skipped, and so are the job's own files.
+//! read once, and takes about 40 MB during the walk. The walks of recent pages are cached, so that the next page costs
+//! only its names. The job's own files are skipped, and so are files whose path is not that of a name.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -21,7 +21,7 @@ use fetchmill_model::object::StoredObject;
 /// Maximum number of cached walks.
 const WALKS_MAX: usize = 8;
 
-/// The files of a destination.
+/// Files of a destination.
 #[derive(Debug)]
 pub(super) struct FileTree {
     root: OwnedFd,
@@ -51,13 +51,13 @@ impl FileTree {
         }
     }
 
-    /// Returns the bytes of the object with this name.
+    /// Returns the size of the object with this name.
     pub(super) fn length(&self, name: &[u8]) -> Result<Option<u64>> {
         let mut path = Vec::new();
         if name::to_path(name, &mut path).is_err() { Ok(None) } else { self.size(&path) }
     }
 
-    /// Returns the bytes of a regular file.
+    /// Returns the size of a regular file.
     fn size(&self, path: &[u8]) -> Result<Option<u64>> {
         match rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
@@ -74,8 +74,8 @@ impl FileTree {
         Error::storage("read", self.path.join(std::ffi::OsStr::from_bytes(path)), error)
     }
 
-    /// Returns paths and names after a path, until `take` returns that it has enough. Also returns the path after which
-    /// to continue, unless these were all.
+    /// Returns paths and names after `path` until `take` has enough. Also returns the path after which to continue,
+    /// unless the end was reached.
     pub(super) fn names(
         &self,
         behind: Option<&[u8]>,
@@ -134,7 +134,7 @@ impl FileTree {
     }
 }
 
-/// Returns whether an error means that there is no such file.
+/// Returns whether an error means that the file does not exist.
 fn is_nothing(error: Option<Errno>) -> bool {
     matches!(error, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG))
 }
@@ -150,7 +150,7 @@ fn add(is_root: bool, folder: &OwnedFd, entry: &DirEntry, entries: &mut FolderEn
     }
 }
 
-/// Returns the type of an entry. Some file systems do not store the type in the folder itself.
+/// Returns the type of an entry. Some file systems do not store it in the folder.
 fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
@@ -159,10 +159,10 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     }
 }
 
-/// A position in the tree, just before a file.
+/// A position in the tree, right before a file.
 #[derive(Debug, Clone, Default)]
 struct TreeWalk {
-    /// Path of the innermost folder, with a `/` at its end unless it is the root.
+    /// Path of the innermost folder. Ends with `/`, except for the root.
     path: Vec<u8>,
     stack: Vec<TreeLevel>,
 }
@@ -182,7 +182,7 @@ impl TreeWalk {
         Ok(walk)
     }
 
-    /// Returns the walk that continues after a path. The path need not exist any more.
+    /// Returns the walk that continues after a path, which need not exist any more.
     fn behind(path: &[u8], tree: &FileTree) -> Result<Self> {
         let mut walk = TreeWalk::start(tree)?;
         for segment in path.split_inclusive(|byte| *byte == b'/') {
@@ -196,7 +196,7 @@ impl TreeWalk {
         Ok(walk)
     }
 
-    /// Moves to the next file without taking it. Returns `false` at the end.
+    /// Moves to the next file but does not take it. Returns `false` at the end.
     fn settle(&mut self, tree: &FileTree) -> Result<bool> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
@@ -214,7 +214,7 @@ impl TreeWalk {
         Ok(false)
     }
 
-    /// Takes the file to which the walk has moved.
+    /// Takes the file that the walk has moved to.
     fn take(&mut self, path: &mut Vec<u8>) {
         if let Some(level) = self.stack.last_mut() {
             path.clear();
@@ -237,8 +237,7 @@ impl TreeWalk {
     }
 }
 
-/// The sorted names in one folder, in one allocation. Names of folders end with `/`, so that whole paths are sorted by
-/// their bytes.
+/// Sorted names of a folder, in one allocation. Folder names end with `/`, so that whole paths are sorted bytewise.
 #[derive(Debug, Default)]
 struct FolderEntries {
     names: Vec<u8>,

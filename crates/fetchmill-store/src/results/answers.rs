@@ -1,4 +1,4 @@
-//! Reads files of results: the site and the answer of each row.
+//! Reads results files: the site and the answer of each row.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,27 +7,27 @@ use super::{ResultsFormat, TableFormat};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{ListFormat, TableReader};
 
-/// The columns to read. They identify the site and its answer.
+/// Columns to read, which identify the site and its answer.
 const COLUMNS: [&str; 4] = ["key", "url", "status", "kind"];
 
-/// Reads the rows of a file one after another.
+/// Reads the rows of a file in sequence.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     shown: String,
     table: TableReader,
 }
 
-/// The site and the answer of one row.
+/// Site and answer of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowAnswer<'a> {
-    /// The key, or else the URL.
+    /// Key, otherwise URL.
     pub(super) site: &'a [u8],
     pub(super) status: &'a [u8],
     pub(super) kind: &'a [u8],
 }
 
 impl AnswerReader {
-    /// Opens a file. Its name gives the format.
+    /// Opens a file. The name determines the format.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let Some(format) = ResultsFormat::of(&path.to_string_lossy(), None) else {
@@ -50,7 +50,7 @@ impl AnswerReader {
             .map_err(|error| foreign(&shown, &error))
     }
 
-    /// Returns the next row. `None` after the last one.
+    /// Returns the next row. `None` after the last.
     pub(super) fn next_row(&mut self) -> Result<Option<RowAnswer<'_>>> {
         if !self.table.next_record().map_err(|error| foreign(&self.shown, &error))? {
             return Ok(None);

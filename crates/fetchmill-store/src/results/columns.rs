@@ -14,7 +14,7 @@ use crate::pack::parquet::{KeptBuilder, kept_fields};
 use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues, Value};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// The approximate memory for a row without its texts.
+/// Approximate memory per row without its strings.
 const ROW_BYTES: usize = 128;
 
 /// Returns the columns of the results, including those kept from the list.
@@ -24,7 +24,7 @@ pub(super) fn schema(own: ColumnTypes, kept: &ExtraColumns) -> SchemaRef {
     Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
 }
 
-/// The field of one text in a [`ColumnKind::Texts`] list.
+/// Returns the field for a string in a [`ColumnKind::Texts`] list.
 fn element() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Utf8, false))
 }
@@ -68,7 +68,7 @@ impl Builder {
         }
     }
 
-    /// Appends a value. A value that does not fit its column is stored as null, for example a length above 2^63.
+    /// Appends a value. A value that does not fit its column becomes null, such as a length above 2^63.
     fn push(&mut self, value: Value<'_>) {
         match (self, value) {
             (Builder::Text(builder), Value::Text(text)) => builder.append_value(text),
@@ -149,12 +149,12 @@ impl Builders {
         self.rows
     }
 
-    /// The approximate memory of the rows so far.
+    /// Returns the approximate memory used by the rows.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the columns of the rows so far, and starts an empty batch.
+    /// Returns the columns and starts an empty batch.
     pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
         (self.rows, self.bytes) = (0, 0);
         let own = self.own.iter_mut().map(Builder::finish);

@@ -1,9 +1,8 @@
-//! The end of a job of rows: writes the file of results and the summary from the shards with the rows.
+//! The end of a job that writes rows: creates the results file and the summary from the shards with the rows.
 //!
-//! The file is written and synced under a separate name next to the final one. Then the journal records that it is
-//! complete, it is renamed without replacing a file, and the job is finished. A killed run leaves one of three states,
-//! from which the next run continues: it removes and rewrites an unfinished file, renames a complete one, and keeps a
-//! renamed one.
+//! The file is written and synced under a temporary name next to the final one. The journal records that it is
+//! complete, it is renamed without replacing a file, and the job is finished. A killed run leaves the file unfinished,
+//! complete or renamed. The next run rewrites an unfinished file, renames a complete one, and keeps a renamed one.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -19,31 +18,31 @@ use fetchmill_model::row::{CheckRow, ListRow, RowKind, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// The journal entry with the name of the file being written.
+/// Journal entry with the name of the file being written.
 const UNFINISHED: &str = "results_unfinished";
-/// The journal entry that marks this file as complete. It contains the summary.
+/// Journal entry that marks this file as complete. It contains the summary.
 const COMPLETE: &str = "results_complete";
-/// The journal entry with the summary of a finished check.
+/// Journal entry with the summary of a finished check.
 const SUMMARY: &str = "summary";
-/// Rows between two checks of the stop signal.
+/// Number of rows between checks of the stop signal.
 const STRETCH_ROWS: u64 = 4096;
 
-/// The results file to write.
+/// A results file to write.
 #[derive(Debug, Clone, Copy)]
 pub struct ResultsTarget<'t> {
-    /// The path of the file.
+    /// Path of the file.
     pub path: &'t Path,
-    /// The kind of rows.
+    /// Kind of rows.
     pub rows: RowKind,
-    /// The format of the file.
+    /// Format of the file.
     pub format: ResultsFormat,
-    /// The columns kept from the list.
+    /// Columns kept from the list.
     pub kept: &'t ExtraColumns,
     /// Whether the file must survive a power cut.
     pub is_durable: bool,
 }
 
-/// Refuses a file that does not belong to this job, or a folder that does not exist, before anything is created.
+/// Fails before anything is created if the file does not belong to this job or the folder does not exist.
 pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     let folder = folder_of(path);
     if !folder.is_dir() {
@@ -56,8 +55,8 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     if has_journal || path.symlink_metadata().is_err() { Ok(()) } else { Err(foreign(path)) }
 }
 
-/// Refuses an unfit file once the journal is open. An unfinished job has not created its file yet, and must be able to:
-/// otherwise the error would come only after a million sites were requested.
+/// Fails if the results file cannot be used. Call this when the journal is open. An unfinished job must be able to
+/// create its file later. Otherwise the error would appear only after a million requests.
 pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
     if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
         return Ok(());
@@ -81,8 +80,8 @@ pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
     journal.get(SUMMARY)?.as_deref().map(Summary::from_text).transpose()
 }
 
-/// Writes the results, and leaves the transaction open in which the job will be finished. `None` if `goes_on` returned
-/// false. Then nothing has changed.
+/// Writes the results, and leaves open the transaction that will finish the job. Returns `None` if `goes_on` returned
+/// false, and nothing has changed in this case.
 pub fn conclude(
     place: &JobLocation,
     journal: &mut Journal,
@@ -162,10 +161,10 @@ fn write_rows(
     Ok(summary)
 }
 
-/// Called for each row.
+/// Callback for each row.
 type EachRow<'e> = &'e mut dyn FnMut(RowValues<'_>) -> Result<()>;
 
-/// Reads all rows in the order in which the workers wrote them.
+/// Reads all rows in the order in which workers wrote them.
 fn gather(
     place: &JobLocation,
     journal: &Journal,
@@ -190,7 +189,7 @@ fn gather(
         }
     }
     let tally = journal.tally();
-    // A folder whose listing failed counts as failed, but is not a target.
+    // A folder that could not be listed counts as failed, but is not a target.
     let settled = tally.settled()
         - (tally.skipped - journal.skipped_after_replies()?)
         - journal.kinds()?.count(FailureKind::Listing);
@@ -224,7 +223,7 @@ fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-/// Renames a complete file to its final name. Fails if a file with that name exists.
+/// Renames a complete file to its final name. Fails if that name exists.
 fn put_in_place(unfinished: &Path, target: &ResultsTarget<'_>) -> Result<()> {
     let folder = folder_of(target.path);
     let fail = |error| Error::storage("rename", unfinished, error);
@@ -244,8 +243,8 @@ fn remove(path: &Path) -> Result<()> {
     durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))
 }
 
-/// Returns a unique name that contains the process and the time. It does not contain the file's own name, which may
-/// have the maximum length.
+/// Returns a unique name made from the process id and the time. It does not include the file's own name, which may
+/// already have the maximum length.
 fn unfinished_name() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!(".fetchmill-{}-{}.unfinished", std::process::id(), since.as_nanos())

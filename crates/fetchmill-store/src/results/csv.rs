@@ -1,5 +1,5 @@
-//! Results as CSV: RFC 4180 with a header and line feeds. A missing value is an empty field, an empty text is `""`, and
-//! redirects are separated by spaces.
+//! Results as CSV: RFC 4180 with a header and line feeds. A missing value is an empty field, an empty string is `""`,
+//! and redirects are separated by spaces.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use fetchmill_model::row::{ColumnTypes, RowValues, Value};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::write_utc_micros;
 
-/// Writes the names of the columns.
+/// Writes the column names.
 pub(super) fn write_header(own: ColumnTypes, kept: &ExtraColumns, out: &mut impl Write) -> io::Result<()> {
     let mut line = Vec::new();
     for name in own.iter().map(|(name, _)| *name).chain(kept.kept().iter().map(String::as_str)) {

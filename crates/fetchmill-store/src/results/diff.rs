@@ -1,8 +1,8 @@
-//! Compares two files of results: which sites are new, gone, or have another answer.
+//! Compares two results files and finds sites that are new, gone, or have a different answer.
 //!
-//! Rows are compared by key, or else by URL. If it occurs several times, the n-th row is compared with the n-th. A hash
-//! and the number of the answer are in memory for each row of the first file: 16 bytes. Above [`DIFF_ROWS_HELD_MAX`]
-//! rows the files are read several times, each time for another part of the hashes.
+//! Rows are compared by key, otherwise by URL. If one occurs several times, the n-th row is compared with the n-th. For
+//! each row of the first file, a hash and the number of its answer are kept in memory, which takes 16 bytes. Above
+//! [`DIFF_ROWS_HELD_MAX`] rows, the files are read several times, each time for another part of the hash range.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,47 +13,47 @@ use super::answers::{AnswerReader, RowAnswer};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
 
-/// Rows between two checks of the stop signal.
+/// Number of rows between checks of the stop signal.
 const STRETCH_ROWS: u64 = 16 * 1024;
 
-/// The maximum length of a status and a kind.
+/// Maximum length of a status and kind.
 const ANSWER_BYTES_MAX: usize = 64;
 
-/// The numbers of rows that differ between two files.
+/// Number of rows that differ between two files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Rows of the first file.
+    /// Rows in the first file.
     pub old_rows: u64,
-    /// Rows of the second file.
+    /// Rows in the second file.
     pub new_rows: u64,
-    /// Rows that only the second file has.
+    /// Rows only in the second file.
     pub added: u64,
-    /// Rows that only the first file has.
+    /// Rows only in the first file.
     pub removed: u64,
-    /// Rows with another status or kind.
+    /// Rows with a different status or kind.
     pub changed: u64,
     /// Rows with the same status and kind.
     pub unchanged: u64,
-    /// The number of changed rows for each pair of old and new answer.
+    /// Number of changed rows per pair of old and new answer.
     pub transitions: BTreeMap<(String, String), u64>,
 }
 
-/// A row that differs. The answer is `None` on the side without the row.
+/// A row that differs. The answer is `None` for the file that lacks the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'c> {
-    /// The key, or else the URL.
+    /// Key, otherwise URL.
     pub site: &'c str,
-    /// The answer in the first file.
+    /// Answer in the first file.
     pub before: Option<&'c str>,
-    /// The answer in the second file.
+    /// Answer in the second file.
     pub after: Option<&'c str>,
 }
 
-/// Called with each change. `None` comes from time to time without a change, so that the caller can decide whether to
-/// continue.
+/// Callback for each change. Occasionally called with `None`, so that the caller can decide whether to continue.
 pub type EachChange<'e> = &'e mut dyn FnMut(Option<Change<'_>>) -> Result<()>;
 
-/// Compares two files. Changes come in the order of the second file, then removed rows in the order of the first.
+/// Compares two files. Reports changes in the order of the second file, followed by removed rows in the order of the
+/// first.
 pub fn diff(old: &Path, new: &Path, each: EachChange<'_>) -> Result<Difference> {
     diff_within(old, new, DIFF_ROWS_HELD_MAX, each)
 }
@@ -64,7 +64,7 @@ fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) ->
     let mut names = AnswerNumbers::default();
     let mut found = Difference { old_rows, ..Difference::default() };
     for number in 0..parts {
-        // Parts of the hash range never have exactly equal sizes, so each gets some room.
+        // The parts of the hash range are never exactly equal, so leave some room in each.
         let part = HashPartition {
             number,
             parts,
@@ -92,17 +92,17 @@ fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
     if rows.is_multiple_of(STRETCH_ROWS) { each(None) } else { Ok(()) }
 }
 
-/// A row of the first file.
+/// A row in the first file.
 #[derive(Debug, Clone, Copy)]
 struct ComparedRow {
     hash: u64,
-    /// The place of the row in the file. After sorting, the first row of each hash holds the number of rows with this
-    /// hash that have a counterpart.
+    /// Position of the row in the file. After sorting, in the first row of each hash: the number of rows with this hash
+    /// that have a counterpart.
     place: u32,
     answer: u16,
 }
 
-/// The rows of the first file whose hashes belong to this part.
+/// Rows of the first file with hashes in this part.
 struct HashPartition {
     number: u64,
     parts: u64,
@@ -175,7 +175,7 @@ impl HashPartition {
         Ok(())
     }
 
-    /// Reports the removed rows. The first rows of each hash have a counterpart, and the others were removed.
+    /// Reports removed rows. For each hash, the first rows have a counterpart and the others were removed.
     fn find_removed(
         &self,
         old: &Path,
@@ -223,12 +223,12 @@ fn counterparts(held: &[ComparedRow]) -> u64 {
     firsts.map(|first| u64::from(first.place)).sum()
 }
 
-/// Gives each distinct answer a number. There are few distinct answers.
+/// Numbers the distinct answers, of which there are few.
 #[derive(Debug, Default)]
 struct AnswerNumbers {
     numbers: HashMap<String, u16>,
     texts: Vec<String>,
-    /// The last answer. Most rows have the same answer.
+    /// The previous answer, because most rows have the same one.
     last: String,
 }
 
@@ -266,7 +266,7 @@ impl AnswerNumbers {
 mod tests {
     use super::*;
 
-    /// Writes a file with these rows of site and status.
+    /// Writes a file with rows of site and status.
     fn file(folder: &Path, name: &str, rows: &[(&str, &str)]) -> std::path::PathBuf {
         let path = folder.join(name);
         let lines = rows.iter().map(|(site, answer)| format!("{site},,{answer}\n"));

@@ -11,12 +11,12 @@ use fetchmill_model::row::{ColumnTypes, RowValues};
 use fetchmill_model::source::list::Compression;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// A fast level that compresses well enough.
+/// Compression level: fast, with a sufficient ratio.
 const GZIP_LEVEL: u32 = 6;
-/// The same level as in shards.
+/// Same level as in shards.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Writes one results file.
+/// Writes a results file.
 pub(crate) struct ResultsFile {
     rows: RowWriter,
     columns: ColumnTypes,
@@ -78,7 +78,7 @@ impl ResultsFile {
     }
 }
 
-/// Writes lines to a file, compressed or not.
+/// Writes lines to a file, possibly compressed.
 enum TextOutput {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),

@@ -13,7 +13,7 @@ pub enum TableFormat {
     Parquet,
     /// RFC 4180, with a header.
     Csv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
 }
 
@@ -38,7 +38,7 @@ impl TableFormat {
 }
 
 impl ResultsFormat {
-    /// Returns the format that the file name says. `table` takes precedence over the name. `None` if neither gives a
+    /// Returns the format that the file name implies. `table` takes precedence over the name. `None` if neither gives a
     /// table format, or if results cannot have this compression.
     pub fn of(path: &str, table: Option<TableFormat>) -> Option<Self> {
         let (format, compression) = format_of(path);

@@ -1,4 +1,4 @@
-//! Results as JSON lines: one object a row, with all columns that have a value. No value is `null`.
+//! Results as JSON lines: one object per row, with all columns that have a value. `null` does not occur.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -8,7 +8,7 @@ use fetchmill_model::text::dates::write_utc_micros;
 
 /// Appends a row.
 pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumns, line: &mut Vec<u8>) {
-    // Writing to memory cannot fail, and text and numbers always have a JSON form.
+    // Writing to memory cannot fail, and strings and numbers always have a JSON form.
     let _ = serde_json::to_writer(&mut *line, &JsonRow { own, row, kept });
     line.push(b'\n');
 }

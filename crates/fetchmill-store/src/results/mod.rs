@@ -1,6 +1,6 @@
-//! The results of a check or of a written list: a file with a row for each target, written from the shards when every
-//! target has its row. Also the difference between two such files, and the rows without an object in a job where every
-//! target has a row.
+//! Results of a check or of a list that is written out. They are a file with a row per target, created from the shards
+//! when every target has its row. Also the difference between two such files, and rows without an object in jobs where
+//! every target has a row.
 
 mod answers;
 mod columns;

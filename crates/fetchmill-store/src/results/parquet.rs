@@ -94,7 +94,7 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// The output file, which can be taken back. The library would return it only after another write of its own.
+/// The output file, which can be taken back. The library would return it only after another write.
 ///
 /// It also keeps the error number of a refused write, because the library turns the error into text.
 struct RecoverableOutput<W> {

@@ -1,5 +1,5 @@
-//! The summary of a check: the number of sites for each answer, and some failed ones. For a written list only the rows
-//! are counted.
+//! The summary of a check: the number of sites for each answer, and some failed ones. If a list is written, only its
+//! rows are counted.
 
 use std::collections::BTreeMap;
 

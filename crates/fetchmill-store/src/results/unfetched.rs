@@ -1,12 +1,12 @@
-//! Writes files at the end of a job from its failures shards. With `--keep-failed` they are the files with the rows of
-//! targets without an object, otherwise the failures file, if there are failures.
+//! Writes files from a job's failures shards at its end. With `--keep-failed`, these contain the rows of targets
+//! without an object. Otherwise the failures file is written if there are failures.
 //!
-//! The files exist exactly when the job is finished. They are written among the open shards and synced, then the
-//! journal names them, then they are renamed without replacing a file, then the job is finished. A run of an unfinished
-//! or reopened job removes the files of the previous run and writes them again at its end. So no target has two rows,
-//! and no object is reported missing after a retry run has fetched it.
+//! The files exist if and only if the job is finished. They are written and synced among the open shards, recorded in
+//! the journal, and renamed without replacing a file. The job is finished after that. A run of an unfinished or
+//! reopened job removes the previous run's files and writes new ones at its end. So no target has two rows, and an
+//! object fetched by a retry run is not reported as missing.
 //!
-//! Memory: a row, the buffer of the file ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`]
+//! Memory use: a row, the file's buffer ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`]
 //! folders.
 
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use fetchmill_model::object::UnfetchedTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, UnfetchedFile};
 use fetchmill_model::target::stored_name::StoredNames;
 
-/// Rows between two checks of the stop signal.
+/// Number of rows between checks of the stop signal.
 const STRETCH_ROWS: u64 = 4096;
-/// Folders to read at once.
+/// Number of folders read at a time.
 const STRETCH_FOLDERS: usize = 1024;
 
-/// Writes the files and moves them to their place. Every target must have its outcome. Returns their paths. `None` if
-/// `goes_on` returned false. Then there are no files.
+/// Writes the files, moves them into place and returns their paths. Every target must have an outcome. Returns `None`
+/// if `goes_on` returned false, and leaves no files in that case.
 pub fn write_unfetched(
     place: &JobLocation,
     journal: &Journal,
@@ -57,8 +57,8 @@ pub fn write_unfetched(
     Ok(Some(paths))
 }
 
-/// Removes the local files, renamed or not. A file that was not renamed has not replaced another one. The journal names
-/// them until [`Journal::forget_unfetched`], because a bucket may have one.
+/// Removes the local files, whether renamed or not. A file that was not renamed has not replaced another one. The
+/// journal keeps listing them until [`Journal::forget_unfetched`], because a bucket may have one.
 pub fn take_back_unfetched(
     journal: &Journal,
     shard_folder: &ShardFolder,
@@ -101,7 +101,7 @@ fn write_files(
                 push(&mut writer, &row, names.stripped(&name))?;
             }
             if let Some(replies) = replies.as_mut().filter(|_| row.replies_hex.is_some()) {
-                // The URL follows from the name under which the target was listed.
+                // The URL follows from the listed name.
                 push(replies, &row, &name)?;
             }
         }
@@ -122,7 +122,7 @@ fn write_files(
         written.extend(replies.map_or(Ok(Vec::new()), |replies| replies.finish(false))?);
         return Ok(Some(written));
     }
-    // Write the columns even if nothing was listed, so that a reader of all files of a destination finds them.
+    // Write the columns even if nothing was listed, so that a reader of all files in the destination finds them.
     let has_shard = journal.shards()?.iter().any(|shard| !shard.is_replaced);
     writer.finish(!has_shard).map(Some)
 }
@@ -143,7 +143,7 @@ fn push(writer: &mut UnfetchedWriter<'_>, row: &FailureRow, name: &[u8]) -> Resu
     })
 }
 
-/// Appends the folders whose listing failed. Returns whether `goes_on` always returned true.
+/// Appends folders that could not be listed. Returns `false` if `goes_on` returned false.
 fn push_folders(
     writer: &mut UnfetchedWriter<'_>,
     journal: &Journal,

@@ -1,4 +1,4 @@
-//! A block: outcomes on their way from a worker to its sink, with names and bodies in one buffer.
+//! A block of outcomes on its way from a worker to its sink. One buffer contains all names and bodies.
 
 use std::ops::Range;
 
@@ -11,23 +11,22 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
-/// Size from which a part grows a block only by the needed bytes.
+/// Minimum size of a part for which the block grows by exactly the needed bytes.
 const LARGE_BYTES: usize = 16 * 1024;
 
 /// Location of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockBody {
-    /// The bytes are in the block.
+    /// In the block.
     Inside(Range<u32>),
-    /// The bytes are in a staging file, because the body was too large for memory. The target's sequence number is
-    /// the file's name.
+    /// In a staging file named after the sequence number, because the body was too large for memory.
     Spilled(u64),
-    /// Not stored. Contains its length.
+    /// Not stored. Contains the length.
     Dropped(u64),
 }
 
 impl BlockBody {
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     pub fn len(&self) -> u64 {
         match self {
             BlockBody::Inside(range) => u64::from(range.end - range.start),
@@ -41,16 +40,16 @@ impl BlockBody {
     }
 }
 
-/// Outcome of one target.
+/// Outcome of a target.
 #[derive(Debug, Clone)]
 pub struct BlockEntry {
     /// Sequence number of the target.
     pub sequence: Sequence,
     /// Outcome of the target.
     pub outcome: Outcome,
-    /// Status of the last reply. 0 if there was none.
+    /// Status of the last reply, or 0 if there was none.
     pub status: u16,
-    /// Attempts that were made.
+    /// Number of attempts made.
     pub attempts: u32,
     name: Range<u32>,
     facts: EntryFacts,
@@ -58,7 +57,7 @@ pub struct BlockEntry {
     pub body: BlockBody,
 }
 
-/// The facts of a fetched target, except its status. The values of the fields are stored after the name, in this order.
+/// Facts about a fetched target, except its status. The field values follow the name in the buffer, in this order.
 #[derive(Debug, Default, Clone, Copy)]
 struct EntryFacts {
     fetched_at: Micros,
@@ -67,14 +66,14 @@ struct EntryFacts {
     content_encoding_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// Length of the host whose robots.txt forbids the target. The host is stored after all other bytes of the entry.
+    /// Length of the host whose robots.txt forbids the target. The host is the last part of the entry.
     forbidding_host_length: u16,
-    /// Length of the rest, as [`write_extra`] writes it: URL, kept values, detail, the request or (for a fetched
-    /// target) the entry, the listed name, and replies that are not objects. 0 if there is no rest.
+    /// Length of the rest, as written by [`write_extra`], or 0 if there is none. The rest consists of the URL, kept
+    /// values, detail, the request or (if fetched) the entry, the listed name, and replies that are not objects.
     rest_length: u32,
 }
 
-/// A target that was not fetched, as in the list of failures.
+/// Description of an unfetched target, as in the list of failures.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct EntryDescription<'d> {
     /// Name of the target.
@@ -85,23 +84,23 @@ pub struct EntryDescription<'d> {
     pub kept: Option<&'d [u8]>,
     /// Detail of the failure for the user, in UTF-8.
     pub detail: Option<&'d [u8]>,
-    /// Request of the target if it is not a plain `GET` ([`fetchmill_model::target::request`]).
+    /// Request, if it is not a plain `GET` ([`fetchmill_model::target::request`]).
     pub request: Option<&'d [u8]>,
     /// See [`fetchmill_model::object::UnfetchedTarget::replies`].
     pub replies: Option<&'d [u8]>,
 }
 
 impl<'d> EntryDescription<'d> {
-    /// Describes a target by its name only.
+    /// Describes a target only by name.
     pub fn named(name: &'d [u8]) -> Self {
         EntryDescription { name, ..EntryDescription::default() }
     }
 
-    /// Describes a fetched target that fails after all, so that it can be requested again in the same way.
+    /// Describes a fetched target that fails afterwards, so that the same request can be made again.
     pub fn fetched(stored: &'d [u8], facts: &Facts<'d>) -> Self {
         let name = facts.listed.unwrap_or(stored);
         match facts.entry.map(ListEntry::read) {
-            // Use the URL of the list, not the destination of a redirect, because the request must not go anywhere
+            // Use the URL from the list instead of a redirect's destination, because the request must not go anywhere
             // else.
             Some(entry) => EntryDescription {
                 name,
@@ -121,7 +120,7 @@ impl<'d> EntryDescription<'d> {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct Block {
     entries: Vec<BlockEntry>,
@@ -129,7 +128,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Adds a fetched target. If the sink stores nothing, the name may be empty.
+    /// Adds a fetched target. The name may be empty if the sink stores nothing.
     pub fn push_fetched(
         &mut self,
         sequence: Sequence,
@@ -156,7 +155,7 @@ impl Block {
         });
     }
 
-    /// Appends the values of a head. A line of a head is at most 16 KiB, so the length of a value fits.
+    /// Appends the values from a head. Their lengths fit, because a header line has at most 16 KiB.
     fn append_facts(&mut self, facts: &Facts<'_>) -> EntryFacts {
         let mut append = |value: Option<&[u8]>| self.append(value.unwrap_or_default()).len();
         EntryFacts {
@@ -178,7 +177,7 @@ impl Block {
         }
     }
 
-    /// Appends the values that few targets have, other than the values of lists. All other targets store nothing here.
+    /// Appends values that few targets have, except those of lists. Other targets store nothing here.
     fn append_rest(&mut self, rest: [Option<&[u8]>; 6]) -> u32 {
         if rest == [None; 6] {
             return 0;
@@ -188,7 +187,7 @@ impl Block {
         (self.bytes.len() - start) as u32
     }
 
-    /// Adds a target that was not fetched.
+    /// Adds an unfetched target.
     pub fn push_other(
         &mut self,
         sequence: Sequence,
@@ -211,7 +210,7 @@ impl Block {
         });
     }
 
-    /// Adds a target of a check with any outcome. Its row is a line of JSON.
+    /// Adds a target of a check with its outcome and its row, a JSON line.
     pub fn push_row(
         &mut self,
         sequence: Sequence,
@@ -227,7 +226,7 @@ impl Block {
         self.entries.push(BlockEntry { sequence, outcome, status, attempts, name, facts, body });
     }
 
-    /// Adds to the last entry the host whose robots.txt forbids the target. Cuts a long host.
+    /// Adds to the last entry the host whose robots.txt forbids the target. Truncates a long host.
     pub fn note_forbidding_host(&mut self, host: &str) {
         if let Some(entry) = self.entries.last_mut() {
             let host = &host.as_bytes()[..host.floor_char_boundary(OPT_OUT_HOST_BYTES_MAX)];
@@ -236,21 +235,21 @@ impl Block {
         }
     }
 
-    /// Returns the host whose robots.txt forbids the target of an entry.
+    /// Returns the host whose robots.txt forbids an entry's target.
     pub fn forbidding_host(&self, entry: &BlockEntry) -> Option<&str> {
         let start = entry.name.end as usize + entry.facts.rest_length as usize;
         let host = &self.bytes[start..start + usize::from(entry.facts.forbidding_host_length)];
         std::str::from_utf8(host).ok().filter(|host| !host.is_empty())
     }
 
-    /// Returns the row of a check's entry.
+    /// Returns the row of an entry in a check.
     pub fn line(&self, entry: &BlockEntry) -> &[u8] {
         self.name(entry)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {
         if bytes.len() >= LARGE_BYTES {
-            // Do not double the capacity.
+            // Avoid doubling the capacity.
             self.bytes.reserve_exact(bytes.len());
         }
         let start = self.bytes.len() as u32;
@@ -263,18 +262,18 @@ impl Block {
         &self.entries
     }
 
-    /// Iterates over the fetched entries from a position on, with their positions.
+    /// Iterates over the fetched entries from position `from`, with their positions.
     pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &BlockEntry)> {
         let entries = self.entries.iter().enumerate().skip(from);
         entries.filter(|(_, entry)| entry.outcome == Outcome::Fetched)
     }
 
-    /// Returns the name of an entry in this block.
+    /// Returns the name of an entry.
     pub fn name(&self, entry: &BlockEntry) -> &[u8] {
         &self.bytes[entry.name.start as usize..entry.name.end as usize]
     }
 
-    /// Returns the facts of a fetched entry. An empty field means that the field was missing.
+    /// Returns the facts about a fetched entry. An empty value means that the field is missing.
     pub fn facts(&self, entry: &BlockEntry) -> Facts<'_> {
         let mut at = entry.name.end as usize;
         let mut next = |length: usize| {
@@ -305,12 +304,12 @@ impl Block {
         }
     }
 
-    /// Returns the bytes of the URL, the kept values, the request, and replies that are not objects.
+    /// Returns the total size of the URL, the kept values, the request, and replies that are not objects.
     pub fn rest_bytes(&self, entry: &BlockEntry) -> u64 {
         u64::from(entry.facts.rest_length)
     }
 
-    /// Returns the description of an entry that was not fetched.
+    /// Returns the description of an unfetched entry.
     pub fn described(&self, entry: &BlockEntry) -> EntryDescription<'_> {
         let start = entry.name.end as usize;
         let rest = &self.bytes[start..start + entry.facts.rest_length as usize];
@@ -320,7 +319,7 @@ impl Block {
         EntryDescription { name: self.name(entry), url, kept, detail, request, replies }
     }
 
-    /// Returns the bytes of an entry's body that are in this block.
+    /// Returns the body of an entry, if it is in this block.
     pub fn body(&self, entry: &BlockEntry) -> &[u8] {
         match &entry.body {
             BlockBody::Inside(range) => &self.bytes[range.start as usize..range.end as usize],
@@ -333,17 +332,17 @@ impl Block {
         self.entries.is_empty()
     }
 
-    /// Returns whether the block should go to the sink.
+    /// Returns whether the block is ready for the sink.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= BLOCK_BYTES || self.entries.len() >= BLOCK_OUTCOMES_MAX
     }
 
-    /// Returns the bytes of the block in memory.
+    /// Returns the memory used by the block in bytes.
     pub fn memory(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<BlockEntry>()
     }
 
-    /// Moves everything from another block to the end of this block.
+    /// Moves the contents of another block to the end of this one.
     pub fn append_block(&mut self, other: &mut Block) {
         let by = self.bytes.len() as u32;
         let moved = |range: Range<u32>| range.start + by..range.end + by;
@@ -358,8 +357,8 @@ impl Block {
         }));
         other.bytes.clear();
         if other.bytes.capacity() > LARGE_BYTES {
-            // Free all of this memory, not a part of it. A hole with the size of a part would not fit a second buffer
-            // of this size.
+            // Free all of this memory. If part of it stayed, the hole would be too small for the next buffer of this
+            // size.
             other.bytes = Vec::new();
         }
     }
@@ -372,10 +371,10 @@ impl Block {
     }
 }
 
-/// The body of a fetched target.
+/// Body of a fetched target.
 #[derive(Debug, Clone, Copy)]
 pub enum FetchedBody<'b> {
-    /// The whole body.
+    /// The whole body in memory.
     Bytes(&'b [u8]),
     /// See [`BlockBody::Spilled`].
     Spilled(u64),

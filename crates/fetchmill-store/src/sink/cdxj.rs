@@ -1,4 +1,4 @@
-//! The index of a WARC shard (CDXJ): its sorted lines, in a separate file next to the shard.
+//! The CDXJ index of a WARC shard: its sorted lines, in a separate file next to the shard.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use fetchmill_model::limits::INDEX_SORT_BYTES;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// Writes an index in the folder of open shards.
+/// Writes an index to the folder of open shards.
 #[derive(Debug)]
 pub struct CdxjWriter {
     shard_folder: ShardFolder,
     lines: SortedLines,
-    /// Folder of the file without a name in which lines wait until they are sorted.
+    /// Folder of the unnamed file with lines to be sorted.
     folder: PathBuf,
 }
 
 impl CdxjWriter {
-    /// Start of the names of incomplete index files.
+    /// Start of an incomplete index file's name.
     pub const OPEN: &str = "cdxj-";
 
     /// Creates the writer of one shard's index.
@@ -54,7 +54,7 @@ impl CdxjWriter {
     }
 }
 
-/// Failure to write a line.
+/// Reason why a line could not be written.
 enum LineError {
     Sorted(std::io::Error),
     Written(Error),

@@ -1,10 +1,10 @@
-//! Failures shards: a line of JSON for each failed or absent target, in zstd frames, with one frame for each window. A
-//! target dropped by a transform also has a line, because nothing else records that it is finished.
+//! Failures shards. They contain a JSON line per failed or absent target, in zstd frames, with one frame per window.
+//! Targets dropped by a transform have a line too, because nothing else records that they are finished.
 //!
 //! Lines are appended and synced before the receipt that counts them. Bytes after the recorded end are ignored,
-//! and a resumed job truncates them. Failures are data: no list of them grows in memory.
+//! and truncated when the job resumes. Failures are data, so their number does not affect memory use.
 //!
-//! In a check every target has such a line, its [`fetchmill_model::row::CheckRow`].
+//! In a check, each target has such a line, its [`fetchmill_model::row::CheckRow`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -23,23 +23,24 @@ use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 use fetchmill_model::text::file_name::FileName;
 use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
-/// Lines collected before they are compressed into a frame.
+/// Size of lines that are compressed into a frame.
 const FRAME_BYTES: usize = 256 * 1024;
-/// Maximum bytes of a line. Its page bounds the name, the URL and the kept values, and JSON may need six bytes for one.
+/// Maximum size of a line in bytes. A page bounds the name, the URL and the kept values, and JSON may need six bytes
+/// for one byte.
 const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 
-/// A target that failed, was absent, or was fetched and dropped.
+/// A target that failed, was absent, or was dropped after it was fetched.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct FailureRow {
     /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Name of the target, if it is UTF-8.
+    /// Name, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Name of the target in hexadecimal, if it is not UTF-8.
+    /// Name in hexadecimal, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_hex: Option<String>,
-    /// Requested URL as text, if it differs from the name and is UTF-8.
+    /// Requested URL, if it differs from the name and is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Requested URL in hexadecimal, if it differs from the name and is not UTF-8.
@@ -53,22 +54,21 @@ pub struct FailureRow {
     /// Status of the last reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Attempts that were made.
+    /// Number of attempts made.
     pub attempts: u32,
     /// Detail of the failure for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Values of the kept columns, if all of them are UTF-8.
+    /// Values of the kept columns, if all are UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Vec<Option<String>>>,
-    /// Values of the kept columns as [`write_extra`] writes them, in hexadecimal, if one of them is not UTF-8.
+    /// Values of the kept columns as written by [`write_extra`], in hexadecimal, if any is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hex: Option<String>,
-    /// Request of the target if it is not a plain `GET`, as [`fetchmill_model::target::request`] writes it, in
-    /// hexadecimal.
+    /// Request as written by [`fetchmill_model::target::request`], in hexadecimal, if it is not a plain `GET`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hex: Option<String>,
-    /// Replies that came instead of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
+    /// Replies received instead of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies_hex: Option<String>,
 }
@@ -119,27 +119,27 @@ impl FailureRow {
         name::from_hex(self.request_hex.as_deref()?)
     }
 
-    /// Returns the replies that came instead of an object.
+    /// Returns the replies received instead of an object.
     pub fn replies_bytes(&self) -> Option<Vec<u8>> {
         name::from_hex(self.replies_hex.as_deref()?)
     }
 
-    /// Returns whether a transform has dropped the target, which then neither failed nor was absent.
+    /// Returns whether a transform dropped the target, so that it neither failed nor was absent.
     pub fn is_skipped(&self) -> bool {
         self.outcome == Outcome::SKIPPED
     }
 
-    /// Returns the bytes of the name. `None` if the row is damaged.
+    /// Returns the name's bytes. `None` if the row is damaged.
     pub fn name_bytes(&self) -> Option<Vec<u8>> {
         bytes_of(self.name.as_deref(), self.name_hex.as_deref())
     }
 
-    /// Returns the bytes of the URL, if it differs from the name.
+    /// Returns the URL's bytes, if it differs from the name.
     pub fn url_bytes(&self) -> Option<Vec<u8>> {
         bytes_of(self.url.as_deref(), self.url_hex.as_deref())
     }
 
-    /// Returns the values of the kept columns, as [`write_extra`] writes them.
+    /// Returns the values of the kept columns, as written by [`write_extra`].
     pub fn extra_bytes(&self) -> Option<Vec<u8>> {
         let Some(values) = &self.kept else {
             return self.kept_hex.as_deref().and_then(name::from_hex);
@@ -150,19 +150,19 @@ impl FailureRow {
     }
 }
 
-/// Returns the bytes as text, or in hexadecimal if they are not UTF-8.
+/// Returns the bytes as a string, or in hexadecimal if they are not UTF-8.
 fn text_or_hex(bytes: Option<&[u8]>) -> (Option<String>, Option<String>) {
     let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
     let hex = bytes.filter(|_| text.is_none()).map(name::to_hex);
     (text.map(str::to_owned), hex)
 }
 
-/// Returns the bytes that [`text_or_hex`] has converted.
+/// Returns the bytes converted by [`text_or_hex`].
 fn bytes_of(text: Option<&str>, hex: Option<&str>) -> Option<Vec<u8>> {
     text.map(|text| text.as_bytes().to_vec()).or_else(|| name::from_hex(hex?))
 }
 
-/// Returns kept values as texts. `None` if one of them is not UTF-8.
+/// Returns kept values as strings. `None` if any is not UTF-8.
 fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
     let text = |value: Option<&[u8]>| match value {
         Some(value) => std::str::from_utf8(value).ok().map(|text| Some(text.to_owned())),
@@ -171,7 +171,7 @@ fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
     extra_values(kept).map(text).collect()
 }
 
-/// Writes one shard. The file is created with the first failure.
+/// Writes a failures shard. The first failure creates the file.
 #[derive(Debug)]
 pub struct FailuresShard {
     file: AppendedFile,
@@ -179,12 +179,12 @@ pub struct FailuresShard {
 }
 
 impl FailuresShard {
-    /// Creates a new shard in a folder. No other shard may have its name.
+    /// Prepares a new shard in a folder. No other shard may have its name.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         FailuresShard { file: AppendedFile::new(folder, name, is_durable), lines: Vec::new() }
     }
 
-    /// Adds an entry of a block that was not fetched.
+    /// Adds an unfetched entry of a block.
     pub fn add(&mut self, block: &Block, entry: &BlockEntry) -> Result<()> {
         self.add_row(&FailureRow::new(
             entry.sequence,
@@ -195,7 +195,7 @@ impl FailuresShard {
         ))
     }
 
-    /// Adds an object that a sink could not move to its place.
+    /// Adds an object that a sink could not move into place.
     pub fn add_refused(&mut self, refused: &RefusedObject) -> Result<()> {
         let target = EntryDescription {
             url: refused.url.as_deref(),
@@ -205,13 +205,13 @@ impl FailuresShard {
         self.add_row(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
     }
 
-    /// Adds the row of a target of a check.
+    /// Adds a target's row in a check.
     pub fn add_line(&mut self, line: &[u8]) -> Result<()> {
         self.lines.extend_from_slice(line);
         self.end_line()
     }
 
-    /// Adds an unchanged row of another shard.
+    /// Adds a row from another shard, unchanged.
     pub fn add_row(&mut self, row: &FailureRow) -> Result<()> {
         serde_json::to_writer(&mut self.lines, row).map_err(|error| Error::Internal(error.to_string()))?;
         self.end_line()
@@ -238,13 +238,12 @@ impl FailuresShard {
     }
 }
 
-/// Truncates shards to the ends in the journal, and removes shards that the journal does not know.
+/// Truncates shards to the ends recorded in the journal, and removes shards that it does not know.
 pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     cut_back_of(folder, shards, "")
 }
 
-/// Like [`cut_back`], but only for shards whose names begin with `start`, because others may be written at the same
-/// time.
+/// Like [`cut_back`], but only for shards whose names start with `start`, because other shards may be in use.
 pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()> {
     for shard in shards.iter().filter(|shard| shard.path.starts_with(start)) {
         let path = folder.join(&shard.path);
@@ -298,7 +297,7 @@ impl ShardLines {
         Ok(ShardLines { lines: BufReader::new(decoder), path, line: Vec::new() })
     }
 
-    /// Returns the next line. `None` after the last one.
+    /// Returns the next line. `None` after the last.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let count = (&mut self.lines)

@@ -1,14 +1,14 @@
-//! `files`: one file for each object, under its name.
+//! `files`: one file per object, with the object's name.
 //!
 //! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end requests one sync of the
-//! file system, while the objects of window k+1 are written. Its receipt says "window k is staged, window k-1 is
-//! finished". When the receipt is in the journal, the files of window k are renamed to their names, never replacing a
-//! file. The sync at the end of window k+1 makes the renames durable.
+//! file system, which runs while the objects of window k+1 are written. Its receipt says "window k is staged,
+//! window k-1 is finished". When that is in the journal, the files of window k are renamed to their final names,
+//! without replacing any file. The sync at the end of window k+1 makes the renames durable.
 //!
-//! After a crash, a staged file of a journaled window still has to be renamed. If such a file is missing, it was
-//! already renamed. All other staged files are garbage.
+//! After a crash, the staged files of a committed window are renamed. If one is missing, it was renamed before the
+//! crash. All other staged files are garbage.
 //!
-//! An object costs create, write, close and rename. Folders in use stay open.
+//! An object costs a create, a write, a close and a rename. Folders in use stay open.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,21 +30,21 @@ use fetchmill_model::object::Seconds;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs, ShardNumber};
 use fetchmill_model::target::Sequence;
 
-/// Maximum number of open folders. 256 would be too many if 1,024 descriptors are allowed, because connections need
+/// Maximum number of open folders. 256 would be too many with a limit of 1,024 descriptors, because connections need
 /// most of them.
 const OPEN_FOLDERS_MAX: usize = 16;
 
-/// An object that was written but is not yet in its place. Names are in one buffer, because a window has 100,000.
+/// An object written but not in place yet. Its names are in a shared buffer, because a window has 100,000.
 #[derive(Debug)]
 struct StagedObject {
     sequence: Sequence,
     bytes: u64,
     name: std::ops::Range<usize>,
-    /// Length of the listed name, which is stored after this name. `None` if they are the same.
+    /// Length of the listed name, which follows this name. `None` if both are the same.
     listed_length: Option<u32>,
-    /// Length of the URL, which is stored after the names. `None` if there is no URL.
+    /// Length of the URL, which follows the names. `None` if there is none.
     url_length: Option<u32>,
-    /// Length of the request, which is stored after the URL. `None` for a plain `GET`.
+    /// Length of the request, which follows the URL. `None` for a plain `GET`.
     request_length: Option<u32>,
 }
 
@@ -60,31 +60,31 @@ impl StageWindow {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct FilesSink {
     places: DestinationFolder,
     stage: Arc<Stage>,
-    /// Manifest with a row for each object, for `verify`. A row is written in the same window as the file.
+    /// Manifest with a row per object, for `verify`. A row is written in the same window as its file.
     manifest: ManifestWriter,
     is_durable: bool,
-    /// Whether a file gets the modification time that the server gives.
+    /// Whether files get the server's modification time.
     keeps_server_times: bool,
-    /// Objects that were written since the last checkpoint.
+    /// Objects written since the last checkpoint.
     open: StageWindow,
-    /// Objects that the last checkpoint has staged. Their receipt is on its way to the journal.
+    /// Objects staged by the last checkpoint. Their receipt is on its way to the journal.
     staged: StageWindow,
-    /// Objects that were renamed. The next checkpoint makes the renames durable.
+    /// Renamed objects. The next checkpoint makes the renames durable.
     renamed: Vec<Sequence>,
     renamed_bytes: u64,
-    /// Objects that the last renames refused. Their staged files are removed when the receipt that finishes them is in
-    /// the journal.
+    /// Objects that could not be renamed. Their staged files are removed when the journal has the receipt that
+    /// finishes them.
     refused: Vec<Sequence>,
     refused_before: Vec<Sequence>,
 }
 
 impl FilesSink {
-    /// Stores objects below `dest`. The stage must be in a folder of the same file system.
+    /// Stores objects below `dest`. The stage must be on the same file system.
     pub fn open(dest: &Path, stage: Arc<Stage>, manifest: ManifestWriter, is_durable: bool) -> Result<Self> {
         Ok(FilesSink {
             places: DestinationFolder::open(dest)?,
@@ -101,14 +101,14 @@ impl FilesSink {
         })
     }
 
-    /// Sets whether files get the time that the server gives.
+    /// Sets whether files get the server's modification time.
     #[must_use]
     pub fn with_server_times(mut self, keeps_server_times: bool) -> Self {
         self.keeps_server_times = keeps_server_times;
         self
     }
 
-    /// Returns the server's time of an object. `None` if files do not get it, or if it is in the future.
+    /// Returns the server's modification time of an object. `None` if files do not get it, or if it is in the future.
     fn server_time(&self, block: &Block, entry: &BlockEntry) -> Option<Seconds> {
         let facts = block.facts(entry);
         let now = facts.fetched_at / 1_000_000;
@@ -206,7 +206,7 @@ impl Sink for FilesSink {
 
     fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
         let has_unsynced = self.is_durable && self.has_unsettled();
-        // The manifest is in the job's state like the stage, so the same sync makes it durable.
+        // Like the stage, the manifest is in the job's state folder, so the same sync makes it durable.
         let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
         let settled = Runs::from_unsorted(&mut self.renamed);
@@ -239,15 +239,15 @@ impl Sink for FilesSink {
 /// Result of a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameResult {
-    /// The object is in its place.
+    /// The object is in place.
     Done,
-    /// There is no staged file, because it was already renamed.
+    /// The staged file is missing, because it was renamed earlier.
     Missing,
-    /// The object cannot be renamed to its name.
+    /// The object cannot have this name.
     Refused(FailureKind),
 }
 
-/// The folder of the destination. Names become paths, and the folders in them are created and kept open.
+/// Destination folder. Creates the folders in names and keeps them open.
 #[derive(Debug)]
 pub struct DestinationFolder {
     root: OwnedFd,
@@ -269,7 +269,7 @@ impl DestinationFolder {
         })
     }
 
-    /// Renames a staged file to its name.
+    /// Renames a staged file to its final name.
     pub fn put(&mut self, stage: &Stage, sequence: Sequence, name: &[u8]) -> Result<RenameResult> {
         let mut path = std::mem::take(&mut self.path);
         let placed = match name::to_path(name, &mut path) {
@@ -318,7 +318,7 @@ impl DestinationFolder {
         self.folders.get(path).map(AsFd::as_fd).ok_or(Errno::NOENT)
     }
 
-    /// Returns the size of the file at a name, if there is one.
+    /// Returns the size of the file with this name, if it exists.
     pub fn size(&self, name: &[u8]) -> Option<u64> {
         let mut path = Vec::new();
         name::to_path(name, &mut path).ok()?;

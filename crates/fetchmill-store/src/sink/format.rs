@@ -1,4 +1,4 @@
-//! The formats in which objects are stored, with the names that users write.
+//! The storage formats of objects, with the names used in options.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use super::{Properties, StoredParts};
 use fetchmill_model::options::words;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Format in which objects are stored.
+/// Storage format of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// One file for each object.
+    /// One file per object.
     Files,
-    /// Many objects in a file that `tar` unpacks.
+    /// tar files with many objects.
     Tar,
-    /// Many objects in a table.
+    /// Tables with many objects.
     Parquet,
-    /// Many exchanges in a web archive.
+    /// Web archives with many exchanges.
     Warc,
-    /// Many objects in a file, each as a line of JSON.
+    /// Files with one JSON line per object.
     Jsonl,
-    /// Objects are counted and discarded.
+    /// Counts and discards objects.
     Null,
 }
 
@@ -29,7 +29,7 @@ impl Format {
     pub const ALL: [Format; 6] =
         [Format::Files, Format::Tar, Format::Parquet, Format::Warc, Format::Jsonl, Format::Null];
 
-    /// Returns the name that users write.
+    /// Returns the name used in options.
     pub fn name(self) -> &'static str {
         match self {
             Format::Files => "files",
@@ -41,7 +41,7 @@ impl Format {
         }
     }
 
-    /// Returns the format with this name.
+    /// Parses a format name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
@@ -57,7 +57,7 @@ impl Format {
         }
     }
 
-    /// Returns the bytes of a shard without `--shard-size`. A Parquet file is durable only as a whole, so it is smaller
+    /// Returns the default shard size in bytes. It is smaller for Parquet, which is durable only as a whole
     /// (docs/reference/formats.md).
     pub fn shard_bytes(self) -> u64 {
         match self {
@@ -76,7 +76,7 @@ impl Format {
         }
     }
 
-    /// Returns the properties of the sink that an engine needs.
+    /// Returns the sink properties that engines need.
     pub fn properties(self) -> Properties {
         let keeps = match self {
             Format::Null => StoredParts::Outcomes,

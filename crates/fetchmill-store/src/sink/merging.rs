@@ -1,22 +1,22 @@
-//! Selects the small shards to merge. Enough shards of about the same size are merged together, so each object is
-//! rewritten only once for every factor of 16 by which its shard grows. A merged shard is never larger than a full one,
-//! in bytes and in rows.
+//! Selects small shards to merge. Enough shards of similar size are merged together, so that an object is rewritten
+//! only once each time its shard grows by a factor of 16. A merged shard is never larger than a full one, in bytes or
+//! in rows.
 
 use std::collections::BTreeMap;
 
 use fetchmill_model::outcome::ShardNumber;
 
-/// Number of shards of about the same size that are merged. Fewer are merged if they already fill a shard.
+/// Number of shards of similar size that are merged. Fewer are merged if they fill a shard.
 const FAN_IN: usize = 16;
-/// Fill of a full shard. A small shard has less than half of it.
+/// Fill level of a full shard. A small shard is less than half full.
 const FULL: u64 = 1 << 20;
-/// Shards with a smaller fill than this, a 4096th, count as being of the same size.
+/// Fill level below which all shards count as being of the same size, 1/4096 of a full shard.
 const TIER: u64 = FULL / 4096;
-/// Maximum fill of all small shards that wait for each other. A shard that is merged from them is large, even if it
-/// shrinks a little.
+/// Maximum total fill level of small shards that wait to be merged. The merged shard is large, even if it shrinks a
+/// little.
 const GATHERED: u64 = FULL / 4 * 3;
 
-/// The size of a full shard.
+/// Size of a full shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FullShard {
     /// Bytes of the shard's file.
@@ -26,13 +26,13 @@ pub struct FullShard {
 }
 
 impl FullShard {
-    /// Returns how full a shard is, in units of 1 / [`FULL`].
+    /// Returns the fill level of a shard, in units of 1 / [`FULL`].
     fn fill(self, shard: ShardSize) -> u64 {
         let share = |part: u64, whole: u64| part.saturating_mul(FULL) / whole.max(1);
         share(shard.bytes, self.bytes).max(share(shard.rows, self.rows))
     }
 
-    /// Returns whether a shard is small, so that it may be merged.
+    /// Returns whether a shard is small and may be merged.
     pub fn makes_small(self, shard: ShardSize) -> bool {
         self.fill(shard) < FULL / 2
     }
@@ -55,12 +55,12 @@ pub struct SmallShards {
     full: FullShard,
     /// Whether all small shards are merged together, before their sum exceeds [`GATHERED`] and at the end.
     is_gathering: bool,
-    /// Shards with their fill, by tier.
+    /// Shards with their fill levels, by tier.
     tiers: BTreeMap<u32, Vec<(ShardNumber, u64)>>,
 }
 
 impl SmallShards {
-    /// Creates the set. A shard is full with this number of bytes or rows. `shards` are the existing shards.
+    /// Creates the set from the existing `shards`. A shard with this number of bytes or rows is full.
     pub fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
         let full = FullShard { bytes, rows };
         let mut small = SmallShards { full, is_gathering: false, tiers: BTreeMap::new() };
@@ -70,8 +70,8 @@ impl SmallShards {
         small
     }
 
-    /// Merges all small shards together, whatever their sizes, when they are three quarters of a shard in total, and at
-    /// the end.
+    /// Merges all small shards together, whatever their sizes, when they add up to three quarters of a shard and at the
+    /// end.
     pub(super) fn gather(self) -> Self {
         SmallShards { is_gathering: true, ..self }
     }
@@ -87,7 +87,7 @@ impl SmallShards {
         is_small
     }
 
-    /// Returns whether all shards that fit into one must be merged.
+    /// Returns whether to merge all shards that fit into one.
     fn merges_all(&self, is_last: bool) -> bool {
         let fills = self.tiers.values().flatten().map(|(_, fill)| fill);
         self.is_gathering
@@ -95,12 +95,12 @@ impl SmallShards {
             && (is_last || fills.sum::<u64>() >= GATHERED)
     }
 
-    /// Returns whether any shards must be merged.
+    /// Returns whether there are shards to merge.
     pub(super) fn is_due(&self, is_last: bool) -> bool {
         self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.merges_all(is_last)
     }
 
-    /// Takes the shards that must be merged now. There are at least two, because each is less than half full.
+    /// Takes the shards to merge next. There are at least two, because each is less than half full.
     pub fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
         if self.merges_all(is_last) {
             return Some(self.take_all());
@@ -115,7 +115,7 @@ impl SmallShards {
         Some(shards.drain(..count).map(|(number, _)| number).collect())
     }
 
-    /// Takes as many shards as fit into one, the largest first.
+    /// Takes as many shards as fit into one, largest first.
     fn take_all(&mut self) -> Vec<ShardNumber> {
         let mut sum = 0;
         let mut taken = Vec::new();

@@ -1,10 +1,10 @@
-//! Sinks store outcomes, and prove that they are durable.
+//! Sinks store outcomes and prove that they are durable.
 //!
-//! A sink has its own thread, next to its worker's thread, and takes whole blocks. It repeats three steps:
-//! [`Sink::write`] (some blocks, no sync), [`Sink::checkpoint`] (sync; returns what is now durable) and
-//! [`Sink::committed`] (the receipt of that checkpoint is in the journal). The order is: bytes durable, commit record,
-//! journal. A checkpoint may leave its sync to the caller ([`FileSystemSync`]). During such a sync, more blocks are
-//! written, and the receipt waits for the sync.
+//! A sink runs in its own thread, next to its worker's thread, and receives whole blocks. Three steps are repeated:
+//! [`Sink::write`] takes some blocks without a sync, [`Sink::checkpoint`] syncs and returns what is now durable.
+//! [`Sink::committed`] is called when the receipt of that checkpoint is in the journal. The order is: bytes
+//! durable, receipt, journal. A checkpoint may leave the sync to its caller ([`FileSystemSync`]). More blocks are
+//! written during such a sync, and the receipt waits for it.
 
 mod block;
 mod cdxj;
@@ -49,37 +49,38 @@ use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardE
 use fetchmill_model::target::Sequence;
 use fetchmill_model::text::file_name::FileName;
 
-/// Stored parts of a reply. Each level includes the earlier ones.
+/// Parts of a reply that are stored. Each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredParts {
     /// Only the outcome.
     Outcomes,
-    /// The body of the reply.
+    /// The body.
     Bodies,
-    /// The facts that the head contains about the object.
+    /// The facts about the object in the head.
     Facts,
-    /// The unchanged head.
+    /// The head, unchanged.
     Heads,
-    /// The unchanged head, and replies that are not objects.
+    /// The head, unchanged, and replies that are not objects.
     Replies,
 }
 
-/// Properties of a sink that an engine needs.
+/// Properties of a sink that engines need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
-    /// Parts that are stored. The other parts need not be kept.
+    /// Parts that are stored. Others need not be kept.
     pub keeps: StoredParts,
-    /// Whether names become paths. A name that is not a valid path is failed(name) without a request.
+    /// Whether names become paths. If so, a name that is not a valid path fails with the kind `name`, without a
+    /// request.
     pub names_are_paths: bool,
 }
 
-/// A sync that makes everything durable that a checkpoint reports, and everything else on its file system.
+/// A sync that makes durable what a checkpoint reports, and everything else on its file system.
 #[derive(Debug)]
 #[must_use = "nothing is durable before it has run"]
 pub struct FileSystemSync(Arc<Stage>);
 
 impl FileSystemSync {
-    /// Waits for the disk. Data that is written during the sync may or may not be durable afterwards.
+    /// Waits for the disk. Data written during the sync may or may not be durable afterwards.
     pub fn run(self) -> Result<()> {
         let FileSystemSync(stage) = self;
         durable::sync_file_system(stage.folder())
@@ -87,14 +88,14 @@ impl FileSystemSync {
     }
 }
 
-/// Data that a checkpoint has made durable.
+/// Data made durable by a checkpoint.
 #[derive(Debug, Default)]
 pub struct CheckpointResult {
-    /// Objects that are stored permanently.
+    /// Objects stored for good.
     pub settled: Runs,
-    /// Bytes of these objects.
+    /// Total size of these objects in bytes.
     pub bytes: u64,
-    /// Objects that are durable but not yet in their place. A later checkpoint finishes them.
+    /// Objects that are durable but not in place yet. A later checkpoint finishes them.
     pub staged: Runs,
     /// See [`fetchmill_model::outcome::Receipt::open`].
     pub open: Option<OpenShard>,
@@ -104,13 +105,13 @@ pub struct CheckpointResult {
     pub removed: Vec<ShardNumber>,
     /// See [`fetchmill_model::outcome::Receipt::manifest`].
     pub manifest: Option<ShardEnd>,
-    /// Sync that must run before the result is valid and a receipt may be sent. Until [`Sink::committed`] only
+    /// Sync to run before the result is valid and the receipt may be sent. Until [`Sink::committed`], only
     /// [`Sink::write`] may be called.
     pub sync: Option<FileSystemSync>,
 }
 
 impl CheckpointResult {
-    /// Returns whether a receipt of this result would be empty.
+    /// Returns whether the receipt of this result would be empty.
     pub fn is_empty(&self) -> bool {
         let CheckpointResult { settled, staged, open, sealed, removed, manifest, bytes: _, sync: _ } = self;
         let is_settled = settled.is_empty() && staged.is_empty();
@@ -118,7 +119,7 @@ impl CheckpointResult {
     }
 }
 
-/// An object that could not be moved to its place.
+/// An object that could not be moved into place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedObject {
     /// Sequence number of the target.
@@ -129,42 +130,42 @@ pub struct RefusedObject {
     pub url: Option<Box<[u8]>>,
     /// See [`EntryDescription::request`].
     pub request: Option<Box<[u8]>>,
-    /// Reason of the refusal.
+    /// Reason for the failure.
     pub kind: FailureKind,
 }
 
-/// Stores fetched objects. All calls come from one thread, in the order that the module describes. An error stops the
-/// job. The next run fetches everything again that has no receipt in the journal.
+/// Stores fetched objects. All calls come from one thread, in the order described in the module documentation. An error
+/// stops the job. The next run fetches everything again that has no receipt in the journal.
 pub trait Sink: Send {
-    /// Stores the fetched objects of a block from an entry on, and returns where it stopped. Stops before the end of
-    /// the block only if [`Sink::is_full`]. Does not sync. Called up to some thousand times a second.
+    /// Stores the fetched objects of a block from entry `from`, and returns where it stopped. Stops early only if
+    /// [`Sink::is_full`]. Does not sync. Called up to a few thousand times per second.
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
-    /// Makes the written data durable, as far as the format allows, or returns the sync that does so. Called once for
-    /// each commit window, and with `is_last` while [`Sink::is_open`] at the end. After that everything is finished and
+    /// Makes the written data durable, as far as the format allows, or returns a sync that does. Called once per commit
+    /// window. At the end, called with `is_last` while [`Sink::is_open`]. After that, everything is finished and
     /// sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
-    /// Notes that the receipt of the last checkpoint is in the journal, with the number of a sealed shard. Staged or
-    /// sealed files may now be moved to their places. Returns the objects for which this is impossible. The next
-    /// receipt must record them as failed.
+    /// Records that the receipt of the last checkpoint is in the journal. `number` is that of a sealed shard.
+    /// Staged or sealed files may now be moved into place. Returns the objects for which that failed. The next commit
+    /// record must record them as failed.
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
-    /// Returns whether written data still needs a checkpoint to be finished.
+    /// Returns whether any written data still needs a checkpoint to be finished.
     fn has_unsettled(&self) -> bool;
 
-    /// Returns whether a checkpoint at the end of the job still has work to do.
+    /// Returns whether a checkpoint at the end of the job would have work to do.
     fn is_open(&self) -> bool {
         self.has_unsettled()
     }
 
-    /// Returns whether a checkpoint should come now, before the end of the window.
+    /// Returns whether a checkpoint is needed before the end of the window.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// Returns unique names for an open shard and its manifest. The names contain the process and the time.
+/// Returns unique names for an open shard and its manifest. They contain the process id and the time.
 fn shard_names(worker: u32) -> (FileName, FileName) {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let name = format!("{worker}-{}-{}", std::process::id(), since.as_nanos());

@@ -1,11 +1,11 @@
-//! `null`: counts objects and discards them, for checks, rehearsals and measurements. The journal is written as usual.
+//! `null`: counts and discards objects, for checks, rehearsals and measurements. The journal is written as usual.
 
 use super::{Block, CheckpointResult, RefusedObject, Sink};
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{Outcome, Runs, ShardNumber};
 use fetchmill_model::target::Sequence;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct NullSink {
     sequences: Vec<Sequence>,

@@ -1,4 +1,4 @@
-//! Converts an entry of a block to the object that a pack stores and a manifest describes.
+//! Converts a block's entry to an object that a pack stores and a manifest describes.
 
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 
@@ -10,22 +10,22 @@ use fetchmill_model::name::to_hex;
 use fetchmill_model::object::{Facts, Object};
 use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values, write_extra};
 
-/// Place where shards store the `ETag` and the `Last-Modified` of their objects.
+/// Place where shards store the `ETag` and `Last-Modified` of objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Validators {
-    /// In the records, if the format has a place for them.
+    /// In the records, if the format has fields for them.
     #[default]
     InRecords,
-    /// In the manifests too, where a sync reads them.
+    /// Also in the manifests, where a sync reads them.
     InManifests,
 }
 
-/// Writes the hash of an object's body after its other extra columns, for `--hash`.
+/// Appends the hash of an object's body to its extra columns, for `--hash`.
 #[derive(Debug, Clone)]
 pub struct HashColumn {
     /// Number of columns before the hash.
     before: usize,
-    /// Values of one object, with its hash.
+    /// Values of an object including the hash.
     values: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl HashColumn {
     /// Name of the column.
     pub const NAME: &str = "sha256";
 
-    /// Returns the hash column, which is the last of these columns.
+    /// Returns the hash column, which is the last of `columns`.
     pub fn last_of(columns: &ExtraColumns) -> Self {
         HashColumn { before: columns.kept().len().saturating_sub(1), values: Vec::new() }
     }
@@ -51,13 +51,13 @@ impl HashColumn {
 #[derive(Debug)]
 pub(super) struct SinkObject<'o> {
     pub(super) object: Object<'o>,
-    /// Body that was too large for memory. In this case, `object` has no body.
+    /// Body that is too large for memory. `object` then has none.
     pub(super) body: Option<FileBody>,
 }
 
 impl<'o> SinkObject<'o> {
-    /// Makes the object of an entry. A body in the stage loses its name. Without a receipt in the journal, it would be
-    /// fetched again anyway.
+    /// Creates the object of an entry. A staged body loses its name. Until the receipt is in the journal, it
+    /// would be fetched again anyway.
     pub(super) fn of(
         block: &'o Block,
         entry: &BlockEntry,
@@ -84,7 +84,7 @@ impl<'o> SinkObject<'o> {
         Ok(SinkObject { object, body })
     }
 
-    /// Returns the bytes of the body.
+    /// Returns the size of the body in bytes.
     pub(super) fn length(&self) -> u64 {
         self.body.as_ref().map_or(self.object.body.len() as u64, FileBody::length)
     }
@@ -99,7 +99,7 @@ fn digest_file(body: &FileBody) -> std::io::Result<Digest> {
     Ok(context.finish())
 }
 
-/// Adds a row for an object to the manifest of its shard.
+/// Adds an object's row to the manifest of its shard.
 pub(super) fn note(
     manifest: &mut ManifestWriter,
     object: &Object<'_>,

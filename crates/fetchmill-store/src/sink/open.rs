@@ -1,4 +1,4 @@
-//! Makes the sink of a format.
+//! Creates the sink for a format.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,54 +14,54 @@ use crate::pack::{Encoder, ItemEncoder, JsonlEncoder, Sidecars, TarEncoder, Warc
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Setup of the files about targets without an object, next to the shards of a job.
+/// Settings of the files about targets without an object, which are next to a job's shards.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedSetup {
-    /// Whether such targets are listed, in rows or in the failures file.
+    /// Whether to list such targets, in rows or in the failures file.
     pub tells_failures: bool,
-    /// Whether the replies that came instead of objects are stored, too.
+    /// Whether to store the replies received instead of objects, too.
     pub keeps_replies: bool,
-    /// Whether the files of these replies have indexes.
+    /// Whether the files with these replies get indexes.
     pub is_indexed: bool,
 }
 
-/// Setup that all sinks of a job share.
+/// Setup shared by all sinks of a job.
 #[derive(Debug, Clone)]
 pub struct SinkSetup {
     /// Format of the stored objects.
     pub format: Format,
     /// Destination of the objects.
     pub dest: PathBuf,
-    /// Folder for the manifests of `files`.
+    /// Folder for the manifests of the `files` format.
     pub manifests: PathBuf,
-    /// Whether output survives a power cut, and not only a kill.
+    /// Whether output survives a power cut, rather than only a kill.
     pub is_durable: bool,
-    /// Bytes of a shard.
+    /// Shard size in bytes.
     pub shard_bytes: u64,
     /// See [`fetchmill_model::limits::SEAL_AFTER`].
     pub seal_after: Duration,
-    /// Whether a file of `files` gets the time that the server gives.
+    /// Whether files in the `files` format get the server's modification time.
     pub server_times: bool,
-    /// Number of sinks, which share the memory.
+    /// Number of sinks, which share the memory budget.
     pub workers: usize,
-    /// Columns of objects in addition to the standard columns.
+    /// Columns of objects besides the standard ones.
     pub columns: ExtraColumns,
-    /// Files that accompany the members of tar.
+    /// Sidecars of tar members.
     pub sidecars: Sidecars,
-    /// Whether the last of the columns is the hash of each body.
+    /// Whether the last column is the hash of each body.
     pub is_hashed: bool,
-    /// Place of the `ETag` and the `Last-Modified` of objects.
+    /// Place of the `ETag` and `Last-Modified` of objects.
     pub validators: Validators,
-    /// Setup of the files about targets without an object.
+    /// Settings of the files about targets without an object.
     pub unfetched: UnfetchedSetup,
     /// Origin of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
-    /// Queue of shards that wait for their upload. `None` means that the destination is a folder.
+    /// Queue of shards to upload. `None` if the destination is a folder.
     pub upload_queue: Option<Arc<UploadQueue>>,
 }
 
 impl SinkSetup {
-    /// Returns the shard folder, for a format with shards.
+    /// Returns the shard folder, if the format has shards.
     pub fn shard_folder(&self) -> Option<ShardFolder> {
         self.format.extension().map(|extension| ShardFolder::new(&self.dest, extension, self.is_durable))
     }
@@ -71,7 +71,7 @@ impl SinkSetup {
         FullShard { bytes: self.shard_bytes, rows: fetchmill_model::limits::shard_rows_max(self.workers) }
     }
 
-    /// Opens the sink of a worker. `stage` is its stage, and `small` are shards of earlier runs that it may merge.
+    /// Opens a worker's sink. `stage` is its stage, and `small` lists shards of earlier runs that it may merge.
     pub fn open(&self, worker: u32, stage: &Arc<Stage>, small: Vec<ShardSize>) -> Result<Box<dyn Sink>> {
         let Some(place) = self.shard_folder() else {
             return self.open_without_shards(worker, stage);
@@ -112,7 +112,7 @@ impl SinkSetup {
     }
 }
 
-/// Creates the encoder of a format whose records are appended.
+/// Creates the encoder for a format with appended records.
 pub fn new_encoder(
     format: Format,
     columns: &ExtraColumns,
@@ -132,7 +132,7 @@ pub fn new_encoder(
 pub(super) fn new_warc_encoder(origin: Option<WarcOrigin>) -> Result<WarcEncoder> {
     let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // Identifies the encoder among all encoders of this origin, in this process and in others.
+    // A number that no other encoder for this origin uses, in this process or others.
     let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
     Ok(WarcEncoder::new(&origin, since.as_micros() as u64, key))
 }

@@ -1,6 +1,5 @@
-//! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest and
-//! returns their ends. A resumed job truncates both to these ends. For this reason, a crash costs one window, for any
-//! size of the shard.
+//! `tar`, `warc` and `jsonl`: records appended to a shard. A checkpoint syncs the shard and its manifest and returns
+//! their ends. A resumed job truncates both to these ends. So a crash costs one window, whatever the size of the shard.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use fetchmill_model::target::Sequence;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct PackSink {
     shard_folder: ShardFolder,
@@ -23,12 +22,12 @@ pub struct PackSink {
     shard_bytes: u64,
     rows_max: u64,
     worker: u32,
-    /// Queue for the upload. `None` means that the destination is a folder.
+    /// Upload queue. `None` if the destination is a folder.
     upload_queue: Option<Arc<UploadQueue>>,
     open: Option<OpenPack>,
-    /// Shard that the last checkpoint has sealed. Its receipt is on its way to the journal.
+    /// Shard sealed by the last checkpoint. Its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
-    /// Objects in the shard since the last checkpoint.
+    /// Objects added to the shard since the last checkpoint.
     sequences: Vec<Sequence>,
     bytes: u64,
     hash: Option<HashColumn>,
@@ -74,7 +73,7 @@ impl OpenPack {
 }
 
 impl PackSink {
-    /// Creates a sink that writes shards of about `shard_bytes` bytes.
+    /// Creates a sink for shards of about `shard_bytes` bytes.
     pub fn new(
         shard_folder: ShardFolder,
         stage: Arc<Stage>,
@@ -100,13 +99,13 @@ impl PackSink {
         }
     }
 
-    /// Sets the queue for a bucket as the destination.
+    /// Sets the upload queue, for a bucket as the destination.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         PackSink { upload_queue, ..self }
     }
 
-    /// Sets the column for the hash of each body.
+    /// Sets the column for body hashes.
     #[must_use]
     pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
         PackSink { hash, ..self }
@@ -118,7 +117,7 @@ impl PackSink {
         PackSink { validators, ..self }
     }
 
-    /// Seals the shard. Appends the bytes that follow the last record, and syncs.
+    /// Seals the shard: appends the bytes that follow the last record, and syncs.
     fn seal(&mut self) -> Result<Option<SealedShard>> {
         let Some(mut open) = self.open.take() else { return Ok(None) };
         self.encoder.finish(open.file.buffer());

@@ -1,11 +1,10 @@
-//! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, appends the metadata for a
-//! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. For
-//! this reason, a crash costs one window, as with other packs.
+//! `parquet`: rows in files of which no prefix is a valid file. A checkpoint ends the row group, appends the metadata
+//! for a footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the
+//! footer. So a crash costs one window, as with other packs.
 //!
-//! The row group of one window may be small. For this reason, a shard is sealed when it has reached its size, after
-//! `--seal-after`, when it has too many row groups, or at the end of the job. Small shards are merged, which rewrites
-//! their rows into large row groups. The transaction that seals the merged shard names the shards that it replaces.
-//! They are removed after the transaction.
+//! The row group of a window may be small. So a shard is sealed when it is full, after `--seal-after`, when it has too
+//! many row groups, or at the end of the job. Small shards are merged, which rewrites their rows into large row groups.
+//! The transaction that seals the merged shard lists the shards that it replaces. They are removed afterwards.
 
 use std::fs::File;
 use std::io;
@@ -26,21 +25,21 @@ use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Number of rows between two checks of the encoded size, because the size is summed over all columns.
+/// Number of rows between checks of the encoded size, which is summed over all columns.
 const ROWS_BETWEEN_LOOKS: usize = 64;
 
-/// Settings of a Parquet sink for its shards.
+/// A Parquet sink's settings for its shards.
 #[derive(Debug, Clone)]
 pub struct ParquetSizes {
-    /// Bytes of a shard.
+    /// Shard size in bytes.
     pub shard_bytes: u64,
     /// Age at which a shard is sealed.
     pub seal_after: Duration,
-    /// Number of sinks that share the memory.
+    /// Number of sinks that share the memory budget.
     pub workers: usize,
-    /// Columns of objects in addition to the standard columns.
+    /// Columns of objects besides the standard ones.
     pub columns: ExtraColumns,
-    /// Place of the `ETag` and the `Last-Modified` of objects.
+    /// Place of the `ETag` and `Last-Modified` of objects.
     pub validators: Validators,
 }
 
@@ -53,35 +52,35 @@ impl ParquetSizes {
 /// Properties of a shard's rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShardRows<'s> {
-    /// Number of sinks that share the memory.
+    /// Number of sinks that share the memory budget.
     pub(super) workers: usize,
     pub(super) columns: &'s ExtraColumns,
     pub(super) validators: Validators,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct ParquetSink {
     shard_folder: ShardFolder,
     stage: Arc<Stage>,
     sizes: ParquetSizes,
     worker: u32,
-    /// Queue for the upload. `None` means that the destination is a folder.
+    /// Upload queue. `None` if the destination is a folder.
     upload_queue: Option<Arc<UploadQueue>>,
     open: Option<OpenParquet>,
-    /// Shard that the last checkpoint has sealed. Its receipt is on its way to the journal.
+    /// Shard sealed by the last checkpoint. Its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
     small: SmallShards,
     /// Replaced shards whose files were removed.
     removed: Vec<ShardNumber>,
-    /// Objects in the open shard since the last checkpoint.
+    /// Objects added to the open shard since the last checkpoint.
     sequences: Vec<Sequence>,
     bytes: u64,
     hash: Option<HashColumn>,
 }
 
 impl ParquetSink {
-    /// Creates a sink that writes shards and merges small ones. `small` are small shards of earlier runs.
+    /// Creates a sink that also merges small shards. `small` lists those of earlier runs.
     pub fn new(
         shard_folder: ShardFolder,
         stage: Arc<Stage>,
@@ -105,16 +104,16 @@ impl ParquetSink {
         }
     }
 
-    /// Sets the queue for a bucket as the destination. Shards in a bucket are never merged. For this reason, small
-    /// shards wait for each other on the local disk, where they take less than one shard, and the job leaves at most
-    /// one of them.
+    /// Sets the upload queue, for a bucket as the destination. Uploaded shards are never merged. So small shards wait
+    /// on the local disk until they can be merged. Together they take less than one shard, and at most one is left at
+    /// the end of the job.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         let small = if upload_queue.is_some() { self.small.gather() } else { self.small };
         ParquetSink { upload_queue, small, ..self }
     }
 
-    /// Sets the column for the hash of each body.
+    /// Sets the column for body hashes.
     #[must_use]
     pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
         ParquetSink { hash, ..self }
@@ -144,7 +143,7 @@ impl ParquetSink {
         Ok(Some(sealed))
     }
 
-    /// Makes the rows durable that the open shard has got since the last call.
+    /// Makes durable the rows added to the open shard since the last call.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         match &mut self.open {
             Some(open) if !self.sequences.is_empty() => open.commit(),
@@ -232,7 +231,7 @@ impl Sink for ParquetSink {
     }
 }
 
-/// A shard that is being written.
+/// A shard being written.
 #[derive(Debug)]
 pub(super) struct OpenParquet {
     encoder: ParquetEncoder<ShardFile>,
@@ -283,7 +282,7 @@ impl OpenParquet {
         note(&mut self.manifest, object, length, self.encoder.rows(), self.validators)
     }
 
-    /// Ends the row group and syncs. From now on, the written rows count. Returns `None` if there are none.
+    /// Ends the row group and syncs. The rows written so far count from now on. Returns `None` if there are none.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         let file = self.encoder.commit().map_err(|error| Error::storage("write", &self.path, error))?;
         let data = file.checkpoint()?;

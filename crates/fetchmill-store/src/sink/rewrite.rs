@@ -1,4 +1,4 @@
-//! Rewrites sealed shards without some of their objects. The seal of the new shard names the shards that it replaces.
+//! Rewrites sealed shards without some of their objects. The new shard's seal lists the shards that it replaces.
 
 use super::parquet::{OpenParquet, ShardRows};
 use super::shard::ShardFile;
@@ -10,7 +10,7 @@ use fetchmill_model::object::Object;
 use fetchmill_model::outcome::{SealedShard, ShardNumber};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Rewrite(RewriteOutput);
 
@@ -38,7 +38,7 @@ impl Rewrite {
         Ok(Rewrite(RewriteOutput::Records { file, manifest, encoder, bytes: 0 }))
     }
 
-    /// Appends an unchanged record of the other shard. The row describes its object.
+    /// Appends a record of the old shard unchanged. The row describes its object.
     pub fn push_record(&mut self, row: &ManifestRow<'_>, record: &[u8]) -> Result<()> {
         let RewriteOutput::Records { file, manifest, bytes, .. } = &mut self.0 else {
             return Err(Error::Internal("a record in a format that has rows".into()));
@@ -59,7 +59,7 @@ impl Rewrite {
         }
     }
 
-    /// Seals the shard and makes it durable. The seal replaces the shards in `replaces`.
+    /// Seals the shard and makes it durable. It replaces the shards in `replaces`.
     pub fn seal(self, replaces: Vec<ShardNumber>) -> Result<SealedShard> {
         match self.0 {
             RewriteOutput::Rows(open) => open.seal(replaces),

@@ -1,4 +1,4 @@
-//! The file of an open shard. Data is appended in large pieces with a checksum, and written to disk early.
+//! The file of an open shard. Data is appended in large pieces, included in a checksum, and written to disk early.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,34 +10,34 @@ use fetchmill_model::limits::SHARD_BUFFER_BYTES;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// Number of bytes after which the kernel is asked to write them. The sync at the end of a window then has little to
-/// wait for.
+/// Number of bytes after which the kernel is asked to write them. The sync at the end of a window then takes little
+/// time.
 const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct ShardFile {
     name: FileName,
     file: File,
-    /// Bytes that are not written yet.
+    /// Bytes not written to the file yet.
     buffer: Vec<u8>,
-    /// Bytes in the file.
+    /// Number of bytes in the file.
     written: u64,
     crc32c: u32,
-    /// Bytes that the kernel was asked to write.
+    /// Number of bytes that the kernel was asked to write.
     sent: u64,
-    /// Bytes that the kernel was asked to drop from its cache.
+    /// Number of bytes that the kernel was asked to drop from its cache.
     forgotten: u64,
     shard_folder: ShardFolder,
 }
 
 impl ShardFile {
-    /// Makes the file of a new shard.
+    /// Creates the file of a new shard.
     pub(super) fn create(shard_folder: &ShardFolder, name: FileName) -> Result<Self> {
         Self::create_for(shard_folder, name, Readers::AsUsual)
     }
 
-    /// Like [`ShardFile::create`], with the given readers.
+    /// Like [`ShardFile::create`], with readable for `readers`.
     pub(super) fn create_for(shard_folder: &ShardFolder, name: FileName, readers: Readers) -> Result<Self> {
         let file = shard_folder.create(&name, readers)?;
         Ok(ShardFile {
@@ -57,7 +57,7 @@ impl ShardFile {
         self.written + self.buffer.len() as u64
     }
 
-    /// Returns the buffer to append to. The caller calls [`ShardFile::flush_if_full`] afterwards.
+    /// Returns the buffer to append to. Call [`ShardFile::flush_if_full`] afterwards.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -79,8 +79,8 @@ impl ShardFile {
         self.flush().map_err(|error| self.fail("write", error))?;
         if self.shard_folder.is_durable() {
             durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
-            // A job of terabytes must not push the data of other programs out of memory. Besides, reusing freed pages
-            // costs less than requesting new ones.
+            // A job of terabytes must not evict other programs' data from memory. Reusing freed pages is also cheaper
+            // than requesting new ones.
             durable::forget(&self.file, self.forgotten);
             self.forgotten = self.written;
         }
@@ -107,7 +107,7 @@ impl Write for ShardFile {
         self.written += self.buffer.len() as u64;
         self.crc32c = crc32c::crc32c_append(self.crc32c, &self.buffer);
         self.buffer.clear();
-        // One large object must not keep its memory.
+        // Do not keep the memory of a large object.
         self.buffer.shrink_to(2 * SHARD_BUFFER_BYTES);
         if self.shard_folder.is_durable() && self.written - self.sent >= WRITEBACK_BYTES {
             durable::start_writeback(&self.file, self.sent, self.written - self.sent);

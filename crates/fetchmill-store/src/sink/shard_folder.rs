@@ -1,8 +1,8 @@
-//! Locations of shards. Open shards are in `.fetchmill/open`. Sealed shards are in the destination under their numbers,
-//! and their manifests in `.fetchmill/index`.
+//! Paths of shards. Open shards are in `.fetchmill/open`. Sealed shards are numbered files in the destination, and
+//! their manifests are in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it its number. For this reason, a file with a final
-//! name that the journal does not know never belongs to the job, and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it a number. So a file with a final name that the
+//! journal does not know never belongs to the job, and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 use fetchmill_model::outcome::ShardNumber;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Clone)]
 pub struct ShardFolder {
     dest: PathBuf,
@@ -25,14 +25,14 @@ pub struct ShardFolder {
 }
 
 impl ShardFolder {
-    /// Name of the failures file. Readers of a folder as one table (pyarrow, pandas, Spark) skip names with this first
-    /// character, and readers of `*.jsonl` skip this ending.
+    /// Name of the failures file. Programs that read a folder as one table (pyarrow, pandas, Spark) skip names with
+    /// this first character, and readers of `*.jsonl` skip this extension.
     pub const FAILURES: &str = "_failures.ndjson";
 
     /// File extension of indexes.
     pub(super) const INDEX: &str = "cdxj";
 
-    /// Describes a destination whose shards have this extension.
+    /// Describes a destination for shards with this extension.
     pub fn new(dest: &Path, extension: &'static str, is_durable: bool) -> Self {
         ShardFolder { dest: dest.to_owned(), extension, is_durable }
     }
@@ -46,7 +46,7 @@ impl ShardFolder {
         if self.is_durable { Self::sync(&self.dest.join(STATE_FOLDER)) } else { Ok(()) }
     }
 
-    /// Returns whether written data is synced.
+    /// Returns whether to sync written data.
     pub fn is_durable(&self) -> bool {
         self.is_durable
     }
@@ -91,13 +91,13 @@ impl ShardFolder {
         durable::create_in(&self.open_path(), name, readers, self.is_durable)
     }
 
-    /// Returns a function that creates files without a name next to open shards.
+    /// Returns a function that creates unnamed files next to open shards.
     pub(super) fn make_scratch(&self) -> MakeScratch {
         let folder = self.open_path();
         Box::new(move || durable::nameless_file(&folder))
     }
 
-    /// Renames a sealed shard and its manifest to their final names. Files that were already renamed stay.
+    /// Renames a sealed shard and its manifest to their final names. Files already renamed are left alone.
     pub fn publish(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, manifest, &self.index_path(), &self.manifest_path(number))?;
@@ -105,13 +105,13 @@ impl ShardFolder {
         self.sync_sealed()
     }
 
-    /// Renames a file about targets without an object. The caller calls [`ShardFolder::sync_sealed`] afterwards.
+    /// Renames a file about targets without an object. Call [`ShardFolder::sync_sealed`] afterwards.
     pub fn publish_unfetched(&self, open: &str, path: &Path) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, path)
     }
 
-    /// Renames the index of a sealed shard. The caller calls [`ShardFolder::sync_sealed`] afterwards.
+    /// Renames the index of a sealed shard. Call [`ShardFolder::sync_sealed`] afterwards.
     pub fn publish_cdxj(&self, open: &str, number: ShardNumber) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, &self.cdxj_path(number))
@@ -142,7 +142,7 @@ impl ShardFolder {
         let folder = Self::folder(folder)?;
         match durable::rename_new(from.as_fd(), name.as_bytes(), folder.as_fd(), leaf) {
             Ok(()) => Ok(()),
-            // The run that sealed the shard has already renamed it.
+            // The run that sealed the shard has renamed it already.
             Err(Errno::NOENT) if to.exists() => Ok(()),
             Err(Errno::EXIST) => Err(Error::Journal(format!(
                 "{} exists, but does not belong to this job; move it away, then run the same command again \
@@ -153,8 +153,8 @@ impl ShardFolder {
         }
     }
 
-    /// Removes shards that another shard has replaced. When this returns, the removal is durable, and the journal may
-    /// forget these shards.
+    /// Removes shards that were replaced by another. When this returns, the removal is durable and the journal may drop
+    /// the shards.
     pub fn remove(&self, numbers: &[ShardNumber]) -> Result<()> {
         for path in numbers.iter().flat_map(|number| [self.shard_path(*number), self.manifest_path(*number)])
         {
@@ -163,7 +163,7 @@ impl ShardFolder {
         if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
     }
 
-    /// Removes the remaining files with this start of their names from the folder of open shards. No receipt covers
+    /// Removes leftover files whose names start with `start` from the folder of open shards. No receipt covers
     /// them.
     pub fn clear_open(&self, start: &str) -> Result<()> {
         let Ok(entries) = std::fs::read_dir(self.open_path()) else { return Ok(()) };

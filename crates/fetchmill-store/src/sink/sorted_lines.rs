@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 
 use fetchmill_model::limits::INDEX_PART_READ_BYTES;
 
-/// See the module. A line contains no line end.
+/// See the [module documentation](self). A line contains no line end.
 #[derive(Debug)]
 pub(super) struct SortedLines {
     bytes_max: usize,

@@ -1,8 +1,8 @@
-//! The stage: objects under their sequence numbers until their window is in the journal.
+//! The stage contains objects, named by sequence number, until their window is in the journal.
 //!
-//! A staged file is `<folder>/<sequence>`. The folder is computed from the sequence number, and contains about 64
-//! files. Each create and each rename searches the folder's block for a name, and a full block costs as much as the
-//! rename itself. With a window of 20,000 files in one folder, an object takes a seventh more time
+//! A staged file is `<folder>/<sequence>`. The folder is derived from the sequence number and contains about 64 files.
+//! Every create and rename searches a block of the folder for a name, and a full block costs as much as the rename
+//! itself. With a window of 20,000 files in a single folder, an object takes a seventh more time
 //! (docs/reference/performance.md).
 
 use std::ffi::OsStr;
@@ -21,14 +21,14 @@ use fetchmill_model::limits::{STAGE_FOLDER_FILES, STAGE_FOLDERS};
 use fetchmill_model::object::Seconds;
 use fetchmill_model::target::Sequence;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Stage {
     folder: OwnedFd,
     path: PathBuf,
 }
 
-/// Name of a staged object. The longest one is `1023/18446744073709551615`.
+/// Name of a staged object, up to `1023/18446744073709551615`.
 #[derive(Debug)]
 struct StagedName {
     bytes: [u8; 26],
@@ -36,7 +36,7 @@ struct StagedName {
 }
 
 impl StagedName {
-    /// Makes the name without an allocation, because it is made for each object.
+    /// Creates the name without an allocation, because this happens for each object.
     fn of(sequence: Sequence) -> Self {
         let mut name = StagedName { bytes: [0; 26], start: 26 };
         name.prepend(sequence);
@@ -68,7 +68,7 @@ impl StagedName {
 }
 
 impl Stage {
-    /// Makes the folder if it is missing, and opens it.
+    /// Opens the folder and creates it if it is missing.
     pub fn open(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path).map_err(|error| Error::storage("create the folder", path, error))?;
         let folder =
@@ -76,12 +76,12 @@ impl Stage {
         Ok(Stage { folder, path: path.to_owned() })
     }
 
-    /// Returns the folder, for a sync of its file system.
+    /// Returns the folder, to sync its file system.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 
-    /// Returns the path, for messages.
+    /// Returns the path for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -90,7 +90,7 @@ impl Stage {
         Error::storage(action, self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
     }
 
-    /// Runs `create`. If the folder of the file is missing, creates the folder and runs `create` again.
+    /// Runs `create`. If the file's folder is missing, creates it and tries again.
     fn in_folder<T>(&self, name: &StagedName, create: impl Fn() -> durable::ErrnoResult<T>) -> Result<T> {
         let mut created = create();
         if matches!(created, Err(Errno::NOENT)) {
@@ -99,7 +99,7 @@ impl Stage {
         created.map_err(|error| self.fail("write", name, error))
     }
 
-    /// Stages a whole object. Sets its modification time to `modified`, or to the current time.
+    /// Stages a whole object with the modification time `modified`, or the current time.
     pub fn write(&self, sequence: Sequence, bytes: &[u8], modified: Option<Seconds>) -> Result<()> {
         let name = StagedName::of(sequence);
         self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes, modified))
@@ -110,7 +110,7 @@ impl Stage {
         durable::set_modified(self.folder(), StagedName::of(sequence).as_bytes(), modified);
     }
 
-    /// Begins to stage an object piece by piece. See [`Stage::append`].
+    /// Starts staging an object piece by piece. See [`Stage::append`].
     pub fn create(&self, sequence: Sequence) -> Result<File> {
         let name = StagedName::of(sequence);
         self.in_folder(&name, || durable::create_new(self.folder(), name.as_bytes()))
@@ -121,7 +121,7 @@ impl Stage {
         durable::append(file, bytes).map_err(|error| self.fail("write", &StagedName::of(sequence), error))
     }
 
-    /// Opens a staged object of this length for reading.
+    /// Opens a staged object of the given length for reading.
     pub fn body(&self, sequence: Sequence, length: u64) -> Result<FileBody> {
         let name = StagedName::of(sequence);
         let open = || FileBody::new(durable::open_beneath(self.folder(), name.as_bytes())?, length);
@@ -130,14 +130,14 @@ impl Stage {
         })
     }
 
-    /// Like [`Stage::body`], and removes the object's name. See [`Stage::take_out`].
+    /// Like [`Stage::body`], but also removes the object's name. See [`Stage::take_out`].
     pub fn take_out_body(&self, sequence: Sequence, length: u64) -> Result<FileBody> {
         let body = self.body(sequence, length)?;
         self.remove(sequence)?;
         Ok(body)
     }
 
-    /// Returns the first bytes of a staged object, at most `bytes_max`.
+    /// Returns up to `bytes_max` bytes from the start of a staged object.
     pub fn read_start(&self, sequence: Sequence, bytes_max: usize) -> Result<Vec<u8>> {
         let name = StagedName::of(sequence);
         let read = || {
@@ -151,7 +151,7 @@ impl Stage {
         })
     }
 
-    /// Opens a staged object for reading, and removes its name, which another object may then use.
+    /// Opens a staged object for reading and removes its name, so that another object may use it.
     pub fn take_out(&self, sequence: Sequence) -> Result<File> {
         let name = StagedName::of(sequence);
         let file = durable::open_beneath(self.folder(), name.as_bytes())
@@ -160,14 +160,14 @@ impl Stage {
         Ok(file)
     }
 
-    /// Returns the absolute path of a staged object, for callers with another working folder.
+    /// Returns the absolute path of a staged object, for processes with another working folder.
     pub fn path_of(&self, sequence: Sequence) -> Result<PathBuf> {
         let name = StagedName::of(sequence);
         let path = self.path.join(OsStr::from_bytes(name.as_bytes()));
         std::path::absolute(&path).map_err(|error| Error::storage("find", path, error))
     }
 
-    /// Renames a staged object to its place.
+    /// Renames a staged object to its final name.
     pub fn rename(
         &self,
         sequence: Sequence,
@@ -177,7 +177,7 @@ impl Stage {
         durable::rename_new(self.folder(), StagedName::of(sequence).as_bytes(), folder, name)
     }
 
-    /// Whether an object is staged.
+    /// Returns whether an object is staged.
     pub fn has(&self, sequence: Sequence) -> bool {
         matches!(durable::file_size(self.folder(), StagedName::of(sequence).as_bytes()), Ok(Some(_)))
     }

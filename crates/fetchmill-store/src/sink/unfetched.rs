@@ -1,7 +1,7 @@
-//! Targets without a stored object. With `--keep-failed` they are rows in separate files next to the shards, with the
-//! same columns. Otherwise failed and absent targets are lines of the failures file. With `--keep-failed`, the replies
-//! that came instead of objects are also stored in WARC files. No journal and no manifest names an object in these
-//! files, so a reader of objects never sees such a row.
+//! Writes targets without a stored object. With `--keep-failed`, they become rows in separate files next to the shards,
+//! with the same columns. Otherwise failed and absent targets become lines of the failures file. With `--keep-failed`,
+//! replies received instead of objects are also stored in WARC files. Journals and manifests do not list objects in
+//! these files, so readers of objects never see these rows.
 
 use std::path::{Path, PathBuf};
 
@@ -22,19 +22,19 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// Kind of the files next to the shards of a finished job.
+/// Kind of files next to the shards of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfetchedFiles {
     /// Rows of all targets without an object (`--keep-failed`), in one or more files.
     Rows,
-    /// The failures file, with lines of failed and absent targets, for every format.
+    /// The failures file with lines for failed and absent targets, in every format.
     Failures,
-    /// Replies that came instead of objects (`--keep-failed`), in one or more files.
+    /// Replies received instead of objects (`--keep-failed`), in one or more files.
     Replies,
 }
 
 impl UnfetchedFiles {
-    /// Returns the kind of files for a job whose objects have these columns.
+    /// Returns the kind of files for a job with these columns.
     pub fn of(columns: &ExtraColumns) -> Self {
         if columns.has_outcomes() { UnfetchedFiles::Rows } else { UnfetchedFiles::Failures }
     }
@@ -48,27 +48,27 @@ impl UnfetchedFiles {
         }
     }
 
-    /// Returns the path of a file. `number` is its position among the files that the journal names. A journal that
-    /// does not store their names has only files with these standard names.
+    /// Returns the path of a file. `number` is its position among the files listed in the journal. If a journal does
+    /// not store their names, all files have these standard names.
     pub fn path(self, shard_folder: &ShardFolder, file: &UnfetchedFile, number: usize) -> PathBuf {
         let name = file.name.clone().unwrap_or_else(|| self.name(shard_folder, number));
         shard_folder.beside_shards(&name)
     }
 }
 
-/// Writes these files in the folder of open shards.
+/// Writes these files to the folder of open shards.
 #[derive(Debug)]
 pub struct UnfetchedWriter<'s> {
     shard_folder: ShardFolder,
     files: UnfetchedFiles,
     setup: &'s SinkSetup,
     open: Option<OpenUnfetched>,
-    /// Number of files so far, without their indexes.
+    /// Number of files so far, except indexes.
     count: usize,
     complete: Vec<UnfetchedFile>,
 }
 
-/// The file that is being written.
+/// The file being written.
 #[derive(Debug)]
 struct OpenUnfetched {
     path: PathBuf,
@@ -85,7 +85,7 @@ enum UnfetchedOutput {
     Replies(Box<ReplyRecords>),
 }
 
-/// A file of WARC, and with `--cdxj` its index.
+/// A WARC file, with its index for `--cdxj`.
 #[derive(Debug)]
 struct ReplyRecords {
     file: ShardFile,
@@ -94,7 +94,7 @@ struct ReplyRecords {
 }
 
 impl<'s> UnfetchedWriter<'s> {
-    /// Start of the names of incomplete files.
+    /// Start of an incomplete file's name.
     pub const OPEN: &'static str = "unfetched-";
 
     /// Creates the writer. `None` if the format has no shards.
@@ -114,7 +114,7 @@ impl<'s> UnfetchedWriter<'s> {
         self.push_as(Some(target.sequence), target)
     }
 
-    /// Appends a folder that could not be listed to the failures file. It is not a target, and has no sequence number.
+    /// Appends a folder that could not be listed to the failures file. It is not a target and has no sequence number.
     pub fn push_folder(&mut self, folder: &UnfetchedTarget<'_>) -> Result<()> {
         self.push_as(None, folder)
     }
@@ -129,7 +129,7 @@ impl<'s> UnfetchedWriter<'s> {
         Ok(())
     }
 
-    /// Completes the last file. With `is_needed`, there is a file even without rows.
+    /// Completes the last file. With `is_needed`, creates a file even if there are no rows.
     pub fn finish(mut self, is_needed: bool) -> Result<Vec<UnfetchedFile>> {
         if is_needed && self.complete.is_empty() {
             self.opened()?;
@@ -145,7 +145,7 @@ impl<'s> UnfetchedWriter<'s> {
         let (open_name, _) = super::shard_names(0);
         let open_name = FileName::of_own(&format!("{}{open_name}", Self::OPEN));
         let path = self.shard_folder.open_path().join(&open_name);
-        // The failures file may contain URLs with signatures.
+        // The failures file may contain signed URLs.
         let readers = if self.files == UnfetchedFiles::Failures { Readers::Owner } else { Readers::AsUsual };
         let file = ShardFile::create_for(&self.shard_folder, open_name, readers)?;
         let output = self.output(file, &path)?;
@@ -225,7 +225,7 @@ impl OpenUnfetched {
         }
     }
 
-    /// Completes the file, and its index if it has one.
+    /// Completes the file, and its index if there is one.
     fn complete(self) -> Result<Vec<UnfetchedFile>> {
         let mut index = None;
         let mut file = match self.output {

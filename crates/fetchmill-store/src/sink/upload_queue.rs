@@ -1,8 +1,8 @@
-//! The queue of sealed shards that wait for their upload to a bucket. For each shard, a sink states whether the shard
-//! is final, or small and waiting for a merge. The uploader takes the final shards in order. Before a sink begins
-//! another shard, it waits until fewer than two of its own shards are in the queue, which limits the local disk space.
+//! The queue of sealed shards to upload to a bucket. For each shard, the sink tells whether it is final, or small and
+//! waiting for a merge. The uploader takes final shards in order. To limit the disk space, a sink waits before it
+//! starts another shard until fewer than two of its shards are queued.
 //!
-//! A shard costs taking one lock.
+//! A shard costs one lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,9 +20,9 @@ struct QueuedShard {
 #[derive(Debug, Default)]
 struct UploadQueueState {
     shards: BTreeMap<ShardNumber, QueuedShard>,
-    /// Whether no more shards will come. Small shards then stay small.
+    /// Whether no more shards will come, so that small ones stay small.
     is_complete: bool,
-    /// Whether nobody takes shards any more.
+    /// Whether shards are no longer taken.
     is_closed: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum NextShard {
     Done,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct UploadQueue {
     known: Mutex<UploadQueueState>,
@@ -45,7 +45,7 @@ pub struct UploadQueue {
 }
 
 impl UploadQueue {
-    /// Creates a queue with the shards of earlier runs, and whether each is final. They are assigned to the workers in
+    /// Creates a queue with shards of earlier runs, and whether each is final. They are assigned to the workers in
     /// turn.
     pub fn new(left: impl IntoIterator<Item = (ShardNumber, bool)>, workers: usize) -> Self {
         let left = left.into_iter().zip((0..workers.max(1) as u32).cycle());
@@ -61,13 +61,13 @@ impl UploadQueue {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a shard that a worker has sealed.
+    /// Adds a shard sealed by a worker.
     pub fn add(&self, number: ShardNumber, worker: u32, is_final: bool) {
         self.known().shards.insert(number, QueuedShard { worker, is_final });
         self.changed.notify_all();
     }
 
-    /// Removes shards that a merged shard has replaced.
+    /// Removes shards that were replaced by a merged one.
     pub fn forget(&self, replaced: &[ShardNumber]) {
         let mut known = self.known();
         for number in replaced {
@@ -75,8 +75,8 @@ impl UploadQueue {
         }
     }
 
-    /// Waits until a worker may begin another shard. If the queue is closed, does not wait, so that data in memory can
-    /// be stored.
+    /// Waits until a worker may start another shard. Returns immediately if the queue is closed, so that data in memory
+    /// can be stored.
     pub fn wait_for_room(&self, worker: u32) {
         let is_full = |known: &mut UploadQueueState| {
             let own = known.shards.values().filter(|shard| shard.is_final && shard.worker == worker);
@@ -85,7 +85,7 @@ impl UploadQueue {
         drop(self.changed.wait_while(self.known(), is_full).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Returns the next shard to upload. Waits for it up to one tick.
+    /// Returns the next shard to upload, waiting up to one tick.
     pub fn next(&self) -> NextShard {
         let find = |known: &UploadQueueState| {
             let found = known.shards.iter().find(|(_, shard)| shard.is_final || known.is_complete);
@@ -100,19 +100,19 @@ impl UploadQueue {
         find(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Removes a shard that is uploaded and whose file is removed.
+    /// Removes a shard that was uploaded and whose file was removed.
     pub fn uploaded(&self, number: ShardNumber) {
         self.known().shards.remove(&number);
         self.changed.notify_all();
     }
 
-    /// Notes that no more shards will come.
+    /// Records that no more shards will come.
     pub fn complete(&self) {
         self.known().is_complete = true;
         self.changed.notify_all();
     }
 
-    /// Notes that nobody takes shards any more. From now on, no sink waits.
+    /// Records that shards are no longer taken, so that no sink waits.
     pub fn close(&self) {
         self.known().is_closed = true;
         self.changed.notify_all();

@@ -1,7 +1,7 @@
 """Restricts the addresses of connections: with `public_only`, they must be addresses of the public internet.
 
-The origin that the user has named may have any address. The rule of the native engine is applied to the address of the
-connection, never to a name. A name with both a public and another address is refused.
+The origin named by the user may have any address. The native engine's rule is applied to the address of the connection,
+never to a name. A name with both public and other addresses is rejected.
 """
 
 import socket
@@ -15,7 +15,7 @@ from fetchmill.engines.transports import TransportOptions
 
 
 def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
-    """Returns whether the connection for a request must lead to a public address.
+    """Return whether the connection for a request must lead to a public address.
 
     Args:
         options: the options of the job.
@@ -27,7 +27,7 @@ def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
 
 @lru_cache(maxsize=4)
 def _place(origin: str) -> tuple[str, str, int] | None:
-    """Returns scheme, host and port of an origin; None if the origin cannot be requested, so that no target has it."""
+    """Return scheme, host and port of an origin. None if it cannot be requested, so that no target has it."""
     try:
         return _place_of(request_url.parse(origin))
     except AttemptError:
@@ -39,7 +39,7 @@ def _place_of(address: RequestUrl) -> tuple[str, str, int]:
 
 
 def check_host(host: str) -> None:
-    """Checks a host that is written as an address, in any notation that the system accepts.
+    """Check a host given as an address, in any notation that the system accepts.
 
     Args:
         host: the host without brackets. A name is checked when it is looked up.
@@ -55,7 +55,7 @@ def check_host(host: str) -> None:
 
 
 def check_addresses(addresses: Iterable[str]) -> None:
-    """Checks the addresses of a name.
+    """Check the addresses of a name.
 
     Raises:
         AttemptError: `private-address`, if one of the addresses is not public.

@@ -1,6 +1,6 @@
-"""One attempt with aiohttp: deadlines, look-ups, and the session that makes the request. Uses only public API.
+"""One attempt with aiohttp: deadlines, lookups, and the session that makes the request. Uses only public API.
 
-aiohttp calls back in the task of the attempt, so look-ups and handshakes find the attempt by a context variable. The
+aiohttp calls back in the task of the attempt, so lookups and handshakes find the attempt by a context variable. The
 transport imports this module when it starts, because the module needs the library.
 """
 
@@ -36,7 +36,7 @@ _LINE_BYTES_MAX = 1 << 14
 _UNREAD_BYTES_MAX = 32 << 20
 _UNREAD_SHARE_MIN = 64 << 10
 _UNREAD_SHARE_MAX = 256 << 10
-# A value that aiohttp and the standard library pass to one another. We only forward it.
+# A value that aiohttp and the standard library pass to each other. This module only forwards it.
 LibraryValue: TypeAlias = Any
 
 # The attempt of the running task. Callbacks of aiohttp cannot find their attempt in any other way.
@@ -66,7 +66,7 @@ class AsyncAttempt:
         self.is_reused = False
         self.is_certain = True
         self.is_late = False
-        # The connection; None if it is not kept for the next request.
+        # The connection. None if it is not kept for the next request.
         self.connection: HoldingConnection | None = None
         self._deadlines = Deadlines(options)
         self._loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class AsyncAttempt:
         return self._deadlines.remaining()[1]
 
     def on_connect_phase(self, kind: str) -> None:
-        """Called when connecting enters a part with its own failure kind."""
+        """Record that connecting enters a phase with its own failure kind."""
         self._deadlines.on_connect_phase(kind)
 
     @property
@@ -86,7 +86,7 @@ class AsyncAttempt:
         return 0 if self.connection is None else self.connection.held.bytes
 
     def on_request_sent(self, connection: "HoldingConnection | None" = None) -> None:
-        """Called before the request is sent. `connection` is None if the connection is used only once."""
+        """Record that the request is about to be sent. `connection` is None if the connection is used only once."""
         self.is_request_sent = True
         if connection is not None:
             self.connection = connection
@@ -97,18 +97,18 @@ class AsyncAttempt:
         self._advance_timer()
 
     def on_head(self) -> None:
-        """Called when the head has arrived."""
+        """Record that the head has arrived."""
         self._deadlines.on_head()
         self._advance_timer()
 
     def on_bytes(self, count: int) -> None:
-        """Called when bytes of the body have arrived."""
+        """Record that bytes of the body have arrived."""
         self._deadlines.on_bytes(count)
         self._advance_timer()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stops the deadlines inside the block, in which the body waits for this process."""
+        """Stop the deadlines inside the block, while the body waits for this process."""
         self._timer.cancel()
         began = time.monotonic()
         try:
@@ -136,7 +136,7 @@ class AsyncAttempt:
         self._timer = self._loop.call_later(max(0, self._deadlines.remaining()[0]), self._on_timer)
 
     def _advance_timer(self) -> None:
-        """Restarts the timer if it would fire too late, which is rare. A timer that fires too early restarts itself."""
+        """Restart the timer if it would fire too late, which is rare. A timer that fires too early restarts itself."""
         if self._deadlines.until < self._fires_at:
             self._timer.cancel()
             self._start_timer()
@@ -150,7 +150,7 @@ class AsyncAttempt:
 
 
 def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options: LibraryValue) -> aiohttp.ClientSession:
-    """Returns a session without cookies and without settings from the environment.
+    """Return a session without cookies and without settings from the environment.
 
     Args:
         connector: makes the session's connections.
@@ -170,20 +170,20 @@ def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options:
 
 
 class HandshakeContext(ssl.SSLContext):
-    """Notes when a handshake begins. From then on, a late connection fails with `tls-timeout`."""
+    """Records the start of a handshake. From then on, a late connection fails with `tls-timeout`."""
 
     def wrap_bio(self, *arguments: LibraryValue, **options: LibraryValue) -> ssl.SSLObject:
-        """Called by asyncio at the start of a handshake."""
+        """Record the start of a handshake. Called by asyncio."""
         if (attempt := CURRENT_ATTEMPT.get(None)) is not None:
             attempt.on_connect_phase("tls-timeout")
         return super().wrap_bio(*arguments, **options)
 
 
 class Resolver(AbstractResolver):
-    """Looks names up with the system, in its own threads, because aiohttp's resolver has few.
+    """Looks up names with the system, in separate threads, because aiohttp's resolver has few.
 
     Args:
-        judging: options that decide which look-ups must return only public addresses; None if none must.
+        judging: options that decide which lookups must return only public addresses; None if none must.
     """
 
     def __init__(self, judging: TransportOptions | None) -> None:
@@ -191,7 +191,7 @@ class Resolver(AbstractResolver):
         self._threads = ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="fetchmill-lookup")
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[ResolveResult]:  # noqa: ARG002
-        """Returns the addresses of a name."""
+        """Return the addresses of a name."""
         attempt = CURRENT_ATTEMPT.get()
         attempt.on_connect_phase("dns")
         loop = asyncio.get_running_loop()
@@ -202,12 +202,12 @@ class Resolver(AbstractResolver):
         return [_result(host, port, address) for address in addresses]
 
     async def close(self) -> None:
-        """Ends the threads. Does not wait for names without an answer."""
+        """End the threads. Does not wait for names without an answer."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def judged_socket(judging: TransportOptions, address: tuple[LibraryValue, ...]) -> socket.socket:
-    """Returns a socket for a connection to an address in the form of `getaddrinfo`.
+    """Return a socket for a connection to an address in the form of `getaddrinfo`.
 
     Raises:
         AttemptError: `private-address`.

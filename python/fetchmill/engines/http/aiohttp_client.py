@@ -1,7 +1,7 @@
 """Makes attempts with aiohttp in one event loop.
 
-The transport imports this module when it starts, because the module needs the library. CPU time matters here: the
-library takes most of it, so the code for each request is kept small.
+The transport imports this module on startup, because it needs the library. CPU time matters here: the library takes
+most of it, so the code per request is kept small.
 """
 
 import re
@@ -28,36 +28,36 @@ class Connections(Protocol):
     """Gives connections to requests, and decides when it is certain to which request a reply belongs."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Returns a session. `judging` decides which look-ups must return public addresses; None if none must."""
+        """Return a session. `judging` decides which lookups must return public addresses, and None requires none."""
 
     def url_of(self, address: RequestUrl) -> URL:
-        """Returns the URL that is passed to the session."""
+        """Return the URL that is passed to the session."""
 
     def fields(self) -> list[tuple[str, str]]:
-        """Returns header fields for each request, in addition to those of the target."""
+        """Return header fields for each request, in addition to those of the target."""
 
     def head_kind(self, error: BaseException) -> str:
-        """Returns the failure kind of a head that could not be parsed."""
+        """Return the failure kind of a head that could not be parsed."""
 
     def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:
-        """Checks a complete reply.
+        """Check a complete reply.
 
         Raises:
             AttemptError: it cannot be proved to which request the reply belongs.
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Takes a reply that has passed `check_end`. Returns it if it is certain; otherwise holds it."""
+        """Take a reply that has passed `check_end`. Return it if it is certain; otherwise hold it."""
 
     def abandon(self, attempt: AsyncAttempt) -> None:
-        """Called when an attempt has no reply."""
+        """Handle an attempt without a reply."""
 
     async def close(self) -> None:
-        """Called at the end of the job."""
+        """Clean up at the end of the job."""
 
 
 class AiohttpClient:
-    """The client of one event loop. Connections are made when they are needed.
+    """The client of one event loop. Connections are opened on demand.
 
     Args:
         options: the options of the job.
@@ -79,7 +79,7 @@ class AiohttpClient:
         self._tls = TlsContexts(options, HandshakeContext)
 
     async def fetch(self, target: Target) -> Answer | None:
-        """Makes one attempt at a target. Returns None if the answer is held."""
+        """Make one attempt at a target. Return None if the answer is held."""
         try:
             address = request_url.parse(target.url)
             if address_policy.must_be_public(self._options, address):
@@ -92,14 +92,14 @@ class AiohttpClient:
             return FailureAnswer(target.sequence, failure.kind, failure.detail)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._connections.close()
         await self._direct.close()
         if self._proxied is not None:
             await self._proxied.close()
 
     async def _ask(self, target: Target, address: RequestUrl, *, is_fresh: bool = False) -> ReplyAnswer | None:
-        """Makes one request.
+        """Make one request.
 
         Raises:
             AttemptError: there is no complete reply.
@@ -150,7 +150,7 @@ class AiohttpClient:
         )
 
     async def _read(self, reply: aiohttp.ClientResponse, attempt: AsyncAttempt, length: int | None) -> bytes:
-        """Reads the body without decoding it. While there is no room, the library stops reading and the server waits.
+        """Read the body without decoding it. While there is no room, the library stops reading and the server waits.
 
         Raises:
             AttemptError: the body is too large or broken.
@@ -175,7 +175,7 @@ class AiohttpClient:
         return b"".join(pieces)
 
     async def _admit(self, attempt: AsyncAttempt, room: BodyRoom, count: int) -> None:
-        """Waits until there is room for `count` more bytes."""
+        """Wait until there is room for `count` more bytes."""
         if not self._memory.take(room, count):
             with attempt.paused():
                 await self._memory.wait(room, count)
@@ -185,7 +185,7 @@ class AiohttpClient:
             raise AttemptError("body-too-large")
 
     def _failure(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:
-        """Returns the failure of an attempt without a complete reply."""
+        """Return the failure of an attempt without a complete reply."""
         if isinstance(error, AttemptError):
             failure = error
         else:
@@ -197,7 +197,7 @@ class AiohttpClient:
         return failure
 
     def _head_error(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - a table
-        """Returns the failure of an attempt without a head."""
+        """Return the failure of an attempt without a head."""
         text = failure_kinds.error_text(error)
         match error:
             case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
@@ -227,7 +227,7 @@ def _check_length(body: bytes, end: BodyEnd) -> None:
 
 
 def _connect_kind(error: OSError) -> str:
-    """Returns the failure kind of a connection error. If several addresses failed, the text has their error numbers."""
+    """Return the failure kind of a connection error. If several addresses failed, the text has their error numbers."""
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
     if isinstance(error, socket.gaierror):

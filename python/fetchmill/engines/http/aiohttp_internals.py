@@ -27,7 +27,7 @@ from fetchmill.engines.http.held_connections import ConnectionKey, ConnectionOwn
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import TransportOptions
 
-# A value that parts of aiohttp pass to one another. We only forward it.
+# A value that parts of aiohttp pass to each other. This module only forwards it.
 LibraryValue: TypeAlias = Any
 
 
@@ -35,10 +35,10 @@ class KeptConnections(HeldConnections):
     """The connections of an event loop, which aiohttp keeps for later requests."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Returns a session that makes no retries on its own.
+        """Return a session that never retries by itself.
 
         Args:
-            judging: options that decide which look-ups must return only public addresses; None if none must.
+            judging: options that decide which lookups must return only public addresses; None if none must.
         """
         made = open_session(_Connector(self, judging), self.requests_max, request_class=_VerbatimRequest)
         # Otherwise aiohttp would retry on any connection, even on a new one.
@@ -46,7 +46,7 @@ class KeptConnections(HeldConnections):
         return made
 
     def head_kind(self, error: BaseException | None) -> str:
-        """Returns the failure kind of a head that could not be parsed. One of the error's causes shows the reason."""
+        """Return the failure kind of a head that could not be parsed. The reason is in one of the error's causes."""
         while error is not None:
             if isinstance(error, http_exceptions.BadStatusLine):
                 return "not-http"
@@ -63,7 +63,7 @@ class _Connector(aiohttp.TCPConnector):
         self._own_resolver = Resolver(judging)
         options: dict[str, LibraryValue] = {"resolver": self._own_resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None:
-            # The resolver does not see addresses that are cached from another scheme of the host.
+            # The resolver does not see addresses cached from the host's other scheme.
             options["socket_factory"] = partial(judged_socket, judging)
         super().__init__(limit=connections.requests_max, **options)
         self._connections = connections
@@ -71,19 +71,19 @@ class _Connector(aiohttp.TCPConnector):
         self._factory = lambda: HoldingConnection(self._loop, connections)  # type: ignore[assignment]
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stops counting a connection, because it rests."""
+        """Stop counting a connection, because it rests."""
         self._release_acquired(connection.key, connection)
 
     def put_back(self, connection: "HoldingConnection") -> None:
-        """Gives a connection to later requests."""
+        """Give a connection to later requests."""
         super()._release(connection.key, connection)
 
     def drop(self, connection: "HoldingConnection") -> None:
-        """Closes a connection."""
+        """Close a connection."""
         super()._release(connection.key, connection, should_close=True)
 
     async def _get(self, key: LibraryValue, traces: LibraryValue) -> LibraryValue:
-        """Returns a connection for the next request, or None."""
+        """Return a connection for the next request, or None."""
         if CURRENT_ATTEMPT.get().is_fresh:
             return None
         while (found := await super()._get(key, traces)) is not None:
@@ -96,7 +96,7 @@ class _Connector(aiohttp.TCPConnector):
         return None
 
     def _release(self, key: LibraryValue, protocol: LibraryValue, *, should_close: bool = False) -> None:
-        """Called when a reply is complete, or when there will be no reply."""
+        """Handle the end of a request, with or without a complete reply."""
         protocol.end_reply(self, key)
         if should_close:
             self._connections.give_up(protocol)
@@ -131,9 +131,9 @@ class HoldingConnection(ResponseHandler):
         # Whether the last reply does not announce the close. The end of the connection then proves nothing.
         self.is_unannounced = False
         self.has_surplus = False
-        # Whether the connection has ended in another way than by a close of the server.
+        # Whether the connection ended other than by the server closing it.
         self.is_broken = False
-        # Whether the targets of the held answers were requested again.
+        # Whether the targets of the held answers have been requested again.
         self.is_lost = False
         # Whether the connection rests in addition to the requests in flight.
         self.is_aside = False
@@ -151,7 +151,7 @@ class HoldingConnection(ResponseHandler):
         return transport is not None and not self._should_close and not transport.is_closing()
 
     def begin_request(self) -> None:
-        """Called before a request is sent."""
+        """Prepare for a request that is about to be sent."""
         self._connections.unused.pop(self, None)
         self._connections.awaited[self] = time.monotonic()
         self.is_used = True
@@ -160,7 +160,7 @@ class HoldingConnection(ResponseHandler):
         self.is_last = self.held.is_ending
 
     def end_reply(self, connector: ConnectionOwner, key: ConnectionKey) -> None:
-        """Called when the reply is complete. From now on, any bytes are unsolicited."""
+        """Record that the reply is complete. From now on, any bytes are unsolicited."""
         self.connector, self.key = connector, key
         self._connections.awaited.pop(self, None)
         self._is_awaited = False
@@ -168,7 +168,7 @@ class HoldingConnection(ResponseHandler):
             self.has_surplus = True
 
     def data_received(self, data: bytes) -> None:
-        """Handles bytes of the reply to the current request, or unsolicited bytes."""
+        """Handle bytes of the reply to the current request, or unsolicited bytes."""
         if data and not self._is_awaited:
             self._note_surplus()
             return
@@ -178,7 +178,7 @@ class HoldingConnection(ResponseHandler):
             self._note_surplus()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Called when the connection has ended, with or without an error."""
+        """Handle the end of the connection, with or without an error."""
         is_whole = self._payload is not None and self._payload.is_eof()
         if is_whole and self.has_partial_reply():
             self.has_surplus = True
@@ -187,7 +187,7 @@ class HoldingConnection(ResponseHandler):
         self._connections.on_lost(self)
 
     def is_readable(self) -> bool:
-        """Returns whether bytes or the end of the connection have arrived that the loop has not read yet.
+        """Return whether bytes or the end of the connection have arrived that the loop has not read yet.
 
         Timers may run before the loop reads bytes that arrived while it was busy.
         """
@@ -199,7 +199,7 @@ class HoldingConnection(ResponseHandler):
         return bool(poll.poll(0))
 
     def has_partial_reply(self) -> bool:
-        """Returns whether the last reply was followed by the start of another one. Only the parser knows this."""
+        """Return whether the last reply was followed by the start of another one. Only the parser knows this."""
         if self._parser is None:
             return False
         try:
@@ -218,7 +218,7 @@ class _VerbatimRequest(aiohttp.ClientRequest):
     """A request whose request line is sent byte for byte."""
 
     def update_auto_headers(self, skip_auto_headers: LibraryValue) -> None:
-        """Adds no fields. aiohttp would check for each of its own fields whether to leave it out."""
+        """Add no fields. aiohttp would have to be told for each of its own fields to leave it out."""
 
     async def send(self, conn: LibraryValue) -> aiohttp.ClientResponse:
         attempt = CURRENT_ATTEMPT.get()

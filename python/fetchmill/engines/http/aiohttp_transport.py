@@ -36,21 +36,21 @@ class AiohttpTransport:
         return OriginReplies()
 
     async def start(self, receiver: AnswerReceiver) -> "AiohttpClient":
-        """Returns the client of a loop."""
+        """Return the client of a loop."""
         from fetchmill.engines.http.aiohttp_client import AiohttpClient
 
         return AiohttpClient(self._options, self._proxies, receiver, self._connections(receiver))
 
     def fetch(self, target: Target, state: "AiohttpClient") -> Awaitable[Answer | None]:
-        """Makes one attempt at a target."""
+        """Make one attempt at a target."""
         return state.fetch(target)
 
     async def done(self, state: "AiohttpClient") -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await state.close()
 
     def _connections(self, receiver: AnswerReceiver) -> "Connections":
-        """Returns the connections of a loop. For an untested version, the private parts of aiohttp are not imported."""
+        """Return the connections of a loop. For an untested version, the private parts of aiohttp are not imported."""
         if self.notices:
             from fetchmill.engines.http.closed_connections import ClosedConnections
 

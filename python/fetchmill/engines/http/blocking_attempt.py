@@ -16,9 +16,9 @@ from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.http.tunnel import open_tunnel
 from fetchmill.engines.transports import TransportOptions
 
-# Maximum size of a head. As many bytes again may have been read with it.
+# Maximum size of a head. As many bytes again may have been read along with it.
 _HEAD_BYTES_MAX = 1 << 16
-# Maximum bytes on the wire for each byte of a body: a chunk of one byte has six.
+# Maximum number of bytes on the wire per byte of a body: a chunk with one byte has six.
 _OVERHEAD = 6
 
 
@@ -46,7 +46,7 @@ class ReplyProgress:
 
 
 class BlockingAttempt:
-    """The attempts of one thread, one after another.
+    """The attempts of one thread in sequence.
 
     Args:
         options: the options of the job.
@@ -58,7 +58,7 @@ class BlockingAttempt:
         self._proxy: Proxy | None = None
         self._proxies = Proxies.of(options)
         self.is_reused = False
-        # The connection that was used last; None before the first request.
+        # The connection used last. None before the first request.
         self.connection: Any = None
         self._options = options
         self._tls = TlsContexts(options)
@@ -66,7 +66,7 @@ class BlockingAttempt:
         self._file: ReplyFile | None = None
 
     def begin(self, address: RequestUrl) -> None:
-        """Begins another attempt.
+        """Start another attempt.
 
         Raises:
             AttemptError: `private-address`.
@@ -94,7 +94,7 @@ class BlockingAttempt:
         return self.address.url if self._is_forwarded else self.address.target
 
     def proxy_fields(self) -> list[tuple[str, str]]:
-        """Returns header fields for a proxy. There are none inside a tunnel, which the proxy does not see."""
+        """Return header fields for a proxy. There are none inside a tunnel, which the proxy does not see."""
         return list(self._proxy.fields.items()) if self._proxy and self._is_forwarded else []
 
     @property
@@ -102,7 +102,7 @@ class BlockingAttempt:
         return self._proxy is not None and self.context is None
 
     def connect(self) -> socket.socket:
-        """Connects to the origin, or to the proxy, which looks the origin up itself. Uses TLS for https.
+        """Connect to the origin, or to the proxy, which looks the origin up itself. Uses TLS for https.
 
         Raises:
             AttemptError: no connection was made.
@@ -151,12 +151,12 @@ class BlockingAttempt:
             raise AttemptError("url", failure_kinds.error_text(error)) from None
 
     def on_connection(self, used: Any, *, is_reused: bool) -> None:  # noqa: ANN401 - the library's
-        """Called before the request is sent on a connection."""
+        """Record the connection on which the request is about to be sent."""
         self.connection = used
         self.is_reused = is_reused
 
     def begin_reply(self, file: ReplyFile) -> ReplyFile:
-        """Called when the request is sent. The reply is read from `file`."""
+        """Record that the request was sent. The reply is read from `file`."""
         self.close_reply()
         self._file = file
         self.deadlines.on_request_sent()
@@ -164,9 +164,9 @@ class BlockingAttempt:
         return file
 
     def end_reply(self) -> None:
-        """Checks for unsolicited bytes after a complete body. If the server closes the connection, reads until the end.
+        """Check for unsolicited bytes after a complete body. If the server closes the connection, reads until the end.
 
-        A connection that is not kept needs no reading until the end, because its only reply is certain.
+        If the connection is not kept, nothing more needs to be read, because its only reply is certain.
         """
         reply = self.reply
         if self._file and reply.end and reply.end.is_delimited:
@@ -174,20 +174,20 @@ class BlockingAttempt:
             reply.has_surplus, reply.is_ended = self._file.look(until_closed=until_closed)
 
     def close_reply(self) -> None:
-        """Stops reading the reply."""
+        """Stop reading the reply."""
         if self._file is not None:
             self._file.finish()
             self._file = None
 
     def on_head(self, end: BodyEnd, *, is_last: bool) -> None:
-        """Called when the head was read. It shows how the body ends, and whether the connection ends."""
+        """Record that the head was read, and how the body and the connection will end."""
         self.reply.end = end
         self.reply.is_last = is_last
         self.reply.bytes_max = _OVERHEAD * self._options.max_size + 2 * _HEAD_BYTES_MAX
         self.deadlines.on_head()
 
     def on_bytes(self, count: int) -> None:
-        """Called when bytes have arrived. 0 is the end of the connection.
+        """Record that bytes have arrived. 0 means the end of the connection.
 
         Raises:
             AttemptError: there are more bytes than any reply may have, including the framing between bytes of the body.
@@ -201,5 +201,5 @@ class BlockingAttempt:
             self.deadlines.on_bytes(count)
 
     def read_failure_kind(self, error: OSError) -> str:
-        """Returns the failure kind of a connection that broke while it was read."""
+        """Return the failure kind of a connection that broke while it was read."""
         return "truncated" if self.reply.end else failure_kinds.connection_kind(error)

@@ -48,7 +48,7 @@ class ClosedConnections:
         self._resolvers: list[Resolver] = []
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Returns a session that keeps no connections.
+        """Return a session that keeps no connections.
 
         Raises:
             UsageError: this version does not support the needed options.
@@ -71,7 +71,7 @@ class ClosedConnections:
             ) from None
 
     def url_of(self, address: RequestUrl) -> URL:
-        """Returns the whole URL.
+        """Return the whole URL.
 
         Raises:
             AttemptError: aiohttp would request another URL, because it drops parts that it considers redundant.
@@ -85,16 +85,16 @@ class ClosedConnections:
         return url
 
     def fields(self) -> list[tuple[str, str]]:
-        """Returns a field that asks the server to close the connection, too."""
+        """Return a field that asks the server to close the connection, too."""
         return [("Connection", "close")]
 
     def head_kind(self, error: BaseException) -> str:
-        """Returns `framing` for all errors, because only private exceptions show which part of a head is wrong."""
+        """Return `framing` for all errors, because only private exceptions show which part of a head is wrong."""
         del error
         return "framing"
 
     def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:  # noqa: ARG002 - any end will do
-        """Checks that this is the first reply of its connection.
+        """Check that this is the first reply of its connection.
 
         Raises:
             InternalError: it may not be the first one.
@@ -106,23 +106,23 @@ class ClosedConnections:
             )
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Returns the reply, because it is certain. Notes its facts about the origin as usual."""
+        """Return the reply, because it is certain. Note its facts about the origin as usual."""
         held = HeldAnswers(self._origin)
         if not held.add(target, answer, attempt.sent_at):
             held.commit()
         return answer
 
     def abandon(self, attempt: AsyncAttempt) -> None:
-        """Does nothing: the library has closed the connection."""
+        """Do nothing: the library has closed the connection."""
 
     async def close(self) -> None:
-        """Ends the look-ups. The sessions close their connections."""
+        """End the lookups. The sessions close their connections."""
         for resolver in self._resolvers:
             await resolver.close()
 
 
 def _trace_config() -> aiohttp.TraceConfig:
-    """Returns callbacks that report the phases of an attempt, and stop retries that aiohttp makes on its own."""
+    """Return callbacks that report the phases of an attempt, and stop retries that aiohttp makes on its own."""
     config = aiohttp.TraceConfig()
     config.on_connection_create_start.append(_on_connect)
     config.on_connection_create_end.append(_on_connected)

@@ -1,4 +1,4 @@
-"""Blocking look-ups and connections."""
+"""Blocking lookups and connections."""
 
 import socket
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class SocketAddress(NamedTuple):
 
 
 def look_up(host: str, port: int) -> list[SocketAddress]:
-    """Looks up the addresses of a name with the system. Blocks.
+    """Look up the addresses of a name with the system. Blocks.
 
     Raises:
         AttemptError: `dns-not-found`, `dns-empty`, `dns`.
@@ -38,7 +38,7 @@ def look_up(host: str, port: int) -> list[SocketAddress]:
 
 
 def connect(addresses: Sequence[SocketAddress], deadlines: Deadlines) -> socket.socket:
-    """Connects to the first address that answers. Tries one after another, each with its share of the remaining time.
+    """Connect to the first address that answers. Tries one after another, each with its share of the remaining time.
 
     Raises:
         AttemptError: the most specific of `refused`, `reset`, `connect-timeout`, `unreachable`.

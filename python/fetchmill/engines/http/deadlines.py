@@ -38,7 +38,7 @@ class Deadlines:
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_waited(self, seconds: float) -> None:
-        """Extends the deadlines by a time in which this process did not read. The server did not cause this delay."""
+        """Extend the deadlines by a time in which this process did not read. The server did not cause this delay."""
         self._total += seconds
         self._until += seconds
 
@@ -48,7 +48,7 @@ class Deadlines:
         return min(self._until, self._total)
 
     def remaining(self) -> tuple[float, str]:
-        """Returns the remaining seconds (0 or less if it is too late), and the failure kind after that time."""
+        """Return the remaining seconds (0 or less if it is too late), and the failure kind after that time."""
         until, kind = min((self._until, self._kind), (self._total, "total-timeout"))
         return until - time.monotonic(), kind
 

@@ -1,7 +1,7 @@
 """Maps exceptions of the standard library to failure kinds: the tables of docs/reference/http-support.md.
 
-As in the native engine, numbers are compared, never texts. Problems of this machine (no descriptor, no port) are
-`unreachable` here, and the target is tried again.
+As in the native engine, error numbers are compared, never messages. Problems of this machine (no descriptor, no port)
+are `unreachable` here, and the target is retried.
 """
 
 import errno
@@ -35,15 +35,15 @@ _NO_ROUTE = {
 _LOOKUP_KINDS = {socket.EAI_NONAME: "dns-not-found", socket.EAI_NODATA: "dns-empty"}
 # If the connections to several addresses fail, the most specific failure is reported.
 _MOST_SPECIFIC_FIRST = ("refused", "reset", "connect-timeout", "unreachable")
-# Failures that earlier requests may have caused on a used connection: the server had closed the connection, or it
-# contained the rest of an earlier reply. The request is made again on a fresh connection.
+# Failures of a reused connection that earlier requests may have caused: the server had closed it, or it contained the
+# rest of an earlier reply. The request is repeated on a new connection.
 STALE_KINDS = ("reset", "not-http", "framing")
 
 
 class AttemptError(Exception):
     """An attempt without a complete reply, with its failure kind.
 
-    No library knows this class, so all libraries pass it on unchanged.
+    Unknown to all libraries, so they pass it on unchanged.
 
     Args:
         kind: the failure kind.
@@ -61,7 +61,7 @@ class UncertainError(AttemptError):
 
 
 def connect_kind(error: OSError) -> str:
-    """Returns the failure kind of an error while connecting to an address."""
+    """Return the failure kind of an error while connecting to an address."""
     match error:
         case ConnectionRefusedError():
             return "refused"
@@ -73,17 +73,17 @@ def connect_kind(error: OSError) -> str:
 
 
 def most_specific(kinds: Iterable[str]) -> str:
-    """Returns the failure kind to report, from the kinds of all addresses."""
+    """Return the failure kind to report, from the kinds of all addresses."""
     return min(kinds, key=_MOST_SPECIFIC_FIRST.index, default="unreachable")
 
 
 def connection_kind(error: OSError) -> str:
-    """Returns the failure kind of a connection that failed before the head. After the head it is always `truncated`."""
+    """Return the failure kind of a connection that failed before the head. After the head it is always `truncated`."""
     return "unreachable" if error.errno in _NO_ROUTE else "reset"
 
 
 def handshake_kind(error: OSError) -> str:
-    """Returns the failure kind of a failed TLS handshake. `ssl.SSLError` and a broken connection are both OSErrors."""
+    """Return the failure kind of a failed TLS handshake. `ssl.SSLError` and a broken connection are both OSErrors."""
     match error:
         case ssl.SSLCertVerificationError():
             return _CERTIFICATE_KINDS.get(error.verify_code, "tls-certificate")
@@ -95,10 +95,10 @@ def handshake_kind(error: OSError) -> str:
 
 
 def lookup_kind(error: OSError) -> str:
-    """Returns the failure kind of a failed look-up. The system does not distinguish timeouts from server failures."""
+    """Return the failure kind of a failed lookup. The system does not distinguish timeouts from server failures."""
     return _LOOKUP_KINDS.get(error.errno or 0, "dns")
 
 
 def error_text(error: BaseException) -> str:
-    """Returns the text of an exception in one line."""
+    """Return the text of an exception in one line."""
     return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())

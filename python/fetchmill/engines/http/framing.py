@@ -20,7 +20,7 @@ _PARTIAL_CONTENT = 206
 
 
 class BodyEnd(NamedTuple):
-    """How a body ends.
+    """Kinds of ends of a body.
 
     Args:
         length: size of the body in bytes; None if the end is marked in another way.
@@ -36,7 +36,7 @@ UNTIL_CLOSE = BodyEnd(None, is_delimited=False)
 
 
 def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, str]]) -> BodyEnd:
-    """Returns how a head says that its body ends.
+    """Return how a head says that its body ends.
 
     Args:
         status: the HTTP status.
@@ -69,7 +69,7 @@ def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
 def _lower_name(name: str) -> str | None:
-    """Returns a field name in lower case; None if it is invalid. Cached, because a server repeats its field names."""
+    """Return a field name in lower case; None if it is invalid. Cached, because a server repeats its field names."""
     return name.lower() if _NAME.fullmatch(name) else None
 
 

@@ -35,7 +35,7 @@ class Unused(Enum):
 
 @dataclass
 class HeldShare:
-    """The limits for the held answers of a connection, above which it must rest.
+    """Limits for the held answers of a connection, beyond which it must rest.
 
     Connections share the object, and its values may change.
 
@@ -49,7 +49,7 @@ class HeldShare:
 
 
 class HeldAnswers:
-    """The uncertain answers of one connection. The history starts again when another connection replaces it.
+    """The uncertain answers of a connection. The history starts over when another connection replaces it.
 
     Args:
         origin: statistics about the replies of this process.
@@ -60,13 +60,13 @@ class HeldAnswers:
         self._origin = origin
         self._share = share or HeldShare()
         self._held: list[tuple[Target, ReplyAnswer]] = []
-        # Bytes of the bodies of held answers.
+        # Total size in bytes of the bodies of held answers.
         self.bytes = 0
-        # Whether no other bytes can arrive that would be taken for the next reply.
+        # Whether no other bytes can arrive that would be mistaken for the next reply.
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False
-        # Time when the current request was sent; None if there is no request.
+        # Time when the current request was sent. None if there is none.
         self.sent_at: float | None = None
         self._replies = ConnectionReplies(self._origin)
 
@@ -74,7 +74,7 @@ class HeldAnswers:
         return len(self._held)
 
     def add(self, target: Target, answer: ReplyAnswer, started: float) -> list[Answer]:
-        """Adds a reply to a request that was sent at `started`. Returns the reply if it is certain immediately."""
+        """Add a reply to a request that was sent at `started`. Return the reply if it is certain immediately."""
         self.is_next_certain = False
         if self._replies.note(started, time.monotonic(), answer.status, answer.retry_after, len(answer.body)):
             return [answer]
@@ -83,14 +83,14 @@ class HeldAnswers:
         return []
 
     def rest_seconds(self) -> float | None:
-        """Returns the seconds that the connection must rest before its next request; None if it need not rest."""
+        """Return how many seconds the connection must rest before its next request. None if it need not rest."""
         is_full = self.bytes >= self._share.bytes_max or len(self._held) >= self._share.answers_max
         seconds = self._replies.rest_seconds(is_full, time.monotonic())
         self.is_ending = self._replies.is_ending
         return seconds
 
     def silence(self, waiting: float) -> float:
-        """Returns the seconds of silence after which held answers are certain.
+        """Return the seconds of silence after which held answers are certain.
 
         Args:
             waiting: seconds that another request has waited for its reply.
@@ -98,22 +98,22 @@ class HeldAnswers:
         return self._replies.silence(waiting)
 
     def longer_rest(self, seconds: float, waiting: float) -> float:
-        """Extends a rest of `seconds` if another request has waited for `waiting` seconds. Returns the new duration.
+        """Extend a rest of `seconds` if another request has waited for `waiting` seconds. Return the new duration.
 
-        The duration is limited: replies that wait for memory take long, and held answers free no memory while their
-        connection rests.
+        The duration is limited, because replies that wait for memory take long, and held answers free no memory while
+        their connection rests.
         """
         return max(seconds, min(self.silence(waiting), _REST_SECONDS_MAX))
 
     def commit(self) -> list[Answer]:
-        """Called when the connection was silent, or has ended properly. Returns the held answers."""
+        """Return the held answers, because the connection was silent or ended properly."""
         held, self._held, self.bytes = self._held, [], 0
         self._replies.rested()
         self.is_next_certain = True
         return [answer for _, answer in held]
 
     def lose(self, *, is_surplus: bool) -> list[Target]:
-        """Called when the connection is abandoned. Returns the targets that must be requested again."""
+        """Return the targets to request again, because the connection is abandoned."""
         if is_surplus:
             self._origin.note_surplus()
         elif self._held:
@@ -125,7 +125,7 @@ class HeldAnswers:
 
 
 def look(connection: socket.socket) -> Unused:
-    """Returns what has arrived, without waiting."""
+    """Return what has arrived, without waiting."""
     timeout = connection.gettimeout()
     connection.settimeout(0)
     try:
@@ -142,12 +142,12 @@ def look(connection: socket.socket) -> Unused:
 
 
 def rest(connection: socket.socket, seconds: float) -> Unused:
-    """Waits for `seconds`, or until something arrives."""
+    """Wait for `seconds`, or until something arrives."""
     until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     while True:
-        # Read the clock before looking. A thread that is suspended in between then looks again when it continues.
+        # Read the clock before checking. A thread suspended in between then checks again when it continues.
         left = until - time.monotonic()
         unused = look(connection)
         if unused is not Unused.QUIET or left <= 0:

@@ -1,4 +1,4 @@
-"""The connections of an event loop: the answers that they hold until these are certain, and when they rest.
+"""The connections of an event loop, with their rests and the answers held until they are certain.
 
 aiohttp keeps a connection for the next request as soon as a reply is complete, and takes all later bytes for the next
 reply. Here, a connection goes back to its connector when its reply was checked, and bytes without a request are
@@ -50,13 +50,13 @@ class ConnectionOwner(Protocol):
     """Keeps connections for later requests."""
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stops counting a connection, because it rests."""
+        """Stop counting a connection, because it rests."""
 
     def put_back(self, connection: "HoldingConnection") -> None:
-        """Gives a connection to later requests."""
+        """Give a connection to later requests."""
 
     def drop(self, connection: "HoldingConnection") -> None:
-        """Closes a connection."""
+        """Close a connection."""
 
 
 class HeldConnections:
@@ -92,11 +92,11 @@ class HeldConnections:
         self._is_closed = False
 
     def new_held(self) -> HeldAnswers:
-        """Returns the held answers of a new connection."""
+        """Return the held answers of a new connection."""
         return HeldAnswers(self._origin, self._share)
 
     async def close(self) -> None:
-        """Called at the end of the job. Drops held answers, and closes connections that rest or were abandoned."""
+        """Drop held answers, and close connections that are resting or abandoned. Called at the end of the job."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -111,18 +111,18 @@ class HeldConnections:
                 await asyncio.gather(*(closed for closed in waiting if closed is not None), return_exceptions=True)
 
     def url_of(self, address: RequestUrl) -> URL:
-        """Returns the origin for aiohttp. The request line is written when the request is sent."""
+        """Return the origin for aiohttp. The request line is written when the request is sent."""
         return _origin(address.scheme, address.authority)
 
     def fields(self) -> list[tuple[str, str]]:
-        """Returns no additional fields."""
+        """Return no additional fields."""
         return []
 
     def check_end(self, attempt: "AsyncAttempt", end: BodyEnd) -> None:
-        """Checks that the connection of a complete reply can prove to which request the reply belongs.
+        """Check that the connection of a complete reply can prove to which request the reply belongs.
 
         Raises:
-            AttemptError: it cannot, because the body ends with the connection.
+            AttemptError: the body ends with the connection, so nothing can prove this.
         """
         connection = attempt.connection
         if connection is None:
@@ -133,7 +133,7 @@ class HeldConnections:
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
-        """Takes a reply that has passed `check_end`. Returns it if it is certain; otherwise holds it."""
+        """Take a reply that has passed `check_end`. Return it if it is certain; otherwise hold it."""
         connection = attempt.connection
         if connection is None:
             return answer
@@ -149,14 +149,14 @@ class HeldConnections:
         return certain
 
     def abandon(self, attempt: "AsyncAttempt") -> None:
-        """Called when an attempt has no reply. Abandons its connection, even if aiohttp has released it."""
+        """Abandon the connection of an attempt without a reply, even if aiohttp has released it."""
         if attempt.connection is not None:
             self.give_up(attempt.connection)
 
     def _take(
         self, connection: "HoldingConnection", target: Target, answer: ReplyAnswer, sent_at: float
     ) -> ReplyAnswer | None:
-        """Takes a reply to a request that was sent at `sent_at`. Returns the reply if it is certain immediately."""
+        """Take a reply to a request that was sent at `sent_at`. Return the reply if it is certain immediately."""
         if self._receiver.limit != self._requests:
             self._share_out(self._receiver.limit)
         if connection.held.add(target, answer, sent_at):
@@ -165,7 +165,7 @@ class HeldConnections:
         return None
 
     def _share_out(self, requests: int) -> None:
-        """Calculates the limits of each connection from the maximum number of requests in flight."""
+        """Calculate the limits of each connection from the maximum number of requests in flight."""
         self._requests = requests
         requests = max(1, requests)
         self._share.bytes_max = min(max(_HELD_BYTES_MAX // requests, _SHARE_BYTES_MIN), _SHARE_BYTES_MAX)
@@ -173,7 +173,7 @@ class HeldConnections:
         self._aside_max = resting_connections(requests)
 
     def _step(self, connection: "HoldingConnection") -> float | None:
-        """Called after a reply. Returns the seconds that the connection must rest; None if nothing is left to do."""
+        """Return how many seconds the connection must rest after a reply. None if there is nothing left to do."""
         if connection.has_surplus:
             self.give_up(connection)
         elif connection.is_last or not connection.is_open:
@@ -185,14 +185,17 @@ class HeldConnections:
         return None
 
     async def rest(self, connection: "HoldingConnection", seconds: float) -> None:
-        """Lets a connection rest in addition to the requests in flight. If too many rest, waits until it has rested."""
+        """Let a connection rest in addition to the requests in flight.
+
+        If there are too many, wait until it has rested.
+        """
         connection.is_kept = True
         is_elsewhere, self._last_key = connection.key != self._last_key, connection.key
         if self._aside < self._aside_max:
             connection.is_aside = True
             self._aside += 1
         elif is_elsewhere and not connection.held:
-            # The answers of the connection are already certain, and the next target probably has another host.
+            # The connection's answers are already certain, and the next target probably has another host.
             self._put_back(connection)
             return
         else:
@@ -202,17 +205,17 @@ class HeldConnections:
             await connection.rested
 
     def look_again(self, connection: "HoldingConnection") -> None:
-        """Called when an unused connection is readable. The loop will soon read the bytes and report them."""
+        """Handle an unused connection that became readable. The loop will soon read and report the bytes."""
         self.unused.pop(connection, None)
         self._begin_rest(connection, _LOOK_SECONDS)
 
     def give_up(self, connection: "HoldingConnection") -> None:
-        """Abandons a connection. The targets of its held answers are requested again."""
+        """Abandon a connection. The targets of its held answers are requested again."""
         self._lose(connection)
         self._drop(connection)
 
     def _lose(self, connection: "HoldingConnection") -> None:
-        """Asks the event loop to request the targets of held answers again, because these will never be certain."""
+        """Ask the event loop to request the targets of held answers again, because these will never be certain."""
         if connection.is_lost:
             return
         connection.is_lost = True
@@ -223,12 +226,12 @@ class HeldConnections:
             self._receiver.ask_again(targets, held_bytes)
 
     def on_surplus(self, connection: "HoldingConnection") -> None:
-        """Called when unsolicited bytes have arrived."""
+        """Handle unsolicited bytes."""
         self._end_rest(connection)
         self.give_up(connection)
 
     def on_lost(self, connection: "HoldingConnection") -> None:
-        """Called when a connection has ended. If a request was in flight, its attempt handles the failure."""
+        """Handle the end of a connection. If a request was in flight, its attempt handles the failure."""
         self._ending.pop(connection, None)
         self.awaited.pop(connection, None)
         if connection.is_kept:
@@ -236,14 +239,14 @@ class HeldConnections:
             self._settle_ended(connection)
 
     def _settle_ended(self, connection: "HoldingConnection") -> None:
-        """Handles a connection that the server has closed after as many replies as requests, or that broke."""
+        """Handle a connection that the server has closed after as many replies as requests, or that broke."""
         if connection.is_broken or connection.has_surplus or connection.is_unannounced:
             self._lose(connection)
         else:
             self._give(connection.held.commit())
 
     def _end(self, connection: "HoldingConnection") -> float | None:
-        """Handles a connection that the server closes. If it holds answers, it is read to its end."""
+        """Handle a connection that the server closes. If it holds answers, it is read to its end."""
         if not connection.held or connection.has_partial_reply():
             connection.has_surplus = bool(connection.held)
             self.give_up(connection)
@@ -270,7 +273,7 @@ class HeldConnections:
             connection.connector.put_back(connection)
 
     def _sweep(self) -> None:
-        """Makes the answers of unused connections certain after enough silence, as after a rest."""
+        """Make the answers of unused connections certain after enough silence, as after a rest."""
         now, waiting = time.monotonic(), self._waiting()
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
@@ -281,7 +284,7 @@ class HeldConnections:
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
 
     def _waiting(self) -> float:
-        """Returns the seconds that the oldest request in flight has waited for its reply."""
+        """Return the seconds that the oldest request in flight has waited for its reply."""
         return time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
 
     def _on_rested(self, connection: "HoldingConnection") -> None:
@@ -299,15 +302,15 @@ class HeldConnections:
         if is_readable:
             self.give_up(connection)
         elif connection.is_ending:
-            # The server ignored the request to close, and was silent for the longest rest. Accept the held answers: if
-            # they were requested again, the next connection would hold them in the same way.
+            # The server ignored the request to close, and was silent for the longest rest. Accept the held answers,
+            # because a repeated request would hold them in the same way.
             if self._settle_silent(connection):
                 self._drop(connection)
         elif self._settle_silent(connection):
             self._put_back(connection)
 
     def _settle_silent(self, connection: "HoldingConnection") -> bool:
-        """Handles a connection that was silent for long enough. Returns whether it can be used again."""
+        """Handle a connection that was silent for long enough. Return whether it can be used again."""
         if connection.has_partial_reply():
             connection.has_surplus = True
             self.give_up(connection)
@@ -323,7 +326,7 @@ class HeldConnections:
             connection.connector.set_aside(connection)
 
     def _end_rest(self, connection: "HoldingConnection") -> None:
-        """Ends the rest of a connection, or the time in which it was unused."""
+        """End the rest of a connection, or the time in which it was unused."""
         self.unused.pop(connection, None)
         self._resting.discard(connection)
         if connection.timer is not None:
@@ -344,7 +347,7 @@ class HeldConnections:
 
 @lru_cache(maxsize=_ORIGINS_KEPT)
 def _origin(scheme: str, authority: str) -> URL:
-    """Returns the URL of an origin. Parsing the whole URL for each request would be expensive."""
+    """Return the URL of an origin. Parsing the whole URL for each request would be expensive."""
     try:
         return URL(f"{scheme}://{authority}/", encoded=True)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The libraries of the engines in Python. They are an extra of the package, imported when an engine is made.
+"""The libraries of the Python engines. They are an extra of the package, and are imported when an engine is created.
 
 Each library has a range of tested versions, including both ends. A version outside this range may differ in any way, so
 the transports then use only public API and close each connection after its reply.
@@ -31,7 +31,7 @@ class Library:
     newest: str
 
     def load(self) -> ModuleType:
-        """Imports the library.
+        """Import the library.
 
         Raises:
             UsageError: the library is not installed.
@@ -39,20 +39,20 @@ class Library:
         return import_library(self.name)
 
     def is_tested(self, version: str) -> bool:
-        """Returns whether the tests cover a version."""
+        """Return whether the tests cover a version."""
         if _RELEASE.fullmatch(version) is None:
             return False
         return _numbers(self.floor) <= _numbers(version) <= _numbers(self.newest)
 
 
-# pyproject.toml declares the same ranges; tests/engines/test_engine_libraries.py compares them.
+# pyproject.toml declares the same ranges, and tests/engines/test_engine_libraries.py compares them.
 AIOHTTP = Library("aiohttp", "3.14.4", "3.14.5")
 REQUESTS = Library("requests", "2.33.0", "2.34.2")
 URLLIB3 = Library("urllib3", "2.8.0", "2.8.0")
 
 
 def untested_notices(libraries: Sequence[Library]) -> tuple[str, ...]:
-    """Returns a line for each library whose version is outside the tested range.
+    """Return a line for each library whose version is outside the tested range.
 
     Raises:
         UsageError: a library is not installed.
@@ -66,7 +66,7 @@ def untested_notices(libraries: Sequence[Library]) -> tuple[str, ...]:
 
 
 def import_library(name: str) -> ModuleType:
-    """Imports a library of the extra.
+    """Import a library of the extra.
 
     Args:
         name: name for importing the library.
@@ -77,7 +77,7 @@ def import_library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # If an installed library lacks another module, that is a different error with its own message.
+        # An installed library that lacks another module is a different error with its own message.
         if error.name != name:
             raise
         raise UsageError(

@@ -42,7 +42,7 @@ class Proxy:
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """Makes a proxy from the text of an option or of the environment, which was checked before."""
+        """Make a proxy from the text of an option or of the environment, which was checked before."""
         if not text:
             return None
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -55,7 +55,7 @@ class Proxy:
 
 @dataclass(frozen=True)
 class Proxies:
-    """The proxies for each scheme.
+    """Proxies by scheme.
 
     Args:
         of_scheme: proxies by `http` and `https`.
@@ -67,7 +67,7 @@ class Proxies:
 
     @classmethod
     def of(cls, options: TransportOptions) -> Self:
-        """Returns the proxies that the options name."""
+        """Return the proxies that the options name."""
         given = options.proxy
         values = given if isinstance(given, Mapping) else {"http": given, "https": given}
         named = {scheme: Proxy.of_text(values.get(scheme)) for scheme in ("http", "https")}
@@ -75,7 +75,7 @@ class Proxies:
         return cls(of_scheme, list(values.get("without") or ()))
 
     def proxy_of(self, address: RequestUrl) -> Proxy | None:
-        """Returns the proxy for a URL; None if it is requested directly."""
+        """Return the proxy for a URL; None if it is requested directly."""
         proxy = self.of_scheme.get(address.scheme)
         if proxy is None or no_proxy_covers(self.without, address.host, address.port):
             return None
@@ -84,7 +84,7 @@ class Proxies:
 
 @contextmanager
 def no_way_to_proxy() -> Iterator[None]:
-    """Converts failures on the way to a proxy to `proxy`, because they do not show the state of the origin."""
+    """Convert failures on the way to a proxy to `proxy`, because they do not show the state of the origin."""
     try:
         yield
     except AttemptError as error:
@@ -92,6 +92,6 @@ def no_way_to_proxy() -> Iterator[None]:
 
 
 def proxy_error(status: int) -> AttemptError:
-    """Returns the failure for a proxy that answered with this status instead of making a tunnel."""
+    """Return the failure for a proxy that answered with this status instead of making a tunnel."""
     is_retried = status in _RETRIED or status >= _SERVER_ERRORS
     return AttemptError("proxy" if is_retried else "proxy-refused", f"the proxy answered {status}")

@@ -32,17 +32,17 @@ class ReplyFile(io.BufferedReader):
         super().__init__(self._reader)
 
     def look(self, *, until_closed: bool) -> tuple[bool, bool]:
-        """Returns whether bytes follow the body, and whether the connection has ended without further bytes."""
+        """Return whether bytes follow the body, and whether the connection has ended without further bytes."""
         self._reader.is_over = True
         if self.peek(1):
             return True, False
         return self._reader.wait_for_end() if until_closed else (False, False)
 
     def close(self) -> None:
-        """Does nothing; see the class."""
+        """Do nothing; see the class."""
 
     def finish(self) -> None:
-        """Closes the file, and the connection if its other users have closed it."""
+        """Close the file, and the connection if its other users have closed it."""
         super().close()
 
 
@@ -57,7 +57,7 @@ class _DeadlineReader(io.RawIOBase):
         self.is_over = False
 
     def wait_for_end(self) -> tuple[bool, bool]:
-        """Waits for the end. Returns whether further bytes arrive, and whether the connection ends without them."""
+        """Wait for the end. Return whether further bytes arrive, and whether the connection ends without them."""
         try:
             self._connection.settimeout(_CLOSE_SECONDS)
             found = self._raw.read(1)

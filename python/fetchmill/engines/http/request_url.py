@@ -46,7 +46,7 @@ class RequestUrl(NamedTuple):
 
 
 def parse(url: str) -> RequestUrl:
-    """Splits a URL into its parts.
+    """Split a URL into its parts.
 
     Raises:
         AttemptError: `url`, if the scheme is neither http nor https, or the URL has a user or an invalid byte.
@@ -62,7 +62,7 @@ def parse(url: str) -> RequestUrl:
 
 
 def _is_host(authority: str) -> bool:
-    """Returns whether brackets, if there are any, contain an IPv6 address."""
+    """Return whether brackets, if there are any, contain an IPv6 address."""
     if authority[0] != "[":
         return True
     try:

@@ -43,11 +43,11 @@ class _RequestsState:
 
     @property
     def socket(self) -> socket.socket | None:
-        """The socket of the connection; None if the connection is not open."""
+        """The socket of the connection. None if it is not open."""
         return None if self.attempt.connection is None else self.attempt.connection.sock
 
     def close(self) -> None:
-        """Closes the connection. The next request opens another one."""
+        """Close the connection. The next request opens another."""
         if self.attempt.connection is not None:
             self.attempt.connection.close()
 
@@ -75,11 +75,11 @@ class RequestsTransport:
         return OriginReplies()
 
     def held(self) -> int:
-        """Returns the number of replies that are not certain yet."""
+        """Return the number of replies that are not certain yet."""
         return sum(map(len, self._held))
 
     def start(self) -> _RequestsState:
-        """Returns the state of a thread: a session with one connection."""
+        """Return the state of a thread: a session with one connection."""
         from fetchmill.engines.http.urllib3_pools import Session
 
         attempt = BlockingAttempt(self._options, keeps_connections=not self.notices)
@@ -88,7 +88,7 @@ class RequestsTransport:
         return _RequestsState(Session(attempt), attempt, held)
 
     def fetch(self, target: Target, state: _RequestsState) -> list[Answer]:
-        """Makes an attempt at a target, and at earlier targets that must be requested again."""
+        """Make an attempt at a target, and at earlier targets that must be requested again."""
         certain = self._look(state)
         state.again.append(target)
         while state.again:
@@ -96,7 +96,7 @@ class RequestsTransport:
         return certain
 
     def rest(self, state: _RequestsState, *, is_idle: bool) -> list[Answer]:
-        """Waits for the silence after which held answers are certain."""
+        """Wait for the silence after which held answers are certain."""
         certain: list[Answer] = []
         seconds = self._rest_seconds(state, is_idle=is_idle)
         while seconds is not None:
@@ -109,7 +109,7 @@ class RequestsTransport:
         return certain
 
     def done(self, state: _RequestsState) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         state.session.close()
 
     def _rest_seconds(self, state: _RequestsState, *, is_idle: bool) -> float | None:
@@ -118,12 +118,12 @@ class RequestsTransport:
         return state.held.rest_seconds() if state.socket is not None else None
 
     def _waiting(self) -> float:
-        """Returns the seconds that the oldest request of another thread has waited for its reply."""
+        """Return the seconds that the oldest request of another thread has waited for its reply."""
         now = time.monotonic()
         return max((now - sent_at for held in self._held if (sent_at := held.sent_at) is not None), default=0.0)
 
     def _rest_for(self, state: _RequestsState, seconds: float) -> Unused:
-        """Waits for `seconds`, or longer if replies meanwhile prove to be slower."""
+        """Wait for `seconds`, or longer if replies meanwhile prove to be slower."""
         connection = state.socket
         if connection is None:
             return Unused.BROKEN
@@ -136,13 +136,13 @@ class RequestsTransport:
         return Unused.QUIET
 
     def _look(self, state: _RequestsState) -> list[Answer]:
-        """Called before a request. Handles bytes that have arrived since the last one."""
+        """Handle bytes that have arrived since the last request. Called before a request."""
         connection = state.socket
         unused = Unused.QUIET if connection is None else look(connection)
         return [] if unused is Unused.QUIET else self._settle(state, unused)
 
     def _settle(self, state: _RequestsState, unused: Unused) -> list[Answer]:
-        """Handles what has arrived on a connection without a request. Returns the answers that are now certain."""
+        """Handle what has arrived on a connection without a request. Return the answers that are now certain."""
         if unused in (Unused.QUIET, Unused.CLOSED):
             certain = state.held.commit()
         else:
@@ -182,7 +182,7 @@ class RequestsTransport:
         return certain if unused is Unused.QUIET else certain + self._settle(state, unused)
 
     def _after_reply(self, state: _RequestsState, *, was_ending: bool) -> Unused:
-        """Returns the state of a connection after a complete reply."""
+        """Return the state of a connection after a complete reply."""
         reply = state.attempt.reply
         if reply.has_surplus:
             return Unused.SURPLUS
@@ -218,7 +218,7 @@ class RequestsTransport:
         )
 
     def _read(self, reply: "requests.Response", end: BodyEnd, attempt: BlockingAttempt) -> bytes:
-        """Reads the body without decoding it.
+        """Read the body without decoding it.
 
         Raises:
             AttemptError: the body is too large or broken.

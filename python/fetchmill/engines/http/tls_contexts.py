@@ -8,7 +8,7 @@ from fetchmill.errors import UsageError
 
 
 class TlsContexts:
-    """The TLS contexts of one worker. They are made when the first target needs them, and used for all connections.
+    """A worker's TLS contexts. They are created for the first target that needs them, and used for all connections.
 
     Args:
         options: the options of the job.
@@ -20,7 +20,7 @@ class TlsContexts:
         self._context = context
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Returns the context for a host, which is written as in a normalised URL.
+        """Return the context for a host, which is written as in a normalised URL.
 
         Raises:
             UsageError: the file of certificates cannot be used.
@@ -30,7 +30,7 @@ class TlsContexts:
     @functools.cached_property
     def _verified(self) -> ssl.SSLContext:
         context = self._new()
-        # Do not accept a name that is only in CN.
+        # Do not accept names that are only in CN.
         context.hostname_checks_common_name = False
         try:
             _load(context, self._options.ca_file)
@@ -53,7 +53,7 @@ class TlsContexts:
 
 
 def _load(context: ssl.SSLContext, ca_file: str | None) -> None:
-    """Loads certificate authorities: only those of `ca_file` if given, else the system's, else those of certifi."""
+    """Load certificate authorities: those in `ca_file` if given, otherwise the system's, otherwise certifi's."""
     if ca_file is not None:
         context.load_verify_locations(ca_file)
         return

@@ -17,7 +17,7 @@ _OK = 200
 
 
 def open_tunnel(connection: socket.socket, address: RequestUrl, proxy: Proxy, answer: ReplyFile) -> None:
-    """Opens a tunnel to an origin through a proxy.
+    """Open a tunnel to an origin through a proxy.
 
     Args:
         connection: the connection to the proxy.

@@ -1,4 +1,4 @@
-"""Changes the behaviour of `requests` and the libraries below it, with one class for each of their layers.
+"""Changes the behaviour of `requests` and its underlying libraries, with one class per layer.
 
 The libraries re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline and accept ambiguous
 framing. fetchmill makes connections, tunnels and TLS itself, and urllib3 treats each as a plain connection. Only public
@@ -24,7 +24,7 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import UNTIL_CLOSE, BodyEnd, body_end
 from fetchmill.engines.http.reply_file import ReplyFile
 
-# Header fields that urllib3 adds on its own by default.
+# Header fields that urllib3 adds by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
 # Defects of lines in a head that are not fields. Other defects concern bodies, which the parser never gets.
 _DEFECTS = (
@@ -33,7 +33,7 @@ _DEFECTS = (
     email.errors.MisplacedEnvelopeHeaderDefect,
     email.errors.MissingHeaderBodySeparatorDefect,
 )
-# A value that parts of the libraries pass to one another. We only forward it.
+# A value that parts of the libraries pass to each other. This module only forwards it.
 LibraryValue: TypeAlias = Any
 
 
@@ -50,10 +50,10 @@ class Session(requests.Session):
         self.mount("https://", adapter)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Returns None. Otherwise requests would read and parse even redirects that must not be followed."""
+        """Return None. Otherwise requests would read and parse even redirects that must not be followed."""
 
     def ask(self, fields: list[tuple[str, str]]) -> tuple[requests.Response, BodyEnd]:
-        """Sends the attempt's request and reads the head. Returns the reply, and how its body ends.
+        """Send the attempt's request and read the head. Return the reply, and how its body ends.
 
         Raises:
             AttemptError: there is no head.
@@ -71,7 +71,7 @@ class Session(requests.Session):
         except AttemptError as failure:
             if not attempt.is_reused or failure.kind not in failure_kinds.STALE_KINDS:
                 raise
-            # The kept connection was unusable and is closed. This request uses a fresh one.
+            # The kept connection was unusable and is closed. Use a new one for this request.
             reply = self._send(request)
         return reply, attempt.reply.end or UNTIL_CLOSE
 
@@ -89,7 +89,7 @@ class _Adapter(HTTPAdapter):
         self._place: object = None
 
     def get_connection_with_tls_context(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """Returns the pool for the attempt. Reuses the last pool if destination and TLS context are equal."""
+        """Return the pool for the attempt. Reuses the last pool if destination and TLS context are equal."""
         place = self._attempt.place
         if self._pool is None or place != self._place:
             self._close_pool()
@@ -103,14 +103,14 @@ class _Adapter(HTTPAdapter):
         return self.get_connection_with_tls_context()
 
     def cert_verify(self, *_: LibraryValue, **__: LibraryValue) -> None:
-        """Does nothing: the TLS context verifies certificates."""
+        """Do nothing: the TLS context verifies certificates."""
 
     def request_url(self, *_: LibraryValue, **__: LibraryValue) -> str:
-        """Returns a placeholder, because urllib3 would quote the target of the request line."""
+        """Return a placeholder, because urllib3 would quote the target of the request line."""
         return "/"
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self._close_pool()
         super().close()
 
@@ -120,7 +120,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Connection(HTTPConnection):
-    """A connection to an address that the policy allows. It sends the request line byte for byte."""
+    """A connection to an address allowed by the policy. Sends the request line byte for byte."""
 
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)
@@ -159,7 +159,7 @@ class _Pool(urllib3.HTTPConnectionPool):
 
 
 class _Response(http.client.HTTPResponse):
-    """A reply that is read with deadlines. It skips interim replies and determines how the body ends."""
+    """A reply read with deadlines. Skips interim replies and determines how the body ends."""
 
     def __init__(
         self, sock: socket.socket, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue
@@ -181,7 +181,7 @@ class _Response(http.client.HTTPResponse):
 
 
 def _head_error(error: Exception) -> AttemptError:
-    """Returns the failure of an attempt whose head could not be read."""
+    """Return the failure of an attempt whose head could not be read."""
     match error:
         case http.client.RemoteDisconnected():
             return AttemptError("reset")

@@ -1,4 +1,4 @@
-//! A command that prints credentials: the `credential_process` of a profile, or `--bearer-command`.
+//! A command that prints credentials: a profile's `credential_process`, or `--bearer-command`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -16,14 +16,13 @@ use fetchmill_model::panics;
 
 /// Poll interval for a running command.
 const POLL: Duration = Duration::from_millis(10);
-/// Time to wait for output after the command has ended. A child process of the command may still hold its output
-/// open.
+/// Time to wait for output after the command exits. Its child processes may still hold the output open.
 const REST: Duration = Duration::from_millis(500);
-/// Bytes of output that are read at a time.
+/// Size of one read in bytes.
 const PIECE_BYTES: usize = 4096;
 
 /// Runs a command in a shell, as other programs do, and returns its output. The command ends with the job. `what` names
-/// the command in messages. An error shows the first line of the error output, but never the output itself.
+/// the command in messages. Errors quote the first line of standard error, but never standard output.
 pub(crate) fn run_command(
     command: &str,
     what: &str,
@@ -58,8 +57,7 @@ pub(crate) fn run_command(
     Ok(read_rest(&output))
 }
 
-/// Returns the output so far, and the output that arrives soon. A child process of the command may still hold the
-/// output open.
+/// Returns the output so far, plus any that arrives soon. A child process may still hold the output open.
 fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     let end = Instant::now() + REST;
     let mut bytes = Vec::new();
@@ -71,17 +69,17 @@ fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// A command and all its children. They end when this value is dropped, and when this process is killed.
+/// A command and its children. They are killed when this value is dropped or this process is killed.
 struct CommandProcess {
     shell: Child,
     guard: Option<Guard>,
     is_waited_for: bool,
 }
 
-/// Kills a group of processes after the process that started the group has ended, for whatever reason.
+/// Kills a process group after the process that created it has ended for any reason.
 struct Guard {
     shell: Child,
-    /// The kernel closes this pipe at the end of this process.
+    /// Pipe that the kernel closes when this process ends.
     _stdin: Option<ChildStdin>,
 }
 
@@ -101,7 +99,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The guard may already have ended.
+        // The guard may have exited already.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -116,7 +114,7 @@ impl CommandProcess {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        // Without the guard, the command survives only if this process is killed.
+        // Without a guard, the command survives only if this process is killed.
         let guard = Guard::start(child.id()).ok();
         Ok(CommandProcess { shell: child, guard, is_waited_for: false })
     }
@@ -129,15 +127,15 @@ impl CommandProcess {
         read(self.shell.stderr.take())
     }
 
-    /// Returns the exit status if the command has ended, and kills everything that the command left in its group. The
-    /// group is killed before the shell is reaped, because its number cannot be reused until then.
+    /// Returns the exit status if the command has exited, and kills what is left of its process group. The group is
+    /// killed before the shell is reaped, because its id cannot be reused until then.
     fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         let Some(pid) = Pid::from_raw(self.shell.id() as i32) else { return Ok(None) };
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(pid), look)?.is_none() {
             return Ok(None);
         }
-        // At this time, the complete output of the command is in the pipes.
+        // By now, all output of the command is in the pipes.
         std::thread::sleep(POLL);
         self.end_group();
         self.is_waited_for = true;
@@ -155,7 +153,7 @@ impl CommandProcess {
 
 impl Drop for CommandProcess {
     fn drop(&mut self) {
-        // After the shell was reaped, other processes may use its group number.
+        // Once the shell is reaped, another process group may have the same id.
         if !self.is_waited_for {
             self.end_group();
             let _ = self.shell.wait();
@@ -163,22 +161,22 @@ impl Drop for CommandProcess {
     }
 }
 
-/// Reads on a separate thread, so that a command with much output need not wait for a reader.
+/// Reads on a separate thread, so that a command with much output does not block.
 fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     let work = move || {
         let Some(pipe) = pipe else { return };
         let mut pipe = pipe.take(limits::CREDENTIALS_BYTES_MAX as u64);
         let mut piece = vec![0; PIECE_BYTES];
-        // A read error is ignored, because the caller judges the output.
+        // Ignore read errors, because the caller judges the output.
         while let Ok(count @ 1..) = pipe.read(&mut piece) {
             if sender.send(piece[..count].to_vec()).is_err() {
-                // The receiver has gone.
+                // The receiver is gone.
                 return;
             }
         }
     };
-    // If the thread cannot be started, the sender is dropped, and nothing is read.
+    // If the thread cannot be started, the sender is dropped and nothing is read.
     let _ = std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
     receiver
 }

@@ -1,4 +1,4 @@
-//! Credentials that expire: their sources, such as a command, and their renewal while a job runs.
+//! Credentials that expire: their sources, and their renewal while a job runs.
 
 mod command;
 mod refresher;

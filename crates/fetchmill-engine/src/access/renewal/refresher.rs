@@ -1,5 +1,5 @@
-//! Keeps the credentials of a job fresh. A thread replaces them before they expire, or after a server has reported that
-//! they have expired. Requests never wait for this thread.
+//! Renews the credentials of a job. A thread replaces them before they expire, or after a server reports that they
+//! expired. Requests never wait for that thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -9,26 +9,26 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::panics;
 
-/// Result of a request for other credentials.
+/// Answer to a request for newer credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// There are newer credentials than the used ones. Sign the request again.
+    /// Newer credentials are available. Sign the request again.
     Newer,
-    /// The search is running. Ask again later.
+    /// The search is still running. Ask again later.
     Pending,
-    /// There are no newer credentials. The line gives the reason and a remedy.
+    /// No newer credentials are available. The string gives the reason and a remedy.
     Failed(String),
 }
 
-/// Credentials that were found.
+/// Credentials found by a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedCredentials<C> {
     pub(crate) credentials: C,
-    /// Expiry in seconds since 1970. `None` means that no expiry is given.
+    /// Expiry in seconds since 1970, if known.
     pub(crate) expires_at: Option<u64>,
-    /// Source, as text for the user: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
+    /// Source, as shown to users: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
     pub(crate) from: String,
-    /// Whether the source can give other credentials later.
+    /// Whether the source may return other credentials later.
     pub(crate) is_renewable: bool,
 }
 
@@ -37,33 +37,33 @@ pub(crate) trait CredentialSource: Send + 'static {
     /// The credentials of requests.
     type Credentials;
 
-    /// Looks for the current credentials. `None` means that there are none. Blocks, but ends soon after `is_over`
-    /// returns true.
+    /// Searches for the current credentials. Returns `None` if there are none. Blocks, but returns soon after `is_over`
+    /// becomes true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Self::Credentials>>>;
 }
 
-/// The owner of credentials that are kept fresh.
+/// The owner of credentials that are renewed.
 pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
     /// The credentials of requests.
     type Credentials: Clone + PartialEq + Send;
 
-    /// Returns a number that increases when the credentials are replaced.
+    /// Returns a number that increases each time the credentials are replaced.
     fn generation(&self) -> u64;
 
     fn set_credentials(&self, credentials: Option<Self::Credentials>);
 
-    /// Returns the seconds since 1970, by the clock that the expiry of these credentials refers to.
+    /// Returns the seconds since 1970 on the clock that defines the expiry.
     fn now(&self) -> u64;
 }
 
 const EXPIRED: &str = "the credentials have expired; renew them and run the same command again";
 
-/// State that both sides share.
+/// State shared by both sides.
 #[derive(Debug, Default)]
 struct RefreshState {
-    /// Whether other credentials were requested, or the search for them is running.
+    /// Whether a search was requested or is running.
     is_wanted: bool,
-    /// Reason of the last failure, and the time until which callers get this answer.
+    /// Reason of the last failure. Until this time, callers get the same answer.
     failed: Option<(String, Instant)>,
     is_over: bool,
 }
@@ -80,13 +80,13 @@ impl RefreshShared {
     }
 }
 
-/// See the module. The thread ends when this value is dropped, or soon after the job is over. The owner of the
-/// credentials may own this value, because the reference back to the owner is weak.
+/// See the [module documentation](self). Ends its thread when dropped, or soon after the job is over. The owner of the
+/// credentials may hold this value, because the reference back is weak.
 #[derive(Debug)]
 pub(crate) struct Refresher<H> {
     access: Weak<H>,
     shared: Arc<RefreshShared>,
-    /// `None` if there is no source that could replace the credentials.
+    /// `None` if no source can replace the credentials.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -113,8 +113,8 @@ impl<H: CredentialHolder> Refresher<H> {
         Ok(Refresher { access, shared, thread })
     }
 
-    /// Requests other credentials, because a server has reported that the credentials of this
-    /// [`CredentialHolder::generation`] have expired. Returns immediately. Any number of callers cause only one search.
+    /// Requests newer credentials after a server reported that those of `seen_generation`
+    /// ([`CredentialHolder::generation`]) expired. Returns immediately. Concurrent callers share one search.
     pub(crate) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
         let mut state = self.shared.state();
@@ -140,16 +140,16 @@ impl<H> Drop for Refresher<H> {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
-        // If the thread itself has dropped the last reference to the owner, it must not wait for itself.
+        // The thread itself may drop the last reference to the owner. It must not join itself.
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
-            // A panic of the thread has no effect, because the job is over.
+            // A panic of the thread is harmless, because the job is over.
             let _ = thread.join();
         }
     }
 }
 
-/// Returns the error for a job that ended while it requested credentials.
+/// Returns the error for a job that ended during a search for credentials.
 pub(crate) fn stopped() -> Error {
     Error::Temporary("stopped while requesting credentials; run the same command again".into())
 }
@@ -162,13 +162,13 @@ impl Drop for Ending {
     }
 }
 
-/// The part of the thread.
+/// The thread's side of the refresher.
 struct RefreshThread<H, S: CredentialSource> {
     access: Weak<H>,
     shared: Arc<RefreshShared>,
     source: S,
     loaded: LoadedCredentials<S::Credentials>,
-    /// When the credentials are replaced even if no caller requests it.
+    /// Time of the next scheduled renewal.
     due: Option<Instant>,
     /// Delay after the next failure.
     wait: Duration,
@@ -188,14 +188,14 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn keep(mut self, is_over: &dyn Fn() -> bool) {
-        // Wake all waiting callers when the thread ends, for whatever reason.
+        // Wake all waiting callers when the thread ends for any reason.
         let _ending = Ending(Arc::clone(&self.shared));
         while self.await_turn(is_over) {
             self.replace(is_over);
         }
     }
 
-    /// Waits until a search for credentials is due. Returns whether the job continues.
+    /// Waits until a search is due. Returns `false` if the job is over.
     fn await_turn(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.shared.state();
         loop {
@@ -212,13 +212,13 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         }
     }
 
-    /// Looks for credentials, and uses them if they differ from the current ones.
+    /// Searches for credentials and installs them if they are new.
     fn replace(&mut self, is_over: &dyn Fn() -> bool) {
         let shared = Arc::clone(&self.shared);
         let looked = self.source.load(&|| is_over() || shared.state().is_over);
         let why = match looked {
             Ok(Some(loaded)) if loaded.credentials != self.loaded.credentials => return self.take(loaded),
-            // The credentials are unchanged, but may be valid for longer than before.
+            // The credentials are the same, but may have a later expiry.
             Ok(Some(loaded)) => {
                 self.loaded = loaded;
                 format!("{EXPIRED} ({} provides no newer ones)", self.loaded.from)
@@ -230,8 +230,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn take(&mut self, loaded: LoadedCredentials<S::Credentials>) {
-        // Do this before taking the lock. If this is the last reference, dropping it also drops the refresher, which
-        // takes the lock.
+        // Upgrade before locking. Dropping the last reference also drops the refresher, which takes the lock.
         let Some(access) = self.access.upgrade() else { return };
         let mut state = self.shared.state();
         access.set_credentials(Some(loaded.credentials.clone()));
@@ -250,12 +249,12 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         state.failed = Some((why, again));
         drop(state);
         self.wait = (self.wait * 2).min(limits::CREDENTIALS_RETRY_MAX);
-        // Credentials without an expiry are searched again only when a caller requests it.
+        // Credentials without an expiry are searched only on request.
         self.due = self.due().map(|due| due.max(again));
     }
 
-    /// Returns the time of renewal: `CREDENTIALS_AHEAD` before the expiry, or a quarter of the remaining time if that
-    /// is less.
+    /// Returns the time of the next renewal: `CREDENTIALS_AHEAD` before expiry, or after three quarters of the
+    /// remaining time if that is later.
     fn due(&self) -> Option<Instant> {
         let left = Duration::from_secs(self.loaded.expires_at?.saturating_sub(self.access.upgrade()?.now()));
         let ahead = (left / 4).min(limits::CREDENTIALS_AHEAD);

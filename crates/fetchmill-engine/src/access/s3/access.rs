@@ -1,5 +1,5 @@
-//! Shared knowledge about a store: the credentials, the regions of its buckets, and the offset of its clock. Each
-//! signing thread has a copy. One atomic load shows whether the copy is current.
+//! Shared state of an S3 store: its credentials, the regions of its buckets, and its clock offset. Each signing thread
+//! keeps a copy. One atomic load tells whether the copy is current.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,39 +22,40 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Credentials, REGION_DEFAULT
 use fetchmill_model::verdict::Correction;
 use fetchmill_net::PoolSettings;
 
-/// State that changes while a job runs.
+/// State that may change while a job runs.
 #[derive(Debug, Default)]
 struct AccessState {
-    /// `None` means that requests are not signed.
+    /// `None` if requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
-    /// Origins that get signed requests, with the region of the signature.
+    /// Origins whose requests are signed, with the region for the signature.
     origins: HashMap<OriginKey, String>,
 }
 
-/// See the module. Memory: one row for each bucket that the job has used, at most `limits::S3_BUCKETS_MAX`.
+/// See the [module documentation](self). Uses one row of memory per bucket of the job, for at most
+/// `limits::S3_BUCKETS_MAX` buckets.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) options: S3Settings,
     known: Mutex<AccessState>,
-    /// Increases whenever the shared knowledge changes.
+    /// Incremented on every change of the shared state.
     generation: AtomicU64,
-    /// Increases whenever the credentials are replaced.
+    /// Incremented when the credentials are replaced.
     credentials_generation: AtomicU64,
     /// Seconds to add to this machine's clock.
     clock_offset: AtomicI64,
-    /// Connection settings for the credential chain.
+    /// Connection settings for credential requests.
     pool: OnceLock<PoolSettings>,
-    /// Result of the search along the chain. `None` before the search.
+    /// Result of the search for credentials. `None` before the search.
     loaded: Mutex<Option<std::result::Result<(), Arc<Error>>>>,
     refresher: Mutex<Option<Refresher<Access>>>,
-    /// Thread that searches the chain for callers that must not wait.
+    /// Thread that searches for credentials, for callers that must not block.
     loader: Mutex<Option<JoinHandle<()>>>,
     load_began: OnceLock<Instant>,
     is_closed: AtomicBool,
 }
 
-/// State of the search along the credential chain.
+/// State of the search for credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoadState {
     Done,
@@ -88,23 +89,22 @@ impl Access {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Before the first request, sets the connections for credential requests, and the known offset of the store's
-    /// clock.
+    /// Sets the connections for credential requests and the known offset of the store's clock. Call this before the
+    /// first request.
     pub(crate) fn prepare(&self, pool: PoolSettings, clock_offset: i64) {
         let _ = self.pool.set(pool);
         self.clock_offset.store(clock_offset, Ordering::Relaxed);
     }
 
-    /// Looks for credentials once, which may take a second or two. After that, keeps them fresh until
-    /// [`Access::close`].
+    /// Searches for credentials once, which may take one or two seconds. Keeps them fresh until [`Access::close`].
     pub(crate) fn load(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let mut loaded = lock(&self.loaded);
         let done = loaded.get_or_insert_with(|| self.load_now(is_over).map_err(Arc::new));
         done.clone().map_err(|error| again(&error))
     }
 
-    /// Like [`Access::load`], but does not wait. The first call starts a thread, which ends after the search, or soon
-    /// after [`Access::close`].
+    /// Like [`Access::load`], but returns immediately. The first call starts a thread. It ends after the search, or
+    /// soon after [`Access::close`].
     fn load_beside(self: &Arc<Self>) -> LoadState {
         match self.loaded.try_lock().as_deref() {
             Ok(Some(Ok(()))) => return LoadState::Done,
@@ -115,7 +115,7 @@ impl Access {
         if loader.is_none() && !self.is_closed.load(Ordering::Relaxed) {
             let access = Arc::clone(self);
             let work = move || {
-                // The result is kept for all callers.
+                // Callers read the kept result.
                 let _ = access.load(&|| access.is_closed.load(Ordering::Relaxed));
             };
             let started =
@@ -125,15 +125,15 @@ impl Access {
         if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
     }
 
-    /// Returns the time since the search for credentials began, unless the search has failed. A target without
-    /// credentials tries again.
+    /// Returns the time since the search for credentials began, unless it failed. A target without credentials tries
+    /// again.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
-        // The credentials may have arrived after the caller looked for them.
+        // The credentials may have arrived after the caller checked.
         (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
     }
 
-    /// Loads on a separate thread, because the caller may have an event loop.
+    /// Loads on a separate thread, because the caller may run an event loop.
     fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let Some(pool) = self.pool.get().cloned() else {
             return Err(Error::Internal("the connection pool for credentials is not set".into()));
@@ -150,7 +150,7 @@ impl Access {
             .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
     }
 
-    /// Requests newer credentials, after the store has reported that the credentials of `generation` have expired.
+    /// Requests newer credentials after the store reported that those of `generation` expired.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         match &*lock(&self.refresher) {
             Some(refresher) => refresher.renew(generation),
@@ -160,35 +160,35 @@ impl Access {
         }
     }
 
-    /// Ends the renewal after the end of the job.
+    /// Stops the renewal at the end of the job.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let loader = lock(&self.loader).take();
         if let Some(loader) = loader {
-            // The loader ends within a moment, and so does its process. A panic of the loader has no effect.
+            // The loader and its process end in a moment. A panic of the loader is harmless.
             let _ = loader.join();
         }
         let refresher = lock(&self.refresher).take();
         drop(refresher);
     }
 
-    /// Whether requests are signed.
+    /// Returns whether requests are signed.
     pub(crate) fn is_signed(&self) -> bool {
         self.known().credentials.is_some()
     }
 
-    /// Returns the detected region of the job's only bucket, for a worker process.
+    /// Returns the detected region of the job's only bucket. A worker process needs it.
     pub(crate) fn region_of_job(&self) -> Option<String> {
         let known = self.known();
         known.regions.values().next().filter(|_| known.regions.len() == 1).cloned()
     }
 
-    /// Returns the seconds by which the store's clock is ahead.
+    /// Returns how many seconds the store's clock is ahead.
     pub(crate) fn clock_offset(&self) -> i64 {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Returns the place of a bucket, as far as it is known. From now on, requests to this origin are signed.
+    /// Returns the address of a bucket, as far as it is known. From now on, requests to this origin are signed.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();
@@ -209,7 +209,7 @@ impl Access {
         Ok(place)
     }
 
-    /// Notes the region that the store gives for a bucket.
+    /// Records a bucket's region, as reported by the store.
     pub(crate) fn learn_region(&self, bucket: &BucketName, region: &str) {
         let mut known = self.known();
         if known.regions.len() >= limits::S3_BUCKETS_MAX && !known.regions.contains_key(bucket) {
@@ -220,12 +220,12 @@ impl Access {
         self.changed();
     }
 
-    /// Notes the store's time, in seconds since 1970.
+    /// Records the store's clock, in seconds since 1970.
     fn learn_clock(&self, store: u64) {
         self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
     }
 
-    /// Corrects the setting that a store has shown to be wrong with a request for `bucket`. The request was signed with
+    /// Corrects a setting that the store rejected in its reply to a request for `bucket`. The request was signed with
     /// the credentials of `generation`. Returns whether the request may be repeated now.
     pub(crate) fn correct(
         &self,
@@ -245,8 +245,8 @@ impl Access {
         Renewal::Newer
     }
 
-    /// Returns the signed fields of a request that another library sends. Except for `Host`, the library must send
-    /// these fields unchanged.
+    /// Signs a request that another library sends, and returns the signed fields. The library must send these fields
+    /// unchanged, except for `Host`.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let objects = SignedOrigins { access: Arc::clone(self), are_of_objects: true, named: None };
@@ -259,17 +259,17 @@ impl Access {
     }
 
     /// Returns the generation of the credentials. Read it before signing, so that newer credentials are never mistaken
-    /// for the used ones.
+    /// for those used.
     pub(crate) fn generation(&self) -> u64 {
         self.credentials_generation.load(Ordering::Acquire)
     }
 
-    /// Whether requests are signed now. Does not start a search for credentials.
+    /// Returns whether requests are signed at present. Does not start a search for credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         self.known().credentials.is_some()
     }
 
-    /// Replaces the credentials. `None` means that requests are no longer signed.
+    /// Replaces the credentials. `None` turns signing off.
     pub(crate) fn set_credentials(&self, credentials: Option<Credentials>) {
         let mut known = self.known();
         known.credentials = credentials.map(Arc::new);
@@ -278,7 +278,7 @@ impl Access {
         self.changed();
     }
 
-    /// Returns the seconds since 1970 by the store's clock.
+    /// Returns the store's time in seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         machine_seconds().saturating_add(self.clock_offset.load(Ordering::Relaxed)).max(0) as u64
     }
@@ -314,8 +314,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Converts `s3://` URLs to http URLs. Each thread has its own resolver, so that objects in any bucket need no lock.
-/// Memory: the same as [`Access`].
+/// Converts `s3://` URLs to HTTP URLs. Each thread has its own resolver, so no lock is needed per object. Uses as much
+/// memory as [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,
@@ -324,9 +324,9 @@ pub(crate) struct BucketResolver {
 
 #[derive(Debug, Default)]
 struct ResolvedBuckets {
-    /// Generation of the knowledge in `bases`.
+    /// Generation of the state copied to `bases`.
     generation: u64,
-    /// The origin and the path before keys, by bucket.
+    /// Origin and path prefix of each bucket.
     bases: HashMap<String, String>,
 }
 
@@ -335,9 +335,9 @@ impl BucketResolver {
         BucketResolver { access, known: RefCell::default() }
     }
 
-    /// Returns the http URL for a normalised `s3://` URL. The first call starts a search for credentials, which may
-    /// take a minute. Fails with `credentials` during the search, and if there are none. [`Access::loading`]
-    /// distinguishes these cases.
+    /// Returns the HTTP URL of a normalised `s3://` URL. The first call starts a search for credentials, which may take
+    /// up to a minute. Fails with `credentials` during the search, or if it found none. [`Access::loading`] tells the
+    /// two cases apart.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
         let mut known = self.known.borrow_mut();
@@ -360,13 +360,13 @@ impl BucketResolver {
     }
 }
 
-/// The [`Authority`] of a job, which gives threads the signers of their origins.
+/// The [`Authority`] of a job. It gives each thread the signers for its origins.
 #[derive(Debug)]
 pub(crate) struct SignedOrigins {
     pub(crate) access: Arc<Access>,
-    /// Whether requests are for objects.
+    /// Whether the requests are for objects.
     pub(crate) are_of_objects: bool,
-    /// An origin that the user has named in addition to the store.
+    /// Another origin that the user named, besides the store.
     pub(crate) named: Option<OriginKey>,
 }
 
@@ -396,7 +396,7 @@ struct OriginSigner {
     is_of_objects: bool,
 }
 
-/// A thread's copy of the shared knowledge.
+/// A thread's copy of the shared state.
 #[derive(Debug)]
 struct ThreadSigner {
     generation: u64,

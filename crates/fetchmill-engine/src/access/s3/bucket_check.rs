@@ -1,6 +1,6 @@
-//! The first contact with a bucket: a request for one short page of its listing. Before anything is created, the page
-//! shows the bucket's region, its clock, and whether access is allowed. Each problem has an error line that says what
-//! to do.
+//! The first contact with a bucket: requests one short listing page. Before anything is created, it reveals the
+//! bucket's region, the clock offset, and whether access is allowed. For each problem, an error line tells the user
+//! what to do.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Requests a page until the bucket answers as expected. The client's access keeps what the answers show about the
+/// Requests a page until the bucket answers as expected. The client's access keeps what the answers reveal about the
 /// store.
 pub(crate) async fn contact(
     client: &Client,
@@ -41,7 +41,7 @@ pub(crate) async fn contact(
     }
 }
 
-/// Waits for `delay`, or until the job must end.
+/// Waits for `delay`, unless the job is ending.
 async fn wait(client: &Client, delay: Millis) {
     let until = tokio::time::Instant::now() + Duration::from_millis(delay);
     while tokio::time::Instant::now() < until && !client.is_over() {
@@ -70,7 +70,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
     }
 }
 
-/// Describes the answer that the store gave instead of a page, and the remedy.
+/// Describes the store's answer in place of a page, and the remedy.
 pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {

@@ -1,5 +1,5 @@
-//! Makes the requests to a store that do not fetch a job's objects ([`crate::attempt`]), each on a connection that is
-//! new or has rested.
+//! Makes requests to a store other than for a job's objects ([`crate::attempt`]), each on a connection that is new or
+//! has rested.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ use fetchmill_net::certain::{Judged, RestedConnection};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
 impl Client {
-    /// Sends a request, and repeats it with the store's corrections. The returned verdict is never `Again`, `Correct`
-    /// or `Redirect`. An error ends the job.
+    /// Sends a request, and repeats it with corrected settings if the store rejects some. The returned verdict is never
+    /// `Again`, `Correct` or `Redirect`. An error ends the job.
     pub(crate) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -41,7 +41,7 @@ impl Client {
         match attempt.end {
             BucketEnd::Verdict(verdict) => Ok((verdict, answer)),
             BucketEnd::Error(error) => Err(error),
-            // The job ends before newer credentials are available.
+            // The job is ending before newer credentials are available.
             BucketEnd::Nothing => {
                 Ok((state.after_failure(FailureKind::TotalTimeout, rules, (self.now)()), answer))
             }
@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// One request of a client.
+/// A request from a client.
 struct BucketRequester<'a> {
     client: &'a Client,
     ask: &'a BucketRequest<'a>,
@@ -59,19 +59,19 @@ struct BucketRequester<'a> {
 /// Progress of a request.
 struct BucketAttempt {
     state: AttemptState,
-    /// Place of the bucket that was known when the request was last sent.
+    /// Address of the bucket when the request was last sent.
     place: Option<BucketAddress>,
-    /// Generation of the credentials that signed the request.
+    /// Generation of the credentials used for signing.
     generation: u64,
-    /// The last reply, or the reason why there was none.
+    /// The last reply, or the reason for a missing one.
     answer: BucketAnswer,
     /// Result of the request.
     end: BucketEnd,
 }
 
-/// The result of a request.
+/// Result of a request.
 enum BucketEnd {
-    /// No result: the job ends.
+    /// None, because the job is ending.
     Nothing,
     Verdict(Verdict),
     /// An error that ends the job.
@@ -102,14 +102,14 @@ impl BucketRequester<'_> {
         }
     }
 
-    /// Corrects the setting that a store has shown to be wrong.
+    /// Corrects a setting that the store rejected.
     fn correct(&self, attempt: &mut BucketAttempt, correction: Correction) -> AttemptEnd {
         let access = &self.client.access;
         let renewal = access.correct(Some(self.ask.bucket), correction, attempt.generation);
         Self::renewed(attempt, renewal)
     }
 
-    /// Continues with newer credentials or a corrected state. The place of the bucket may have changed.
+    /// Continues with newer credentials or corrected settings. The address of the bucket may have changed.
     fn renewed(attempt: &mut BucketAttempt, renewal: Renewal) -> AttemptEnd {
         match renewal {
             Renewal::Newer => AttemptEnd::Redirected,

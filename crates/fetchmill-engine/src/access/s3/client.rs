@@ -1,5 +1,5 @@
-//! Requests to a store that do not fetch a job's objects: the first contact, pages of the listing, uploads. Any number
-//! of requests may run at the same time, each on its own connection.
+//! Requests to a store other than for a job's objects: the first contact, listing pages, uploads. Any number may run
+//! concurrently, each on its own connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,41 +26,42 @@ use fetchmill_net::{
 pub(crate) struct BucketRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) bucket: &'a BucketName,
-    /// Key of the object. `None` means that the request is for the bucket itself.
+    /// Key of the object. `None` addresses the bucket itself.
     pub(crate) key: Option<&'a [u8]>,
-    /// Query in canonical form: sorted, encoded as signatures require, each parameter with `=`. Has no `?` and may be
-    /// empty.
+    /// Query in canonical form for signing: sorted, encoded, and with a `=` in every parameter. It has no leading `?`
+    /// and may be empty.
     pub(crate) query: &'a str,
     pub(crate) fields: &'a [(String, String)],
     pub(crate) body: Option<&'a [u8]>,
 }
 
 impl BucketRequest<'_> {
-    /// Whether an error may follow a head of success. This is possible if the reply is a document of the store.
+    /// Returns whether a success status may be followed by an error. This is possible if the reply is a document of the
+    /// store.
     pub(super) fn may_hide_error(&self) -> bool {
         self.key.is_none() || self.method == "POST"
     }
 }
 
-/// A reply, or the reason why there is none.
+/// A reply, or the reason for a missing one.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
-/// A reply. Its body is at most as long as a page.
+/// A reply. Its body is no longer than a page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BucketReply {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// ETag without quotes.
+    /// ETag without its quotes.
     pub(crate) etag: Option<String>,
-    /// Region of the bucket, if the store gives it (`x-amz-bucket-region`).
+    /// Region of the bucket, if reported (`x-amz-bucket-region`).
     region: Option<String>,
-    /// The store's time, as it was sent.
+    /// The store's time (`Date`), unparsed.
     date: Option<String>,
-    /// When the object was written, by the store's clock (`Last-Modified`).
+    /// Modification time by the store's clock (`Last-Modified`), unparsed.
     modified: Option<String>,
-    /// The region that the request was signed for.
+    /// Region for which the request was signed.
     pub(super) signed_for: String,
-    /// Delay that the store asks for, in milliseconds.
+    /// Delay requested by the store, in milliseconds.
     pub(crate) retry_after: Option<Millis>,
     head: Vec<u8>,
 }
@@ -77,7 +78,7 @@ impl BodySink for BucketReply {
 }
 
 impl BucketReply {
-    /// Returns the facts for the verdict.
+    /// Returns the facts that the verdict needs.
     pub(super) fn facts(&self) -> StoreReply<'_> {
         StoreReply {
             start: &self.body[..self.body.len().min(ERROR_BYTES_MAX)],
@@ -88,7 +89,7 @@ impl BucketReply {
         }
     }
 
-    /// Completes the reply after its last byte.
+    /// Completes the reply when its last byte has arrived.
     pub(super) fn complete(&mut self, replied: &ReceivedReply, now: Millis) {
         let retry_after = replied.head.retry_after;
         self.retry_after = retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
@@ -113,18 +114,18 @@ impl BucketReply {
         }
     }
 
-    /// Returns the store's time in seconds since 1970. `None` if the reply does not have it.
+    /// Returns the store's time in seconds since 1970, if the reply has it.
     pub(crate) fn sent_at(&self) -> Option<u64> {
         parse_http_date(self.date.as_ref()?.as_bytes())
     }
 
-    /// Returns when the object was written, by the store's clock. `None` if the reply does not say.
+    /// Returns the modification time by the store's clock, if the reply has it.
     pub(crate) fn modified_at(&self) -> Option<u64> {
         parse_http_date(self.modified.as_ref()?.as_bytes())
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct Client {
     pub(super) access: Arc<Access>,
     pub(super) pool: Pool,
@@ -142,7 +143,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Makes a client. `now` is the job's clock. After `is_over` returns true, every request soon ends with
+    /// Creates a client. `now` is the job's clock. After `is_over` returns true, requests soon end with
     /// `total-timeout`.
     pub(crate) fn new(
         access: Arc<Access>,
@@ -176,17 +177,17 @@ impl Client {
         }
     }
 
-    /// Whether the job must end.
+    /// Returns whether the job is ending.
     pub(crate) fn is_over(&self) -> bool {
         (self.is_over)()
     }
 
-    /// Returns the known regions, clock and credentials.
+    /// Returns the known regions, clock offset and credentials.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
     }
 
-    /// Sends a request once, whatever the result.
+    /// Sends a request once and does not retry.
     pub(crate) async fn send(&self, ask: &BucketRequest<'_>) -> Result<BucketAnswer> {
         let place = self.access.place(ask.bucket)?;
         let mut connection = RestedConnection::default();
@@ -221,7 +222,7 @@ impl Client {
         })
     }
 
-    /// Sends a request and receives the whole reply, whatever its status.
+    /// Sends a request and receives the whole reply, regardless of its status.
     pub(super) async fn exchange(
         &self,
         connection: &mut Connection,
@@ -246,7 +247,7 @@ impl Client {
         connection.exchange(RequestTarget::Call(&call), &self.buffers, reply, watch, max).await
     }
 
-    /// Checks the deadlines and the end of the job.
+    /// Checks the deadlines and whether the job is ending.
     pub(super) async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {

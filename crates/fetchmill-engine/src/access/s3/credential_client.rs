@@ -1,4 +1,4 @@
-//! Requests to servers that issue credentials. Each has its own connection and limits.
+//! Requests to servers that issue credentials. Each request has a separate connection and limits.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,12 +25,12 @@ use fetchmill_net::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CredentialEndpoint {
     pub(super) key: OriginKey,
-    /// Path and query.
+    /// Path with query.
     pub(super) path: String,
 }
 
 impl CredentialEndpoint {
-    /// Parses the URL of an endpoint. `from` names the source of the URL, for the message.
+    /// Parses an endpoint URL. `from` names the source of the URL in messages.
     pub(super) fn parse(url: &str, from: &str) -> Result<Self> {
         let refused = || {
             let shown = for_display(url.as_bytes());
@@ -64,11 +64,11 @@ pub(super) struct CredentialRequest<'a> {
     pub(super) method: &'a str,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Option<&'a [u8]>,
-    /// Whether the server belongs to the surroundings of this machine. It is then reached without a proxy.
+    /// Whether the server is part of this machine's environment, and so is reached without a proxy.
     pub(super) is_near: bool,
 }
 
-/// The reply.
+/// Reply to a request for credentials.
 #[derive(Debug, Default)]
 pub(super) struct CredentialReply {
     pub(super) status: u16,
@@ -91,14 +91,14 @@ impl BodySink for CredentialReply {
     }
 }
 
-/// The settings of connections, and the check for the end of the job.
+/// Connection settings, and the check whether the job is ending.
 pub(super) struct CredentialClient<'a> {
     pub(super) pool: &'a PoolSettings,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
 impl CredentialClient<'_> {
-    /// Returns the first reply that is not a server error. Makes up to `CREDENTIALS_TRIES` tries.
+    /// Returns the first reply other than a server error, after up to `CREDENTIALS_TRIES` tries.
     pub(super) fn ask(&self, question: &CredentialRequest<'_>) -> Result<CredentialReply> {
         let mut wait = limits::CREDENTIALS_WAIT;
         let mut tries = 1;
@@ -122,7 +122,7 @@ impl CredentialClient<'_> {
         }
     }
 
-    /// Makes one try. Returns the failure kind if it fails.
+    /// Tries once. Returns the failure kind on failure.
     pub(super) fn ask_once(
         &self,
         question: &CredentialRequest<'_>,
@@ -146,7 +146,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // The only deadline is the one of the request, so the clock need not advance.
+        // The request has the only deadline, so the clock may stand still.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
@@ -186,7 +186,7 @@ impl CredentialClient<'_> {
         })
     }
 
-    /// Returns the settings of the job, except those for its objects: no user fields, no signature, no rate.
+    /// Returns the job's settings without those for objects: user fields, signature and rate.
     fn settings(&self, timeouts: Timeouts, is_near: bool) -> PoolSettings {
         let pool = self.pool.clone();
         PoolSettings {
@@ -198,17 +198,17 @@ impl CredentialClient<'_> {
             paces: None,
             tls: Arc::new(pool.tls.without_http2()),
             idle_max: 0,
-            // Cookies are for sites that the user has visited.
+            // Cookies are meant for sites that the user has visited.
             cookies: None,
             proxy: pool.proxy.clone().filter(|_| !is_near),
-            // The owner of this machine chooses these servers, not a list.
+            // These servers are chosen by the owner of this machine, rather than by a list.
             reach: AddressPolicy::Anywhere,
             times_phases: false,
             ..pool
         }
     }
 
-    /// Waits, unless the job ends.
+    /// Waits, unless the job is ending.
     pub(super) fn sleep(&self, wait: Duration) -> Result<()> {
         let end = Instant::now() + wait;
         while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Credentials in the format of commands, containers and machines, which is a JSON object, and their dates.
+//! Parses the JSON credentials printed by commands or served to containers and machines.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::parse_utc;
 
-/// The field names that all these sources use.
+/// Field names used by all these sources.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct CredentialDocument {
@@ -17,9 +17,9 @@ struct CredentialDocument {
     expiration: Option<String>,
 }
 
-/// Returns the credentials, and their expiry in seconds since 1970. `from` is for the message.
+/// Returns the credentials and their expiry in seconds since 1970. `from` names the source in messages.
 pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)> {
-    // Messages never show the text, because it contains the secret.
+    // The text contains the secret, so messages never quote it.
     let document: CredentialDocument = serde_json::from_str(text).map_err(|error| {
         Error::Temporary(format!(
             "{from} returned invalid credentials (line {}, column {}); the output must be a JSON object \
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)
     Ok((checked(credentials, from)?, expires_at))
 }
 
-/// Checks that credentials can be part of a request.
+/// Checks that the credentials can be used in a request.
 pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credentials> {
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     let token = credentials.token.as_deref();
@@ -50,7 +50,7 @@ pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credential
     )))
 }
 
-/// Parses a date as `2026-11-22T05:00:00Z`, with or without a fraction, or with an offset instead of `Z`.
+/// Parses a date such as `2026-11-22T05:00:00Z`. It may have a fraction, or an offset instead of `Z`.
 pub(super) fn expiry(date: &str, from: &str) -> Result<u64> {
     parse_expiry(date).ok_or_else(|| {
         Error::Usage(format!(

@@ -1,5 +1,5 @@
-//! The credentials that sign requests. The first ones found are used: from the environment, a token, a profile, the
-//! container, or the machine, in the order of boto3 (docs/internals/decisions/0019).
+//! The credentials for signing requests. They come from the environment, a token, a profile, the container or the
+//! machine. The first found are used, in boto3's order (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,8 @@ use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 
-/// Returns loaded credentials. The environment cannot change. All other sources can give other credentials later.
+/// Wraps the credentials that were found. The environment is fixed, but any other source may return different
+/// credentials later.
 fn loaded(
     (credentials, expires_at): (Credentials, Option<u64>),
     from: impl Into<String>,
@@ -28,7 +29,7 @@ fn loaded(
     LoadedCredentials { credentials, expires_at, is_renewable: from != ENVIRONMENT, from }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct CredentialChain {
     environment: Environment,
@@ -40,12 +41,12 @@ pub(crate) struct CredentialChain {
 }
 
 impl CredentialChain {
-    /// Uses the user's settings and this process's environment. From `pool`, takes the name lookups, TLS and the proxy.
+    /// Uses the user's settings and this process's environment. Takes name lookups, TLS and the proxy from `pool`.
     pub(crate) fn new(settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
-    /// Like [`CredentialChain::new`], in another environment.
+    /// Like [`CredentialChain::new`], with another environment.
     pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
@@ -61,9 +62,9 @@ impl CredentialChain {
 impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
-    /// Looks for the current credentials. `None` means that there are none, and requests are not signed. In this case
-    /// it blocks for up to `METADATA_TIMEOUT`. Fails if a configured source gives no credentials, and soon after
-    /// `is_over` returns true.
+    /// Searches for the current credentials. Returns `None` if there are none, so that requests are not signed. This
+    /// takes up to `METADATA_TIMEOUT`. Fails if a configured source gives no credentials, and soon after `is_over`
+    /// returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
             return Ok(None);
@@ -73,7 +74,7 @@ impl CredentialSource for CredentialChain {
     }
 }
 
-/// One search along the chain.
+/// A search along the chain.
 struct CredentialSearch<'a> {
     chain: &'a CredentialChain,
     web: &'a CredentialClient<'a>,
@@ -82,7 +83,7 @@ struct CredentialSearch<'a> {
 impl CredentialSearch<'_> {
     fn first(&self) -> Result<Option<LoadedCredentials<Credentials>>> {
         let environment = &self.chain.environment;
-        // A profile on the command line overrides the environment.
+        // A profile from the command line overrides the environment.
         if self.chain.profile.is_none() {
             if let Some(found) = of_environment(environment)? {
                 return Ok(Some(found));
@@ -121,7 +122,7 @@ impl CredentialSearch<'_> {
         self.of_profile(&profiles, &name, limits::PROFILES_CHAINED_MAX)
     }
 
-    /// Returns the credentials of a profile. `None` if it has none. Up to `left` more profiles may be followed.
+    /// Returns the credentials of a profile, if it has any. Follows up to `left` more profiles.
     fn of_profile(
         &self,
         profiles: &Profiles,
@@ -135,7 +136,7 @@ impl CredentialSearch<'_> {
         }
         if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
             let environment = &self.chain.environment;
-            // Do not use the endpoint for all services, because the token must not go to a store.
+            // Do not use the endpoint for all services, because a store must not see the token.
             let endpoint =
                 environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
             let found = role.credentials(
@@ -194,7 +195,7 @@ impl CredentialSearch<'_> {
         Ok(loaded(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
     }
 
-    /// Returns the credentials for assuming a role.
+    /// Returns the credentials used to assume a role.
     fn source_of_role(
         &self,
         profiles: &Profiles,
@@ -203,7 +204,7 @@ impl CredentialSearch<'_> {
     ) -> Result<Option<LoadedCredentials<Credentials>>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         match (profile.get("source_profile"), profile.get("credential_source").map(String::as_str)) {
-            // If a profile names itself as its source, the keys next to the role are meant.
+            // A profile that names itself as its source means its own keys.
             (Some(source), _) if source == name => {
                 Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }

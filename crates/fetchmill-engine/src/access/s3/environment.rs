@@ -1,5 +1,5 @@
-//! Environment variables, and the files that they name. Tests use their own variables, because a process has only one
-//! environment.
+//! Environment variables and the files that they refer to. Tests use their own variables, because a process has only
+//! one environment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use fetchmill_model::limits;
 /// Returns the value of a variable.
 type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Clone)]
 pub(crate) struct Environment {
     lookup: Arc<VariableReader>,
@@ -28,27 +28,27 @@ impl Environment {
         Environment::new(|name| std::env::var(name).ok())
     }
 
-    /// Makes an environment from a function.
+    /// Creates an environment from a function.
     pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Environment { lookup: Arc::new(lookup) }
     }
 
-    /// Returns a variable. `None` if it is empty.
+    /// Returns a variable. `None` if it is unset or empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
-    /// Returns the first of several variables that is set.
+    /// Returns the first of these variables that is set.
     pub(super) fn first(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// Whether a switch is on.
+    /// Returns whether a switch is on.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// Expands a path that may begin with `~/`. `None` if it does, and there is no home directory.
+    /// Expands a path that may start with `~/`. `None` if there is no home directory to expand it.
     pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
         match text.strip_prefix("~/") {
             Some(rest) => Some(PathBuf::from(self.get("HOME")?).join(rest)),
@@ -56,7 +56,7 @@ impl Environment {
         }
     }
 
-    /// Reads a file that the configuration names. `what` names its source, for the message.
+    /// Reads a file named in the configuration. `what` describes the file in messages.
     pub(super) fn read(&self, text: &str, what: &str) -> Result<String> {
         let unreadable = |why: &str| Error::Usage(format!("cannot read {text} ({what}): {why}"));
         let path = self.path(text).ok_or_else(|| unreadable("HOME is not set"))?;
@@ -64,7 +64,7 @@ impl Environment {
     }
 }
 
-/// Reads a file of at most `CREDENTIALS_BYTES_MAX` bytes.
+/// Reads a file of up to `CREDENTIALS_BYTES_MAX` bytes.
 pub(super) fn read_file(path: &std::path::Path) -> std::io::Result<String> {
     use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Credentials that a container or a machine gets from its platform.
+//! Credentials that the platform provides to a container or machine.
 
 use serde::Deserialize;
 
@@ -10,12 +10,12 @@ use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::s3::Credentials;
 
-/// The server for containers of ECS.
+/// Server for ECS containers.
 const CONTAINER: &str = "http://169.254.170.2";
-/// The agents of ECS and EKS. A token is sent without TLS only to one of them or to this machine.
+/// Agents of ECS and EKS. Without TLS, a token is sent only to them or to this machine.
 const CONTAINER_HOSTS: [&str; 6] =
     ["169.254.170.2", "169.254.170.23", "fd00:ec2::23", "127.0.0.1", "::1", "localhost"];
-/// The servers for machines of EC2, by IPv4 and by IPv6.
+/// Servers for EC2 machines, for IPv4 and IPv6.
 const MACHINE: &str = "http://169.254.169.254";
 const MACHINE_V6: &str = "http://[fd00:ec2::254]";
 const TOKEN_PATH: &str = "/latest/api/token";
@@ -25,7 +25,7 @@ const TOKEN_SECONDS: &str = "300";
 
 type CredentialsResult = Result<Option<(Credentials, Option<u64>)>>;
 
-/// Returns the credentials of a container. `None` outside of a container.
+/// Returns a container's credentials. `None` outside a container.
 pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     let Some(place) = container_place(environment)? else { return Ok(None) };
     let fields = container_token(environment)?.map(|token| ("Authorization".to_owned(), token));
@@ -70,7 +70,7 @@ fn container_token(environment: &Environment) -> Result<Option<String>> {
     }
 }
 
-/// The answer of a machine about its role.
+/// A machine's answer about its role.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MetadataError {
@@ -113,7 +113,7 @@ pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) 
     }
 }
 
-/// Whether a name can be part of a path.
+/// Returns whether a name can be part of a path.
 fn is_role(role: &str) -> bool {
     !role.is_empty() && role.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@-_".contains(&byte))
 }
@@ -133,8 +133,8 @@ fn machine_place(environment: &Environment) -> Result<CredentialEndpoint> {
     CredentialEndpoint::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
 }
 
-/// Requests a token. If the server does not answer with a token, it has no credentials for this program. Most machines
-/// have no such server.
+/// Requests a token. A server that does not answer with a token has no credentials for this program. Most machines have
+/// no such server.
 fn machine_token(place: &CredentialEndpoint, web: &CredentialClient<'_>) -> Result<Option<String>> {
     let question = CredentialRequest {
         place: &place.below(TOKEN_PATH),

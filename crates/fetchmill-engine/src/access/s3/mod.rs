@@ -1,5 +1,5 @@
-//! S3 and compatible stores: credentials, knowledge about buckets, the meaning of replies, and requests that do not
-//! fetch objects.
+//! S3 and compatible stores: credentials, knowledge about buckets, interpretation of replies, and requests other than
+//! for objects.
 
 mod access;
 mod bucket_check;

@@ -1,4 +1,4 @@
-//! Options for reaching stores, as the user gave them. [`super::S3Settings`] completes them.
+//! S3 options as the user gave them. [`super::S3Settings`] completes them.
 
 use std::path::PathBuf;
 
@@ -7,31 +7,30 @@ use fetchmill_model::s3::Addressing;
 use fetchmill_model::source::OriginUrl;
 
 options! {
-    /// Options for reaching stores.
+    /// S3 options.
     #[derive(PartialEq, Eq)]
     pub struct S3Options {
-        /// Endpoint of the store. `None` means the endpoint of the environment, otherwise AWS.
+        /// Endpoint of the store. `None` uses the endpoint from the environment, otherwise AWS.
         endpoint_url: Option<OriginUrl> = None;
-        /// Region of the buckets. `None` means the region of the configuration, otherwise the region that the store
-        /// reports.
+        /// Region of the buckets. `None` uses the configured region, otherwise the one that the store reports.
         region: Option<String> = None;
-        /// Profile with the credentials. `None` means the profile that the environment names.
+        /// Profile that provides the credentials. `None` uses the profile named in the environment.
         profile: Option<String> = None;
-        /// Whether requests are sent unsigned, for public buckets.
+        /// Whether to send unsigned requests, for public buckets.
         no_sign_request: bool = false;
-        /// Whether an object is compared with the checksum that its store gives.
+        /// Whether to verify objects against the checksums that the store sends.
         checksums: bool = true;
-        /// Where a URL contains the bucket.
+        /// Position of the bucket name in URLs.
         addressing_style: Addressing = Addressing::Auto;
-        /// Whether to use the AWS endpoints with approved cryptography.
+        /// Whether to use AWS endpoints with FIPS-approved cryptography.
         use_fips_endpoint: bool = false;
-        /// Whether to use the AWS endpoints that also have IPv6 addresses.
+        /// Whether to use AWS endpoints with IPv6 addresses.
         use_dualstack_endpoint: bool = false;
-        /// Whether to use the AWS endpoints at the edge of its network.
+        /// Whether to use AWS endpoints at the edge of its network.
         use_accelerate_endpoint: bool = false;
-        /// Whether each request declares that the sender pays for it.
+        /// Whether requests declare that the requester pays.
         requester_pays: bool = false;
-        /// File with the key that the objects were encrypted with. The store does not keep this key.
+        /// File with the customer's encryption key for objects, which the store does not keep.
         sse_c_key_file: Option<PathBuf> = None;
     }
 }

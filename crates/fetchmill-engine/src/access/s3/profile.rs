@@ -1,4 +1,4 @@
-//! The two profile files that the programs of AWS share: `~/.aws/config` and `~/.aws/credentials`.
+//! The two profile files shared by AWS programs: `~/.aws/config` and `~/.aws/credentials`.
 
 use std::collections::HashMap;
 
@@ -8,21 +8,21 @@ use fetchmill_model::name::for_display;
 
 const NAME_DEFAULT: &str = "default";
 
-/// The settings of a profile, by key in lower case.
+/// Settings of a profile, by lower-case key.
 pub(super) type Profile = HashMap<String, String>;
 
-/// See the module. The settings of both files are merged. If they differ, the credentials file wins.
+/// See the [module documentation](self). Settings of both files are merged. In a conflict, the credentials file wins.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
-    /// The sections `[services NAME]`.
+    /// Sections `[services NAME]`.
     services: HashMap<String, Profile>,
-    /// The sections `[sso-session NAME]`.
+    /// Sections `[sso-session NAME]`.
     sessions: HashMap<String, Profile>,
 }
 
 impl Profiles {
-    /// Reads the current files. A missing file counts as empty.
+    /// Reads the files. A missing file counts as empty.
     pub(super) fn read(environment: &Environment) -> Result<Self> {
         let mut profiles = Profiles::default();
         for (variable, usual, in_config) in [
@@ -45,8 +45,9 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Adds lines with the rules of Python's configparser: an indented line below a key belongs to its value. Lines
-    /// below a key without a value are nested keys: `addressing_style` below `s3 =` becomes `s3.addressing_style`.
+    /// Parses lines by the rules of Python's configparser: an indented line continues the value of the key above it.
+    /// Lines below a key without a value are nested keys: `addressing_style` below `s3 =` becomes
+    /// `s3.addressing_style`.
     fn add(&mut self, text: &str, in_config: bool) {
         let mut section: Option<&mut Profile> = None;
         let mut indent_of_key = usize::MAX;
@@ -81,7 +82,7 @@ impl Profiles {
         }
     }
 
-    /// Returns the section with this header. `None` if the section is not needed here.
+    /// Returns the section with this header. `None` if the section is not needed.
     fn section(&mut self, header: &str, in_config: bool) -> Option<&mut Profile> {
         let (sections, name) = if let Some(name) = name_of(header, in_config) {
             (&mut self.by_name, name)
@@ -93,7 +94,7 @@ impl Profiles {
         Some(sections.entry(name.to_owned()).or_default())
     }
 
-    /// Returns the section of the SSO session that a profile names.
+    /// Returns the SSO session section that a profile refers to.
     pub(super) fn need_session(&self, name: &str, profile: &str) -> Result<&Profile> {
         self.sessions.get(name).ok_or_else(|| {
             Error::Usage(format!(
@@ -104,18 +105,18 @@ impl Profiles {
         })
     }
 
-    /// Returns the profile with this name.
+    /// Returns the profile with this name, if it exists.
     pub(super) fn get(&self, name: &str) -> Option<&Profile> {
         self.by_name.get(name)
     }
 
-    /// Returns the setting of a profile that applies only to S3, from the services section that the profile names.
+    /// Returns a setting that applies only to S3, from the profile's services section.
     pub(super) fn of_s3(&self, profile: &str, key: &str) -> Option<&String> {
         let services = self.get(profile)?.get("services")?;
         self.services.get(services)?.get(&format!("s3.{key}"))
     }
 
-    /// Returns the profile with this name, which must exist.
+    /// Returns the profile with this name. Fails if it does not exist.
     pub(super) fn need(&self, name: &str) -> Result<&Profile> {
         self.get(name).ok_or_else(|| {
             let mut names: Vec<_> = self.by_name.keys().map(|name| for_display(name.as_bytes())).collect();
@@ -130,7 +131,7 @@ impl Profiles {
     }
 }
 
-/// Returns the name of the profile in a section. In the credentials file, every section is a profile.
+/// Returns the profile name in a section header. In the credentials file, every section is a profile.
 fn name_of(header: &str, in_config: bool) -> Option<&str> {
     if !in_config || header == NAME_DEFAULT {
         return Some(header);
@@ -138,13 +139,13 @@ fn name_of(header: &str, in_config: bool) -> Option<&str> {
     name_behind(header, "profile")
 }
 
-/// Returns the name of a section of this kind.
+/// Returns the name in the header of a section of this kind.
 fn name_behind<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
     let name = header.strip_prefix(kind)?;
     name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
 }
 
-/// Returns the chosen profile, and whether the user chose it. A profile that the user chose must exist.
+/// Returns the selected profile, and whether the user selected it. A profile selected by the user must exist.
 pub(super) fn chosen(option: Option<&str>, environment: &Environment) -> (String, bool) {
     let said =
         option.map(str::to_owned).or_else(|| environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));

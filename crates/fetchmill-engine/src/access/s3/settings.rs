@@ -1,4 +1,4 @@
-//! Settings for reaching stores: the user's options, completed by the environment and the profile.
+//! S3 connection settings: the user's options, completed by the environment and the profile.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// Switches for the endpoints of AWS: the environment variable, if there is one, and the keys of a profile.
+/// Switches for AWS endpoints, each with its environment variable, if there is one, and its profile keys.
 const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
 const DUAL_STACK: Switch = Switch {
     variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),
     keys: &["s3.use_dualstack_endpoint", "use_dualstack_endpoint"],
 };
 const ACCELERATE: Switch = Switch { variable: None, keys: &["s3.use_accelerate_endpoint"] };
-/// Maximum length of a key file. A key in base64 has 44 characters.
+/// Maximum size of a key file. A base64 key has 44 characters.
 const KEY_FILE_BYTES_MAX: u64 = 1024;
-/// Prefixes of regions in partitions whose endpoints have other names.
+/// Prefixes of regions in AWS partitions with other endpoint names.
 const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
 
-/// See the module. A field without a comment is the option of the same name ([`S3Options`]), completed by the
-/// environment and the profile.
+/// See the [module documentation](self). Fields without a comment are the option of the same name ([`S3Options`]),
+/// completed by the environment and the profile.
 #[derive(Debug, Clone)]
 pub(crate) struct S3Settings {
     pub(crate) endpoint_url: Option<OriginUrl>,
@@ -42,9 +42,9 @@ pub(crate) struct S3Settings {
     pub(super) no_sign_request: bool,
     pub(crate) checksums: bool,
     addressing_style: Addressing,
-    /// File of certificate authorities from the environment or the profile, in addition to the trusted ones.
+    /// Additional certificate authorities from the environment or the profile.
     pub(crate) ca_bundle: Option<PathBuf>,
-    /// Variant of AWS's endpoints.
+    /// Variant of the AWS endpoint.
     pub(super) variant: AwsVariant,
     requester_pays: bool,
     customer_key: Option<CustomerKey>,
@@ -56,12 +56,12 @@ struct Switch {
 }
 
 impl S3Settings {
-    /// Completes the options with this process's environment and the profile.
+    /// Completes the options from this process's environment and the profile.
     pub(crate) fn of_process(options: &S3Options) -> Result<Self> {
         Self::within(&Environment::of_process(), options)
     }
 
-    /// Completes the options in another environment.
+    /// Completes the options from another environment.
     pub(super) fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
         let endpoint_url = match &options.endpoint_url {
             Some(url) => Some(url.clone()),
@@ -85,7 +85,7 @@ impl S3Settings {
         })
     }
 
-    /// Returns the options without the environment or a profile.
+    /// Returns the options without any environment or profile.
     pub(super) fn without_environment(options: &S3Options) -> Self {
         S3Settings {
             endpoint_url: options.endpoint_url.clone(),
@@ -101,12 +101,12 @@ impl S3Settings {
         }
     }
 
-    /// Returns the settings with the region that the store has reported. With `None`, the region does not change.
+    /// Returns the settings for a region that the store reported. `None` keeps the region.
     pub(crate) fn in_region(&self, region: Option<String>) -> Self {
         S3Settings { region: region.or_else(|| self.region.clone()), ..self.clone() }
     }
 
-    /// Returns the settings for a job without a store, without the additional authorities.
+    /// Returns the settings without the additional authorities, for a job that uses no store.
     pub(crate) fn without_ca_bundle(self) -> Self {
         S3Settings { ca_bundle: None, ..self }
     }
@@ -116,7 +116,7 @@ impl S3Settings {
         Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style, variant: self.variant }
     }
 
-    /// Returns the signer of requests to the store. For objects, the signer also sends the key that encrypted them.
+    /// Returns the signer for requests to the store. For objects, it also sends the key that encrypts them.
     pub(super) fn signer(&self, region: &str, host: &str, is_of_objects: bool) -> Signer {
         let payer = self.requester_pays.then_some(REQUEST_PAYER);
         let checksums = self.checksums.then_some(CHECKSUM_MODE);
@@ -125,13 +125,13 @@ impl S3Settings {
         Signer::new(region, host).with_fields(payer.as_slice(), &of_objects)
     }
 
-    /// Returns the place of a bucket, as far as the settings give it.
+    /// Returns the address of a bucket, as far as the settings determine it.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.must_be_supported(bucket)?;
         BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
     }
 
-    /// Refuses settings that mean another AWS endpoint than the one that would be used.
+    /// Fails if the settings ask for another AWS endpoint than the one that would be used.
     pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
         if self.endpoint_url.is_some() {
             return Ok(());
@@ -149,7 +149,7 @@ impl S3Settings {
     }
 }
 
-/// Refuses a region that cannot be in a host name.
+/// Fails if a region cannot be part of a host name.
 fn valid_region(region: Option<String>) -> Result<Option<String>> {
     match region.as_deref().filter(|region| !is_region(region)) {
         None => Ok(region),
@@ -161,14 +161,14 @@ fn valid_region(region: Option<String>) -> Result<Option<String>> {
     }
 }
 
-/// Reads the URL of an endpoint that the environment or the profile names.
+/// Parses an endpoint URL from the environment or the profile.
 fn valid_endpoint(text: &str) -> Result<OriginUrl> {
     OriginUrl::parse(text).map_err(|error| {
         Error::Usage(format!("the endpoint URL in the environment or the profile is not valid: {error}"))
     })
 }
 
-/// Returns the variant of AWS's endpoints that the options name.
+/// Returns the AWS endpoint variant that the options select.
 fn variant_of(options: &S3Options) -> AwsVariant {
     AwsVariant {
         fips: options.use_fips_endpoint,
@@ -177,7 +177,7 @@ fn variant_of(options: &S3Options) -> AwsVariant {
     }
 }
 
-/// Returns this variant, completed by the environment and the profile.
+/// Returns the AWS endpoint variant, completed by the environment and the profile.
 fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsVariant> {
     let given = variant_of(options);
     if options.endpoint_url.is_some() && given != AwsVariant::default() {
@@ -206,7 +206,7 @@ fn is_on_within(environment: &Environment, options: &S3Options, Switch { variabl
     said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Refuses to send a key unencrypted to an endpoint on another machine.
+/// Fails if a key would be sent unencrypted to another machine.
 fn must_hide(url: &OriginUrl) -> Result<()> {
     let host = url.host();
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
@@ -235,13 +235,13 @@ fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is not a 32-byte key".into()))
 }
 
-/// Returns the configured region: from the option, the environment, or the profile.
+/// Returns the region from the option, the environment or the profile, in this order.
 pub(super) fn region_within(environment: &Environment, options: &S3Options) -> Option<String> {
     let said = options.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
     said.or_else(|| of_profile(environment, options, "region"))
 }
 
-/// Returns the configured endpoint: from the option, the environment, or the profile.
+/// Returns the endpoint from the option, the environment or the profile, in this order.
 pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options) -> Option<String> {
     if let Some(url) = &options.endpoint_url {
         return Some(url.text());
@@ -255,13 +255,13 @@ pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options
     said.or_else(of_service).or_else(|| of_profile(environment, options, "endpoint_url"))
 }
 
-/// Returns the configured file of authorities: from the environment or the profile.
+/// Returns the certificate authorities file from the environment or the profile, in this order.
 fn ca_bundle_within(environment: &Environment, options: &S3Options) -> Option<PathBuf> {
     let said = environment.first(&["AWS_CA_BUNDLE"]);
     said.or_else(|| of_profile(environment, options, "ca_bundle")).and_then(|text| environment.path(&text))
 }
 
-/// Returns the addressing style that the profile sets.
+/// Returns the addressing style set in the profile.
 fn addressing_within(environment: &Environment, options: &S3Options) -> Result<Addressing> {
     match of_profile(environment, options, "s3.addressing_style").as_deref() {
         None | Some("auto") => Ok(Addressing::Auto),
@@ -275,7 +275,7 @@ fn addressing_within(environment: &Environment, options: &S3Options) -> Result<A
     }
 }
 
-/// Returns a setting of the chosen profile. A missing profile is reported by the credential chain.
+/// Returns a setting of the selected profile. The credential chain reports a missing profile.
 fn of_profile(environment: &Environment, options: &S3Options, key: &str) -> Option<String> {
     of_profile_with(environment, options, |profiles, name| profiles.get(name)?.get(key))
 }

@@ -1,6 +1,6 @@
-//! IAM Identity Center (SSO): credentials of a role, in exchange for the token that `aws sso login` has stored.
+//! IAM Identity Center (SSO): exchanges the token stored by `aws sso login` for a role's credentials.
 //!
-//! The settings and the file of the token are the same as in the AWS SDKs
+//! Settings and token file are those of the AWS SDKs
 //! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>). The request is
 //! `GetRoleCredentials`
 //! (<https://docs.aws.amazon.com/singlesignon/latest/PortalAPIReference/API_GetRoleCredentials.html>).
@@ -17,19 +17,19 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::{for_display, to_hex};
 use fetchmill_model::s3::{AwsVariant, Credentials};
 
-/// A role of an account, and the SSO session for it.
+/// A role in an account, and its SSO session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SsoRole {
     account: String,
     role: String,
     region: String,
-    /// Name of the session, or its start URL. The token's file is named after its SHA-1.
+    /// Name of the session, or its start URL. The token file is named after its SHA-1.
     session: String,
     /// Name of the profile, for messages.
     profile: String,
 }
 
-/// The file that `aws sso login` stores.
+/// The file written by `aws sso login`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredToken {
@@ -49,12 +49,12 @@ struct RoleCredentials {
     access_key_id: String,
     secret_access_key: String,
     session_token: String,
-    /// Milliseconds since 1970.
+    /// Expiry in milliseconds since 1970.
     expiration: u64,
 }
 
 impl SsoRole {
-    /// Returns the role of a profile. `None` if the profile does not use SSO.
+    /// Returns a profile's role. `None` if the profile does not use SSO.
     pub(super) fn of_profile(profiles: &Profiles, name: &str, profile: &Profile) -> Result<Option<Self>> {
         let shown = for_display(name.as_bytes());
         let (session, settings) = match (profile.get("sso_session"), profile.get("sso_start_url")) {
@@ -76,10 +76,10 @@ impl SsoRole {
         }))
     }
 
-    /// Returns credentials of the role, in exchange for the stored token of the session.
+    /// Returns the role's credentials, in exchange for the session's stored token.
     ///
-    /// `endpoint` replaces the endpoint of the region and variant, and `now` is in seconds since 1970. This does not
-    /// renew the token, because it would have to write to a file that belongs to the AWS command line.
+    /// `endpoint` replaces the endpoint of the region and variant. `now` is in seconds since 1970. Never renews the
+    /// token, because its file belongs to the AWS command line.
     pub(super) fn credentials(
         &self,
         web: &CredentialClient<'_>,
@@ -113,7 +113,7 @@ impl SsoRole {
     fn token(&self, environment: &Environment, now: u64) -> Result<String> {
         let name = to_hex(&Sha1::digest(self.session.as_bytes()));
         let file = format!("~/.aws/sso/cache/{name}.json");
-        // Messages never show the file, because it contains the token.
+        // The file contains the token, so messages never quote it.
         let stored = environment.read(&file, "the SSO token").ok();
         let stored: Option<StoredToken> = stored.and_then(|text| serde_json::from_str(&text).ok());
         let stored = stored.ok_or_else(|| self.not_signed_in("there is no SSO token in ~/.aws/sso/cache"))?;
@@ -137,7 +137,7 @@ impl SsoRole {
                 )));
             }
         }
-        // Messages never show the reply, because it contains the secret.
+        // The reply contains the secret, so messages never quote it.
         let found: RoleReply = serde_json::from_str(&reply.text()).map_err(|_| {
             Error::Temporary(format!(
                 "SSO returned no credentials for the role {role}; check the SSO endpoint"

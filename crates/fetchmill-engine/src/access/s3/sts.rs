@@ -1,4 +1,4 @@
-//! STS, which issues credentials of roles in exchange for other credentials, or for a token.
+//! Security Token Service (STS), which exchanges other credentials or a token for a role's credentials.
 
 use quick_xml::events::Event;
 
@@ -12,18 +12,18 @@ use fetchmill_model::s3::{AwsVariant, Credentials, REGION_DEFAULT, Signer};
 
 const VERSION: &str = "2011-06-15";
 
-/// A role, and the settings to request it.
+/// A role, with the settings for requesting it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Role {
     pub(super) arn: String,
     pub(super) session: String,
     pub(super) external_id: Option<String>,
-    /// Duration of the session in seconds.
+    /// Session duration in seconds.
     pub(super) duration: Option<String>,
 }
 
 impl Role {
-    /// Returns the role of a profile. `None` if the profile has no role. `now` is part of the session's name.
+    /// Returns a profile's role, if it has one. `now` is part of the session name.
     pub(super) fn of_profile(profile: &Profile, now: u64) -> Option<Self> {
         Some(Role {
             arn: profile.get("role_arn")?.clone(),
@@ -33,7 +33,7 @@ impl Role {
         })
     }
 
-    /// Returns the role that the environment names for use with a token.
+    /// Returns the role from the environment that is used with a token.
     pub(super) fn of_environment(environment: &Environment, now: u64) -> Option<Self> {
         Some(Role {
             arn: environment.get("AWS_ROLE_ARN")?,
@@ -48,7 +48,7 @@ fn session_name(now: u64) -> String {
     format!("fetchmill-{now}")
 }
 
-/// The place of STS, and the region for the signature of its requests.
+/// Endpoint of STS, and the region for signing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sts {
     place: CredentialEndpoint,
@@ -56,8 +56,8 @@ pub(super) struct Sts {
 }
 
 impl Sts {
-    /// Uses the configured endpoint. If there is none, uses the endpoint of the region. Without a region and a variant,
-    /// uses the global endpoint.
+    /// Uses the configured endpoint, otherwise the endpoint of the region. Without a region or variant, uses the global
+    /// endpoint.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
@@ -72,7 +72,7 @@ impl Sts {
         Ok(Sts { place, region: region.unwrap_or(REGION_DEFAULT).to_owned() })
     }
 
-    /// Returns credentials of a role in exchange for other credentials. `now` is the date of the request.
+    /// Returns a role's credentials in exchange for other credentials. `now` is the time of the request.
     pub(super) fn assume(
         &self,
         web: &CredentialClient<'_>,
@@ -81,7 +81,7 @@ impl Sts {
         now: u64,
     ) -> Result<(Credentials, Option<u64>)> {
         let query = query("AssumeRole", role, None);
-        // Everything is in the query, because a body would need another signed field.
+        // Everything is in the query, because a body would require another signed field.
         let place = CredentialEndpoint { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
         let mut lines = Vec::new();
         let mut signer = Signer::for_sts(&self.region, place.key.authority());
@@ -91,14 +91,14 @@ impl Sts {
         read(&web.ask(&question)?, role)
     }
 
-    /// Returns credentials of a role in exchange for a token.
+    /// Returns a role's credentials in exchange for a token.
     pub(super) fn assume_with_token(
         &self,
         web: &CredentialClient<'_>,
         role: &Role,
         token: &str,
     ) -> Result<(Credentials, Option<u64>)> {
-        // Send a body instead of a query, because the token is secret and long.
+        // Use a body instead of a query, because the token is secret and long.
         let body = query("AssumeRoleWithWebIdentity", role, Some(token));
         let form = "application/x-www-form-urlencoded; charset=utf-8";
         let question = CredentialRequest {
@@ -112,7 +112,7 @@ impl Sts {
     }
 }
 
-/// Returns the query in canonical form: sorted, and encoded as signatures require.
+/// Returns the query in canonical form for signing: sorted and encoded.
 fn query(action: &str, role: &Role, token: Option<&str>) -> String {
     let pairs = [
         ("Action", Some(action)),
@@ -127,7 +127,7 @@ fn query(action: &str, role: &Role, token: Option<&str>) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// Percent-encodes a value of a query as signatures require.
+/// Percent-encodes a query value for signing.
 pub(super) fn encode(text: &str) -> String {
     use std::fmt::Write;
 
@@ -173,7 +173,7 @@ fn read(reply: &CredentialReply, role: &Role) -> Result<(Credentials, Option<u64
     Ok((credential_document::checked(credentials, &from)?, expires_at))
 }
 
-/// Returns the text of the first element with this name.
+/// Returns the content of the first element with this name.
 fn text_of(xml: &str, tag: &str) -> Option<String> {
     let mut reader = quick_xml::Reader::from_str(xml);
     loop {

@@ -1,11 +1,11 @@
-//! Decides what limits a job, from the measurements of the last seconds. The functions have no clock and do no I/O.
+//! Finds the bottleneck of a job from measurements of the last seconds. These functions use no clock and do no I/O.
 //!
-//! The capacity of a job is the number of requests that it may have in flight. The use of this capacity
-//! ([`super::capacity`]) gives the first hint. Empty places wait for targets, for the sink or for hosts, and places
-//! that wait for a rate are counted separately. If requests are in flight all the time, the limit is the server, the
-//! network, this machine's processors, or the number itself. To distinguish these, reply times are compared with those
-//! under low load, and connect times with the shortest one. A cause that takes 60 % of the capacity is the answer. If
-//! there is none, the answer is `mixed` (docs/internals/decisions/0031).
+//! A job's capacity is the maximum number of requests in flight. The use of this capacity ([`super::capacity`]) gives
+//! the first hint. Empty slots wait for targets, the sink or hosts. Slots that wait for a rate are counted separately.
+//! If all slots are busy, the limit is the server, the network, this machine's processors, or the number of slots
+//! itself. To tell these apart, the code compares reply times with those under low load, and connect times with the
+//! shortest one seen. A cause is the answer if it takes at least 60 % of the capacity. If no cause does, the answer is
+//! `mixed` (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
 
@@ -17,36 +17,36 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::text::dates::utc;
 
-/// Minimum part of the capacity that a cause must take to be the answer.
+/// Minimum share of the capacity that makes a cause the answer.
 const DOMINANT: f64 = 0.6;
-/// Minimum used part of a rate that limits a job. It is lower for the pace of an origin that throttles, because this
-/// pace changes.
+/// A rate limits the job if at least this share of it is used. The threshold is lower for the pace of a throttling
+/// origin, because that pace fluctuates.
 const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
-/// Processors are used up if at least this part of them is busy.
+/// Processors are saturated if at least this share of their time is busy.
 const BUSY: f64 = 0.92;
-/// Processors limit a job if its fetching threads run, or wait to run, for at least this part of the time.
+/// Processors limit the job if its fetching threads run or are runnable for at least this share of the time.
 const WANTED: f64 = 0.75;
-/// Replies wait in a queue if they take at least this many times as long as under low load.
+/// Replies are queued if they take at least this many times as long as under low load.
 const QUEUED: f64 = 1.5;
-/// The queue is in the network if connecting takes longer than at best: by at least this part of the time that replies
-/// wait, and by `ON_THE_WAY_MIN` seconds. If connecting is longer by this part of the whole reply time, the network is
-/// the cause even if the first replies also had to wait. Under low load, they wait for the first bytes of all other
+/// The queue is in the network if connect times exceed the shortest one by at least this share of the queueing time,
+/// and by `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the network is the cause
+/// even if the first replies were slow too. Under low load, those replies wait for the first bytes of all other
 /// connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
-/// Causes, with the names used outside of this module.
+/// Causes that can limit a job. Their names appear in output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitKind {
-    /// The source gives names too slowly.
+    /// The source lists targets too slowly.
     Listing,
-    /// The server slows down with more requests.
+    /// The server gets slower with more requests.
     Server,
-    /// The network to the server is full.
+    /// The network path to the server is saturated.
     Network,
-    /// This machine's processors are used up.
+    /// This machine's processors are saturated.
     Cpu,
     /// Storing takes too long.
     Disk,
@@ -56,9 +56,9 @@ pub enum LimitKind {
     Rate,
     /// `--bwlimit`.
     Bwlimit,
-    /// The server refuses a higher rate.
+    /// The server refuses requests above a certain rate.
     Throttling,
-    /// A limit that protects the server, or each host.
+    /// A limit that protects the server or a host.
     Courtesy,
     /// The number of requests in flight.
     Concurrency,
@@ -73,7 +73,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// Returns the name of the cause in output.
+    /// Returns the cause's name as shown in output.
     pub fn name(self) -> &'static str {
         match self {
             LimitKind::Listing => "listing",
@@ -95,7 +95,7 @@ impl LimitKind {
     }
 }
 
-/// The cause that limits a job, with the measurement that shows it.
+/// The cause that limits a job, and a measurement that supports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// Kind of the cause.
@@ -104,37 +104,37 @@ pub struct LimitedBy {
     pub text: String,
 }
 
-/// How the number of requests in flight was chosen.
+/// Source of the concurrency limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// The user set the number.
+    /// The user set it.
     #[default]
     Given,
-    /// The number is the limit of the only host.
+    /// It is the limit of the only host.
     OfHost { most: usize },
     /// The search is running.
     Trying,
-    /// The search has found the number: a higher number did not help.
+    /// The search has ended because a higher concurrency did not help.
     Found,
-    /// The search ended at this limit. It is a limit of this machine, or protects `whom`.
+    /// The search reached this limit, which is a limit of this machine or protects `whom`.
     AtMost { most: usize, whom: Option<&'static str> },
 }
 
-/// Rates of a job, each a second.
+/// Rate limits of a job, per second.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pacing {
-    /// Requests of the job.
+    /// Requests of the whole job.
     pub(crate) rate: Option<f64>,
     /// Requests to the only host. `None` in a job over many hosts.
     pub(crate) rate_per_host: Option<f64>,
-    /// Bytes of bodies of the job.
+    /// Body bytes of the whole job.
     pub(crate) bwlimit: Option<f64>,
-    /// Requests that an origin accepts while it throttles, and its host.
+    /// Requests that a throttling origin accepts, and its host.
     pub(crate) throttled: Option<(f64, String)>,
 }
 
 impl Pacing {
-    /// Returns the lowest rate of requests, and its option.
+    /// Returns the lowest request rate and the option that sets it.
     fn request_rate(&self) -> Option<(f64, &'static str)> {
         let of_job = self.rate.map(|rate| (rate, "--rate"));
         let of_host = self.rate_per_host.map(|rate| (rate, "--rate-per-host"));
@@ -142,25 +142,25 @@ impl Pacing {
     }
 }
 
-/// Limits of each host in a job over many hosts.
+/// Limits per host, in a job over many hosts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HostBounds {
-    /// Requests in flight.
+    /// Maximum number of requests in flight.
     pub(crate) connections: u32,
-    /// Requests a second. `None` means no limit.
+    /// Requests per second. `None` means no limit.
     pub(crate) rate: Option<f64>,
 }
 
-/// The attempts and times that the last targets wait for.
+/// The attempts and retries that the last targets wait for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastTargets {
-    /// When the last attempt ends if nothing more arrives. `None` if unknown.
+    /// Latest time at which a running attempt times out. `None` if unknown.
     pub(crate) attempts_until: Option<Millis>,
-    /// When the next target is tried again, and the failure of its last attempt. `None` if no target waits.
+    /// Time of the next retry, and the failure of that target's last attempt. `None` if no target waits.
     pub(crate) next: Option<(Millis, FailureKind)>,
 }
 
-/// Parts of the time that the writers spend on their activities.
+/// Shares of the writers' time by activity.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriterShares {
     pub(crate) transforming: f64,
@@ -177,10 +177,10 @@ pub(crate) struct PathTimes {
 /// Measurements of the last seconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LimitFacts {
-    /// Seconds over which this was measured.
+    /// Length of the measurement in seconds.
     pub(crate) seconds: f64,
     pub(crate) shares: Shares,
-    /// Rates a second: listed targets, finished targets, requests, received bytes of bodies.
+    /// Rates per second: listed targets, finished targets, requests, received body bytes.
     pub(crate) listed: f64,
     pub(crate) settled: f64,
     pub(crate) requests: f64,
@@ -189,36 +189,36 @@ pub(crate) struct LimitFacts {
     pub(crate) processors: Processors,
     /// Number of fetching threads.
     pub(crate) threads: usize,
-    /// Whether the engine runs in this process's Python, on one processor at a time.
+    /// Whether the engine runs in this process's Python interpreter, and so uses one processor at a time.
     pub(crate) is_python: bool,
     pub(crate) writers: WriterShares,
     pub(crate) in_flight: u64,
     pub(crate) concurrency: u64,
     pub(crate) search: Search,
-    /// Seconds that replies take now, and under low load.
+    /// Reply time in seconds, now and under low load.
     pub(crate) latency: Option<f64>,
     pub(crate) unloaded: Option<f64>,
     pub(crate) path: Option<PathTimes>,
-    /// The outage that the job waits for, and its start.
+    /// The outage that the job waits for, and when it started.
     pub(crate) outage: Option<String>,
     pub(crate) is_listing_done: bool,
-    /// Targets that wait for another attempt.
+    /// Number of targets waiting for a retry.
     pub(crate) waiting: u64,
     pub(crate) last_targets: LastTargets,
     pub(crate) per_host: HostBounds,
 }
 
-/// A cause, and the part of the capacity that it takes.
+/// A possible cause, and the share of the capacity that it takes.
 struct Cause {
     kind: LimitKind,
     share: f64,
     text: String,
-    /// The part of `share` that the text is about.
+    /// The largest single share in `share`. `text` describes its cause.
     of_text: f64,
 }
 
 impl Cause {
-    /// Adds another cause of the same kind. Keeps the text of the cause with the larger part.
+    /// Merges another cause of the same kind. Keeps the text of the larger one.
     fn merge(&mut self, share: f64, text: String) {
         self.share += share;
         if share > self.of_text {
@@ -227,7 +227,7 @@ impl Cause {
     }
 }
 
-/// Returns the cause that limits the job. `None` before anything was measured.
+/// Returns the job's bottleneck. `None` before the first measurement.
 pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
     if let Some(text) = &facts.outage {
         return Some(LimitedBy { kind: LimitKind::Outage, text: text.clone() });
@@ -253,7 +253,7 @@ pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
 }
 
 impl LimitFacts {
-    /// Returns the rate that is used up, if there is one.
+    /// Returns the rate limit that is used up, if any.
     fn binding_rate(&self) -> Option<LimitedBy> {
         let Pacing { bwlimit, throttled, .. } = &self.pacing;
         let found = |kind, text| Some(LimitedBy { kind, text });
@@ -289,7 +289,7 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        // A worker without targets for its own hosts waits for the hosts of other workers.
+        // A worker without targets for its own hosts waits for the other workers' hosts.
         let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
         let hosts = hosts.filter(|of| share(*of) > 0.0);
         add(
@@ -310,8 +310,7 @@ impl LimitFacts {
         causes
     }
 
-    /// Explains targets that wait for a rate that is not used up. The targets come in bursts, or the rate has just
-    /// changed.
+    /// Describes targets that wait for a rate that is not used up: they come in bursts, or the rate has just changed.
     fn of_pace(&self) -> (LimitKind, String) {
         let Pacing { throttled, bwlimit, .. } = &self.pacing;
         if let Some((pace, host)) = throttled {
@@ -353,7 +352,7 @@ impl LimitFacts {
         (LimitKind::Listing, text)
     }
 
-    /// Describes what the last targets wait for, and until when.
+    /// Describes what the last targets wait for and when that wait ends.
     fn what_is_left(&self) -> String {
         let LastTargets { attempts_until, next } = self.last_targets;
         let mut parts = Vec::new();
@@ -376,7 +375,7 @@ impl LimitFacts {
         parts.join(", ")
     }
 
-    /// Explains targets that wait for their hosts.
+    /// Describes targets that wait for their hosts.
     fn of_hosts(&self, why: CapacityUse) -> (LimitKind, String) {
         let HostBounds { connections, rate } = self.per_host;
         match (why, rate) {
@@ -415,7 +414,7 @@ impl LimitFacts {
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
-        // Other work on the processors limits only a job that needs them.
+        // Other programs on the processors matter only if the job needs the processors.
         let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
         (is_used_up && is_wanted).then(|| {
             let text = format!(
@@ -426,7 +425,7 @@ impl LimitFacts {
         })
     }
 
-    /// Explains requests that are in flight all the time.
+    /// Describes a job whose requests are in flight all the time.
     fn of_exchanges(&self) -> (LimitKind, String) {
         if let Some(used_up) = self.used_up_processors() {
             return used_up;
@@ -469,10 +468,11 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
-    /// Explains requests in flight without reply times. The engine does not report any, or no replies came recently.
+    /// Describes such a job if reply times are missing. The engine does not report them, or there were no recent
+    /// replies.
     fn of_exchanges_without_times(&self) -> (LimitKind, String) {
         let in_flight = whole(self.in_flight);
-        // An attempt without a reply is also a request.
+        // Count attempts without a reply as requests.
         let ended = self.requests.max(self.settled);
         if ended <= 0.0 {
             let text = format!(
@@ -493,12 +493,12 @@ impl LimitFacts {
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
     }
 
-    /// If packets wait in the network for a good part of `waited` seconds, returns the connect times.
+    /// Returns the connect times if a large share of `waited` seconds is due to packets queued in the network.
     fn longer_way(&self, waited: f64) -> Option<PathTimes> {
         self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
     }
 
-    /// Explains replies that wait in a queue, at the server or in the network.
+    /// Describes replies that queue at the server or in the network.
     fn of_queue(&self, latency: f64, unloaded: f64) -> (LimitKind, String) {
         if let Some(PathTimes { now, least }) = self.longer_way(latency - unloaded) {
             let text = format!(
@@ -528,7 +528,7 @@ fn second_of(time: Millis) -> String {
     utc(time.div_ceil(1000))
 }
 
-/// Formats a number as `9,800`, or `0.5`.
+/// Formats a number with separators (`9,800`), or with a decimal (`0.5`).
 fn count(number: f64) -> String {
     if number < 10.0 && number.fract() > 0.05 { format!("{number:.1}") } else { whole(number.round() as u64) }
 }

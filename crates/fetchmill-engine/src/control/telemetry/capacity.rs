@@ -1,50 +1,50 @@
-//! The use of a worker's capacity, which is the number of requests that it may have in flight. The use shows how many
-//! places have a request in flight, what the other places wait for, and why places are empty.
+//! Measures how a worker uses its capacity, the maximum number of requests in flight. It counts slots with a request in
+//! flight, slots whose target waits, and empty slots by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The use of a place for a request.
+/// Use of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CapacityUse {
-    /// A request is in flight.
+    /// Its request is in flight.
     Exchanging,
-    /// A target has the place while its connection is opened, or while it waits for credentials.
+    /// Its target waits for a connection or credentials.
     Preparing,
-    /// A target waits for a rate.
+    /// Its target waits for a rate.
     Paced,
-    /// Empty: fetched bodies wait to be stored.
+    /// Empty: bodies wait to be stored.
     Sink,
     /// Empty: the origin rests or is being checked.
     Held,
-    /// Empty: there are no targets.
+    /// Empty: no targets.
     NoTargets,
-    /// Empty: each host has its maximum of requests.
+    /// Empty: every host has its maximum number of requests.
     HostTurns,
-    /// Empty: targets wait for their hosts' rates.
+    /// Empty: targets wait for the rates of their hosts.
     HostRates,
-    /// Empty: targets wait until hosts that answer promptly leave a place.
+    /// Empty: targets wait for a slot not used by prompt hosts.
     HostPlaces,
-    /// Empty: the hosts rest.
+    /// Empty: the hosts are resting.
     HostRests,
     /// Empty: targets wait for name lookups.
     Names,
 }
 
-/// Uses of places that are empty because targets wait for their hosts.
+/// Uses in which targets wait for their hosts.
 pub(super) const OF_HOSTS: [CapacityUse; 4] =
     [CapacityUse::HostTurns, CapacityUse::HostRates, CapacityUse::HostPlaces, CapacityUse::HostRests];
 
-/// The number of uses.
+/// Number of uses.
 const USES: usize = CapacityUse::Names as usize + 1;
-/// A worker's whole capacity at a tick.
+/// Units that represent a worker's whole capacity at a tick.
 const WHOLE: u64 = 1_000;
 
-/// Counters that one worker updates once a tick.
+/// Counters that one worker updates once per tick.
 #[derive(Debug, Default)]
 pub(crate) struct CapacityCounters([AtomicU64; USES]);
 
 impl CapacityCounters {
-    /// Adds one tick, with the number of places for each use.
+    /// Adds one tick, with the number of slots per use.
     pub(crate) fn add(&self, places: &[(CapacityUse, usize)]) {
         let all: usize = places.iter().map(|(_, count)| count).sum();
         for (of, count) in places.iter().filter(|(_, count)| *count > 0) {
@@ -57,30 +57,30 @@ impl CapacityCounters {
     }
 }
 
-/// The part of the capacity for each use. The sum is 1, or 0 if nothing was counted.
+/// Share of the capacity per use. The sum is 1, or 0 if nothing was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Shares([f64; USES]);
 
 impl Shares {
-    /// Makes the shares of a single use.
+    /// Creates shares with a single use.
     #[cfg(test)]
     pub(crate) fn only(of: CapacityUse) -> Self {
         Shares::default().with(of, 1.0)
     }
 
-    /// Sets the part of a use.
+    /// Sets the share of a use.
     #[must_use]
     pub(crate) fn with(mut self, of: CapacityUse, share: f64) -> Self {
         self.0[of as usize] = share;
         self
     }
 
-    /// Returns the part of a use.
+    /// Returns the share of a use.
     pub(crate) fn of(&self, of: CapacityUse) -> f64 {
         self.0[of as usize]
     }
 
-    /// Returns the weighted mean. Shares without any count are ignored.
+    /// Returns the weighted mean. Ignores shares without counts.
     pub(crate) fn mean<'s>(shares: impl Iterator<Item = (&'s Shares, f64)>) -> Self {
         let (mut sum, mut weights) = (Shares::default(), 0.0);
         for (part, weight) in shares.filter(|(part, _)| !part.are_unknown()) {
@@ -90,18 +90,18 @@ impl Shares {
         if weights > 0.0 { Shares(sum.0.map(|part| part / weights)) } else { sum }
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub(crate) fn are_unknown(&self) -> bool {
         self.0.iter().sum::<f64>() <= 0.0
     }
 }
 
-/// The previous counts, to compute the shares since then.
+/// The previous counts, from which the shares since then are computed.
 #[derive(Debug, Default)]
 pub(crate) struct CountedCapacity([u64; USES]);
 
 impl CountedCapacity {
-    /// Returns the shares of all workers together since the last call.
+    /// Returns the combined shares of all workers since the last call.
     pub(crate) fn shares<'c>(&mut self, counters: impl Iterator<Item = &'c CapacityCounters>) -> Shares {
         let mut sums = [0; USES];
         for counted in counters {

@@ -1,14 +1,14 @@
-//! Histograms of reply times, with the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
+//! Histograms of reply times, based on the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
 
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Histograms range from a microsecond to an hour. Longer times count as an hour. A histogram takes 13 KiB with two
-/// significant digits, and 2 KiB with one.
+/// Upper end of the histograms, which start at a microsecond. Longer times count as an hour. A histogram takes 13 KiB
+/// with two significant digits and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
-/// Number of samples that make up the recent latency.
+/// Number of samples in the recent latency.
 const RECENT: usize = 10;
 
 /// Reply times in seconds, from the request to the last byte.
@@ -24,27 +24,27 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// See the module. Has `DIGITS` significant digits, and takes no memory while it is empty.
+/// See the [module documentation](self). Has `DIGITS` significant digits. Takes no memory while empty.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>);
 
 impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     fn histogram(&mut self) -> Option<&mut Histogram<u32>> {
         if self.0.is_none() {
-            // The bounds are constants, which are always valid.
+            // The bounds are constants and always valid.
             self.0 = Histogram::new_with_bounds(1, HIGHEST_MICROS, DIGITS).ok();
         }
         self.0.as_mut()
     }
 
-    /// Records the time of a reply in microseconds.
+    /// Records a reply time in microseconds.
     pub(crate) fn record(&mut self, micros: u64) {
         if let Some(histogram) = self.histogram() {
             histogram.saturating_record(micros.max(1));
         }
     }
 
-    /// Adds another histogram and empties it. The other histogram keeps its memory.
+    /// Adds another histogram and empties it. The other one keeps its allocation.
     pub(crate) fn append(&mut self, other: &mut Self) {
         if other.is_empty() {
             return;
@@ -68,12 +68,12 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
         self.0.as_ref().map_or(0, Histogram::len)
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether no reply was recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(Histogram::is_empty)
     }
 
-    /// Returns the mean in seconds.
+    /// Returns the mean reply time in seconds.
     pub(crate) fn mean(&self) -> Option<f64> {
         self.0.as_ref().filter(|histogram| !histogram.is_empty()).map(|histogram| histogram.mean() / 1e6)
     }
@@ -85,12 +85,12 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     }
 }
 
-/// The histograms of the last seconds: 140 KiB.
+/// Histograms of the last seconds, using 140 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct RecentLatency(VecDeque<LatencyHistogram>);
 
 impl RecentLatency {
-    /// Adds the histogram of another second.
+    /// Adds the histogram of the next second.
     pub(crate) fn push(&mut self, histogram: LatencyHistogram) {
         if self.0.len() >= RECENT {
             self.0.pop_front();
@@ -98,7 +98,7 @@ impl RecentLatency {
         self.0.push_back(histogram);
     }
 
-    /// Returns the sum of the last `seconds` histograms.
+    /// Returns the last `seconds` histograms, summed.
     pub(crate) fn last(&self, seconds: usize) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for recent in self.0.iter().rev().take(seconds) {

@@ -1,25 +1,25 @@
-//! The load of the processors that this process may use, as the kernel counts it (proc(5), cgroups(7)).
+//! Load of the processors that this process may use, from the kernel's counters (proc(5), cgroups(7)).
 
 use std::fs;
 use std::time::Instant;
 
-/// Unit in which the kernel reports processor times to programs (`USER_HZ`).
+/// Unit of processor times in `/proc` (`USER_HZ`).
 const TICKS_A_SECOND: f64 = 100.0;
-/// Maximum number of threads that are inspected once a second.
+/// Maximum number of threads that are inspected per second.
 const THREADS_MAX: usize = 256;
-/// Quota of this process's cgroup, at the path that a container sees.
+/// Quota of this process's cgroup, at the path visible in a container.
 const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 
-/// Use of processors over a time.
+/// Processor use over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Processors {
-    /// Processors that this process may use. With a quota, this may be less than one.
+    /// Number of processors that this process may use. A quota can make it less than one.
     pub(crate) allowed: f64,
-    /// Number of these processors that were busy, with any work.
+    /// Number of these processors that were busy, for this or other processes.
     pub(crate) busy: f64,
     /// Number of processors that this process used.
     pub(crate) own: f64,
-    /// Number of processors that this process would have used if available: the sum of running and ready threads.
+    /// Number of processors that this process could have used: the sum over its running and runnable threads.
     pub(crate) wanted: f64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Processors {
 struct Ticks {
     idle: u64,
     own: u64,
-    /// Nanoseconds that threads ran, and waited to run.
+    /// Nanoseconds during which threads ran or waited to run.
     wanted: u64,
 }
 
-/// Measures the machine. Each measurement covers the time since the last one.
+/// Measures processor use. Each measurement covers the time since the previous one.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processors: Vec<usize>,
@@ -49,7 +49,7 @@ impl Machine {
         Machine { processors, quota, before, at: Instant::now() }
     }
 
-    /// Returns the use since the last call.
+    /// Returns the use since the previous call.
     pub(crate) fn look(&mut self) -> Processors {
         let (now, at) = (ticks(&self.processors), Instant::now());
         let before = std::mem::replace(&mut self.before, now);
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// Returns the processors that a process may run on: `Cpus_allowed_list: 0-1,4`.
+/// Parses the processors that a process may run on from `Cpus_allowed_list: 0-1,4`.
 fn allowed(status: &str) -> Vec<usize> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
     let range = |part: &str| {
@@ -77,7 +77,7 @@ fn allowed(status: &str) -> Vec<usize> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// Returns the quota in processors. `200000 100000` means two, `max 100000` means no quota.
+/// Parses a quota and returns it in processors. `200000 100000` means two, `max 100000` means no quota.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
@@ -90,7 +90,7 @@ fn ticks(processors: &[usize]) -> Ticks {
     Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own), wanted: wanted_nanos() }
 }
 
-/// Sums the wanted time of all threads, up to `THREADS_MAX`. The times of a thread are lost when the thread ends.
+/// Sums the wanted time of up to `THREADS_MAX` threads. The times of a thread are lost when it ends.
 fn wanted_nanos() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(THREADS_MAX);
     tasks
@@ -99,13 +99,12 @@ fn wanted_nanos() -> u64 {
         .sum()
 }
 
-/// Returns a thread's sum of running and waiting nanoseconds. The third field, the number of times that it ran, is
-/// ignored.
+/// Returns the nanoseconds that a thread ran or waited to run. Ignores the third field, the number of time slices.
 fn ready_nanos(schedstat: &str) -> u64 {
     schedstat.split_whitespace().take(2).filter_map(|nanos| nanos.parse::<u64>().ok()).sum()
 }
 
-/// Returns the time that processors were idle or waited for a disk.
+/// Returns the ticks for which processors were idle or waited for a disk.
 fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     let of_line = |line: &str| {
         let (processor, times) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -115,8 +114,8 @@ fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Returns the processor time of all threads, in user space and in the kernel. The program's name may contain any byte,
-/// so the last bracket marks its end.
+/// Returns the processor time of all threads, in user and kernel mode. The program name may contain any byte, but the
+/// last bracket ends it.
 fn own_ticks(stat: &str) -> u64 {
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0 };
     fields.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum()

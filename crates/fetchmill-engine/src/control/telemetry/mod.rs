@@ -1,6 +1,6 @@
-//! Measurements of a running job in addition to its counters: the use of its capacity, reply times, the activity of its
-//! writers, and a sample a second. Fetching threads add to them once a tick, and to their own histogram once a reply.
-//! One thread reads them ([`crate::job::sampler`]).
+//! Measurements of a running job besides its counters: capacity use, reply times, writer activity, and a sample per
+//! second. Fetching threads update them once per tick, and their own histogram once per reply. One thread reads them
+//! ([`crate::job::sampler`]).
 
 mod bottleneck;
 mod capacity;
@@ -32,15 +32,15 @@ pub(crate) use series::Series;
 use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::Millis;
 
-/// The current activity of a writer.
+/// Current activity of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum WriterActivity {
-    /// Waits for a block.
+    /// Waiting for a block.
     Idle = 0,
-    /// A transform is processing fetched objects.
+    /// A transform processes replies.
     Transforming = 1,
-    /// Stores, syncs, or waits for the journal.
+    /// Storing, syncing, or waiting for the journal.
     Storing = 2,
 }
 
@@ -50,16 +50,17 @@ pub(crate) struct WorkerTelemetry {
     pub(crate) capacity: CapacityCounters,
     latency: Mutex<LatencyHistogram>,
     origins: Mutex<OriginHistograms>,
-    /// Replies whose requests went out while few others were in flight, and the sum of their microseconds.
+    /// Number of replies whose requests were sent when few others were in flight, and the sum of their times in
+    /// microseconds.
     unloaded_replies: AtomicU64,
     unloaded_micros: AtomicU64,
     writer: AtomicU8,
-    /// When the last attempt ends if nothing more arrives. 0 means that no attempt is running.
+    /// Latest time at which a running attempt times out. 0 if none is running.
     attempts_until: AtomicU64,
 }
 
 impl WorkerTelemetry {
-    /// Adds and empties the worker's own histogram.
+    /// Adds the worker's own histogram to the total, and empties it.
     pub(crate) fn add_latency(&self, own: &mut LatencyHistogram) {
         lock(&self.latency).append(own);
     }
@@ -68,7 +69,7 @@ impl WorkerTelemetry {
         std::mem::take(&mut *lock(&self.latency))
     }
 
-    /// Adds and empties the worker's own histograms by origin, in a job over many.
+    /// Adds the worker's own histograms by origin to the totals, and empties them. Used in a job over many origins.
     pub(crate) fn add_origins(&self, own: &mut OriginHistograms) {
         lock(&self.origins).append(own);
     }
@@ -95,18 +96,18 @@ impl WorkerTelemetry {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     pub(crate) workers: Vec<WorkerTelemetry>,
     /// Peer address of the first connection that any worker opened. It is set once, so later connections take no lock.
     peer: OnceLock<SocketAddr>,
-    /// The shortest and the last two TCP connect times to this address, in microseconds. 0 means unknown.
+    /// Shortest, previous and last TCP connect time to this address, in microseconds. 0 means unknown.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
     connect_before: AtomicU64,
     latest: Mutex<Progress>,
-    /// Causes that limited this run, each with its seconds and its last text.
+    /// Causes that limited this run, with their total seconds and latest text.
     causes: Mutex<Vec<(LimitedBy, f64)>>,
     series: Mutex<Series>,
 }
@@ -119,7 +120,7 @@ impl Telemetry {
         }
     }
 
-    /// Notes an opened connection and its connect time. Returns whether it is the first.
+    /// Records a new connection and its connect time. Returns whether it is the first.
     pub(crate) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) -> bool {
         let peer = peer.filter(|_| self.peer.get().is_none());
         let is_first = peer.is_some_and(|peer| self.peer.set(peer).is_ok());
@@ -136,8 +137,8 @@ impl Telemetry {
         self.peer.get().copied()
     }
 
-    /// Returns the connect times. `now` is the shorter one of the last two, because a lost packet adds a second to one
-    /// of them.
+    /// Returns the connect times. `now` is the shorter of the last two, because a lost packet adds a second to one of
+    /// them.
     pub(crate) fn path(&self) -> Option<PathTimes> {
         let seconds = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e6;
         let [least, last, before] =
@@ -146,14 +147,13 @@ impl Telemetry {
         (least > 0.0).then_some(PathTimes { now, least })
     }
 
-    /// Returns when the last of all attempts ends if nothing more arrives. `None` if no attempt is running, or if this
-    /// is not known.
+    /// Returns the latest time at which a running attempt times out. `None` if none is running, or if this is unknown.
     pub(crate) fn attempts_until(&self) -> Option<Millis> {
         let of_worker = |worker: &WorkerTelemetry| worker.attempts_until.load(Ordering::Relaxed);
         self.workers.iter().map(of_worker).max().filter(|until| *until > 0)
     }
 
-    /// Returns the reply time in seconds when few requests are in flight.
+    /// Returns the reply time under low load, in seconds.
     pub(crate) fn unloaded_latency(&self) -> Option<f64> {
         let sum = |part: fn(&WorkerTelemetry) -> &AtomicU64| -> u64 {
             self.workers.iter().map(|worker| part(worker).load(Ordering::Relaxed)).sum()
@@ -162,7 +162,7 @@ impl Telemetry {
         (replies > 0).then(|| sum(|worker| &worker.unloaded_micros) as f64 / replies as f64 / 1e6)
     }
 
-    /// Takes the histograms of all workers since the last call.
+    /// Takes the merged histograms of all workers since the last call.
     pub(crate) fn take_latency(&self) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for worker in &self.workers {
@@ -171,7 +171,7 @@ impl Telemetry {
         all
     }
 
-    /// Takes the histograms by origin since the last call, in a job over many.
+    /// Takes the histograms by origin since the last call. Used in a job over many origins.
     pub(crate) fn take_origins(&self) -> OriginHistograms {
         let mut all = OriginHistograms::default();
         for worker in &self.workers {
@@ -184,7 +184,7 @@ impl Telemetry {
         *lock(&self.latest) = latest;
     }
 
-    /// Adds `seconds` to the time for which this cause limited the run.
+    /// Adds `seconds` to the time during which this cause limited the run.
     pub(crate) fn count_cause(&self, limited_by: &LimitedBy, seconds: f64) {
         let mut causes = lock(&self.causes);
         match causes.iter_mut().find(|(known, _)| known.kind == limited_by.kind) {
@@ -196,7 +196,7 @@ impl Telemetry {
         }
     }
 
-    /// Returns the cause that limited the run longest, and its part of the time.
+    /// Returns the cause that limited the run for longest, and its share of the time.
     pub(crate) fn main_cause(&self) -> Option<(LimitedBy, f64)> {
         let causes = lock(&self.causes);
         let all: f64 = causes.iter().map(|(_, seconds)| seconds).sum();
@@ -208,22 +208,22 @@ impl Telemetry {
         lock(&self.latest).clone()
     }
 
-    /// Keeps a sample. See [`Series::push`].
+    /// Adds a sample. See [`Series::push`].
     pub(crate) fn push_sample(&self, sample: Sample) -> Vec<Sample> {
         lock(&self.series).push(sample)
     }
 
-    /// Takes the unfinished sample, at the end of a run.
+    /// Takes the incomplete sample at the end of a run.
     pub(crate) fn finish_samples(&self) -> Option<Sample> {
         lock(&self.series).finish()
     }
 
-    /// Continues with the samples of earlier runs.
+    /// Continues the series of earlier runs.
     pub(crate) fn resume_series(&self, samples: Vec<Sample>) {
         *lock(&self.series) = Series::of(samples);
     }
 
-    /// Returns the samples after a time in seconds since 1970 UTC.
+    /// Returns the samples after `after`, in seconds since 1970 UTC.
     pub(crate) fn samples(&self, after: f64) -> Vec<Sample> {
         lock(&self.series).after(after)
     }

@@ -1,35 +1,35 @@
-//! Reply times of each origin in a job over many, for at most [`ORIGINS_MAX`] origins.
+//! Reply times by origin, in a job over many origins. Covers at most [`ORIGINS_MAX`] origins.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::latency::{Latency, LatencyHistogram};
 use fetchmill_model::origin::OriginKey;
 
-/// Number of origins whose latencies are recorded at the same time. The first origins that reply are recorded.
+/// Maximum number of origins recorded at a time. These are the first to reply.
 const ORIGINS_MAX: usize = 64;
-/// Number of samples that make up the recent latency.
+/// Number of samples in the recent latency.
 const RECENT: usize = 10;
 
-/// With one significant digit a histogram takes 2 KiB.
+/// A histogram with one significant digit, which takes 2 KiB.
 type OriginHistogram = LatencyHistogram<1>;
 
-/// The replies of an origin over the last ten seconds.
+/// Replies of an origin over the last ten seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginLatency {
-    /// Such as `https://files.example.com`.
+    /// The origin, such as `https://files.example.com`.
     pub origin: String,
-    /// Complete replies a second that are not a sign of trouble.
+    /// Complete replies per second that indicate no trouble.
     pub replies_per_second: f64,
-    /// Reply times, to one digit.
+    /// Reply times, with one significant digit.
     pub latency: Latency,
 }
 
-/// The histograms since the last take: up to 128 KiB.
+/// Histograms since the last take, using up to 128 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct OriginHistograms(HashMap<OriginKey, OriginHistogram>);
 
 impl OriginHistograms {
-    /// Records the time of a reply in microseconds.
+    /// Records a reply time in microseconds.
     pub(crate) fn record(&mut self, origin: &OriginKey, micros: u64) {
         if let Some(histogram) = self.0.get_mut(origin) {
             histogram.record(micros);
@@ -38,7 +38,7 @@ impl OriginHistograms {
         }
     }
 
-    /// Adds the histograms of `other`, as far as there is room, and empties `other`.
+    /// Adds the histograms of `other` where there is room, and empties `other`.
     pub(crate) fn append(&mut self, other: &mut OriginHistograms) {
         for (origin, mut histogram) in other.0.drain() {
             if self.0.len() < ORIGINS_MAX || self.0.contains_key(&origin) {
@@ -48,12 +48,12 @@ impl OriginHistograms {
     }
 }
 
-/// The histograms of the last seconds: up to 1.3 MiB.
+/// Histograms of the last seconds, using up to 1.3 MiB.
 #[derive(Debug, Default)]
 pub(crate) struct RecentOrigins(VecDeque<(f64, OriginHistograms)>);
 
 impl RecentOrigins {
-    /// Adds the histograms of another sample with this length in seconds.
+    /// Adds the histograms of another sample, which is `seconds` long.
     pub(crate) fn push(&mut self, seconds: f64, histograms: OriginHistograms) {
         if self.0.len() >= RECENT {
             self.0.pop_front();
@@ -61,7 +61,7 @@ impl RecentOrigins {
         self.0.push_back((seconds, histograms));
     }
 
-    /// Returns at most [`ORIGINS_MAX`] origins, the one with the most replies first.
+    /// Returns up to [`ORIGINS_MAX`] origins, busiest first.
     pub(crate) fn latencies(&self) -> Vec<OriginLatency> {
         let seconds: f64 = self.0.iter().map(|(seconds, _)| seconds).sum::<f64>().max(1e-3);
         let mut all: HashMap<&OriginKey, OriginHistogram> = HashMap::new();

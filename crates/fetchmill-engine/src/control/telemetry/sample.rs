@@ -1,4 +1,4 @@
-//! The activity of a job in one or more seconds.
+//! A job's activity during an interval of one or more seconds.
 
 use std::collections::BTreeMap;
 
@@ -9,65 +9,65 @@ use super::latency::Latency;
 use super::origins::OriginLatency;
 use fetchmill_model::limits::PACE_KEPT;
 
-/// See the module. All values are counts within the interval, unless their comment says that they are from its end.
+/// See the [module documentation](self). Values are counts within the interval, unless noted as taken at its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, in seconds since 1970 UTC.
     pub time: f64,
     /// Length of the interval in seconds.
     pub interval: f64,
-    /// Targets that were listed.
+    /// Number of listed targets.
     pub listed: u64,
-    /// Targets that got an outcome.
+    /// Number of finished targets.
     pub settled: u64,
-    /// Fetched targets among these.
+    /// Number of these that were fetched.
     pub fetched: u64,
-    /// Absent targets among these.
+    /// Number of these that were absent.
     pub absent: u64,
-    /// Failed targets among these.
+    /// Number of these that failed.
     pub failed: u64,
-    /// Bytes of fetched bodies.
+    /// Body bytes fetched.
     pub bytes: u64,
-    /// Requests.
+    /// Number of requests.
     pub attempts: u64,
     /// Requests in flight at the end.
     pub in_flight: u64,
-    /// Limit of requests in flight at the end.
+    /// Maximum number of requests in flight, at the end.
     pub concurrency: u64,
-    /// Targets that wait for another attempt at the end.
+    /// Targets waiting for a retry at the end.
     pub waiting: u64,
-    /// Failed targets by kind.
+    /// Number of failed targets by kind.
     #[serde(default)]
     pub failures: BTreeMap<String, u64>,
-    /// Reply times. `None` if there were no replies, or the engine does not report them.
+    /// Reply times. `None` if there were no replies or the engine does not report times.
     pub latency: Option<Latency>,
     /// The cause that limited the job.
     pub limited_by: Option<LimitKind>,
 }
 
-/// The current speed of a job.
+/// Current speed of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// When this was measured, seconds since 1970 UTC.
+    /// Time of the measurement, in seconds since 1970 UTC.
     pub(crate) time: f64,
-    /// Finished targets a second, over the last ten seconds.
+    /// Finished targets per second, over the last ten seconds.
     pub(crate) objects_per_second: f64,
-    /// Bytes of fetched bodies a second, over the last ten seconds.
+    /// Fetched body bytes per second, over the last ten seconds.
     pub(crate) bytes_per_second: f64,
     pub(crate) in_flight: u64,
     pub(crate) concurrency: u64,
     /// Reply times of the last ten seconds.
     pub(crate) latency: Option<Latency>,
-    /// The latencies by origin, in a job over many. They are for live displays, and are not stored in the journal.
+    /// Reply times by origin, in a job over many origins. They are for live displays and not stored in the journal.
     #[serde(skip)]
     pub(crate) origins: Vec<OriginLatency>,
     pub(crate) limited_by: Option<LimitedBy>,
-    /// Requests a second that the only origin accepts, while it throttles.
+    /// Requests per second that the only origin accepts while it throttles.
     pub(crate) pace: Option<f64>,
 }
 
 impl Progress {
-    /// If an earlier run has found a pace recently, returns this pace. `now` is in seconds since 1970 UTC.
+    /// Returns the pace that an earlier run found, if it is recent. `now` is in seconds since 1970 UTC.
     pub(crate) fn pace_to_resume(&self, now: f64) -> Option<f64> {
         let is_recent = (0.0..=PACE_KEPT.as_secs_f64()).contains(&(now - self.time));
         self.pace.filter(|pace| is_recent && *pace > 0.0 && pace.is_finite())
@@ -75,8 +75,8 @@ impl Progress {
 }
 
 impl Sample {
-    /// Merges this sample and the next one. Percentiles become the mean, weighted by replies, because the histograms
-    /// are not kept. The limiting cause is taken from the longer sample.
+    /// Merges this sample with the next one. Percentiles are averaged, weighted by the number of replies, because the
+    /// histograms are gone. The limiting cause is that of the longer sample.
     #[must_use]
     pub(super) fn merged(mut self, next: Sample) -> Sample {
         self.latency = merged_latency(&self, &next);

@@ -1,23 +1,22 @@
-//! A bounded series of samples over time. If there are too many samples, neighbours are merged, and later samples are
-//! longer.
+//! A bounded time series of samples. If there are too many, neighbours are merged, and from then on samples are longer.
 
 use super::sample::Sample;
 use fetchmill_model::limits::SAMPLES_MAX;
 
-/// See the module. About 200 bytes a sample.
+/// See the [module documentation](self). A sample takes about 200 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     samples: Vec<Sample>,
-    /// Seconds of a sample. 0 means that samples are kept as they come.
+    /// Length of a sample in seconds. 0 keeps samples as they are.
     seconds: f64,
-    /// The unfinished sample.
+    /// The incomplete sample.
     open: Option<Sample>,
 }
 
 impl Series {
-    /// Continues a series with known samples, which keep their length.
+    /// Continues a series with existing samples, which keep their length.
     pub(crate) fn of(samples: Vec<Sample>) -> Self {
-        // Samples at the end of a run are shorter than the others.
+        // Samples at the end of a run are shorter than others.
         let seconds = samples.iter().map(|sample| sample.interval).fold(0.0, f64::max);
         let seconds = if seconds < 2.0 { 0.0 } else { seconds };
         let mut series = Series { samples, seconds, open: None };
@@ -25,13 +24,13 @@ impl Series {
         series
     }
 
-    /// Adds a sample. Returns the samples that this completes: all of them if neighbours were merged.
+    /// Adds a sample. Returns the samples that this completes, which are all of them if neighbours were merged.
     pub(crate) fn push(&mut self, sample: Sample) -> Vec<Sample> {
         let sample = match self.open.take() {
             Some(open) => open.merged(sample),
             None => sample,
         };
-        // Measured seconds are never exact, so allow half a second less.
+        // Measured lengths are inexact, so allow half a second less.
         if sample.interval < self.seconds - 0.5 {
             self.open = Some(sample);
             return Vec::new();
@@ -44,20 +43,20 @@ impl Series {
         }
     }
 
-    /// Takes the unfinished sample at the end of a run. It stays shorter than the others.
+    /// Takes the incomplete sample at the end of a run. It stays shorter than others.
     pub(crate) fn finish(&mut self) -> Option<Sample> {
         let open = self.open.take()?;
         self.samples.push(open.clone());
         Some(open)
     }
 
-    /// Returns the samples that end after `time`, including the unfinished one.
+    /// Returns the samples that end after `time`, including the incomplete one.
     pub(crate) fn after(&self, time: f64) -> Vec<Sample> {
         let from = self.samples.partition_point(|sample| sample.time <= time);
         self.samples[from..].iter().chain(&self.open).filter(|sample| sample.time > time).cloned().collect()
     }
 
-    /// Merges neighbours if there are too many samples. Returns whether there were.
+    /// Merges neighbours if there are too many samples. Returns whether it did.
     fn thin_out(&mut self) -> bool {
         let is_full = self.samples.len() >= SAMPLES_MAX;
         while self.samples.len() >= SAMPLES_MAX {

@@ -1,6 +1,6 @@
-//! Observes replies as they arrive, before it is certain which requests they answer. Otherwise the origin's pace and
-//! concurrency would follow a state that is a second old. A reply that turns out to answer another request costs only a
-//! little pace.
+//! Observes replies as they arrive, before it is certain which requests they answer. Otherwise, the pace and
+//! concurrency for the origin would lag behind by a second. A reply that turns out to belong to another request costs
+//! only a little pace.
 
 use std::sync::Mutex;
 
@@ -13,7 +13,7 @@ use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::RetriedStatuses;
 
-/// See the module. The connections of an engine in Python share it with its dispatcher.
+/// See the [module documentation](self). Shared by the connections of a Python engine and its dispatcher.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     seen: Mutex<SeenReplies>,
@@ -23,18 +23,18 @@ pub struct Arrivals {
 struct SeenReplies {
     observed: Observations,
     retried: RetriedStatuses,
-    /// Replies, with their bytes and latency.
+    /// Replies with their bytes and times.
     load: Load,
 }
 
 impl Arrivals {
-    /// Treats these statuses like 503 from now on.
+    /// From now on, treats these statuses like 503.
     pub(super) fn retry(&self, statuses: RetriedStatuses) {
         lock(&self.seen).retried = statuses;
     }
 
-    /// Notes a complete reply, with the value of its `Retry-After`. `took` is the time since the request was sent, and
-    /// `bytes` is the size of the body.
+    /// Records a complete reply and its `Retry-After`. `took` is the time since the request was sent, and `bytes` the
+    /// size of the body.
     pub fn note(&self, status: u16, retry_after: Option<&str>, took: MonotonicMicros, bytes: u64) {
         let mut seen = lock(&self.seen);
         let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
@@ -43,7 +43,7 @@ impl Arrivals {
                 let asked = asked.map(|asked| asked.wait(unix_seconds()).saturating_mul(1000));
                 seen.observed.note_failure(kind, 0, asked);
             }
-            // Whether this is a failure depends on the earlier attempts at the target.
+            // Whether this is a failure depends on the target's earlier attempts.
             Err(kind) if kind.is_retryable() => {}
             _ => {
                 seen.observed.successes += 1;
@@ -58,7 +58,7 @@ impl Arrivals {
         std::mem::take(&mut lock(&self.seen).observed)
     }
 
-    /// Takes the replies that were not reported yet. Requests in flight are counted elsewhere.
+    /// Takes the replies not reported yet. Requests in flight are counted elsewhere.
     pub(super) fn take_load(&self) -> Load {
         std::mem::take(&mut lock(&self.seen).load)
     }

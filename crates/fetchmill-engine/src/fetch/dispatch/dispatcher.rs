@@ -1,4 +1,4 @@
-//! The dispatcher, with its reports to the job and its end.
+//! The dispatcher: its reports to the job, and its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,39 +24,39 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::target::Sequence;
 
-/// Delay in which a block collects more outcomes. The sink's commit window begins with the block.
+/// Delay during which a block collects more outcomes. The sink's commit window starts with the block.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
-/// Interval between load reports. An engine reports several times within it.
+/// Interval between load reports. An engine reports to the dispatcher several times in it.
 const LOAD_EVERY: Duration = Duration::from_millis(100);
-/// An engine with enough targets may have up to 1 / `IDLE_SHARE` of its places empty.
+/// If an engine has enough targets, up to 1 / `IDLE_SHARE` of its slots may be empty.
 const IDLE_SHARE: usize = 8;
-/// Interval between measurements of a dispatcher's rate.
+/// Interval at which a dispatcher measures its rate.
 const RATE_EVERY: Duration = Duration::from_millis(250);
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Dispatcher {
     pub(super) control: Arc<Control>,
     pub(super) link: Box<dyn JobLink>,
     pub(super) rules: DispatchRules,
     pub(super) block_sender: BlockSender,
     pub(super) queue: TargetQueue,
-    /// Target that was taken but not handed out, because the rate does not allow its request yet.
+    /// A target taken but not handed out yet, because of the rate limit.
     pub(super) paced: Option<CurrentTarget>,
     pub(super) mean_body: MeanBody,
-    /// Answered targets that must be handed out again after a correction. There are at most as many as were handed out.
+    /// Answered targets to hand out again after a correction. There are at most as many as were handed out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
-    /// Targets that were handed out and have no answer yet. There are at most as many as the engine has requested.
+    /// Targets handed out and not answered yet. There are at most as many as the engine has asked for.
     pub(super) held: HashMap<Sequence, CurrentTarget>,
     pub(super) hosts: HostGate,
-    /// Time before which the rate allows no other request.
+    /// The rate allows no request before this time.
     pub(super) paced_until: Option<Instant>,
     pub(super) done: TurnReport,
-    /// Source of the observations of the origin, if they come earlier than the answers.
+    /// Source of observations about the origin that arrive before the answers do.
     pub(super) arrivals: Option<Arc<Arrivals>>,
-    /// Work in progress, if the engine reports it.
+    /// Requests in progress, if the engine reports them.
     pub(super) running: Option<RunningRequests>,
     load_told: Instant,
-    /// Time of the last turn.
+    /// Time of the last report to the job.
     pub(super) told_at: Instant,
     pub(super) rate: AnswerRate,
     pub(super) path: Vec<u8>,
@@ -65,17 +65,17 @@ pub struct Dispatcher {
     pub(super) worker_process: Option<WorkerThreads>,
 }
 
-/// Work in progress, as an engine reports it.
+/// Requests in progress, as reported by an engine.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RunningRequests {
     requests: usize,
-    /// Maxima since the last load report: of requests, and of targets that wait for a place. Replies come in waves, and
-    /// an engine has most to report right after a wave.
+    /// Maxima since the last load report: requests, and targets that wait for a slot. Replies come in waves, and
+    /// engines mostly report right after one.
     most: usize,
     waiting: usize,
 }
 
-/// Recent answers a second. The number of targets to take is derived from this rate.
+/// Recent rate of answers per second, which determines how many targets to take.
 pub(super) struct AnswerRate {
     answers: u64,
     since: Instant,
@@ -95,7 +95,7 @@ impl AnswerRate {
 }
 
 impl Dispatcher {
-    /// Makes the dispatcher in the process of its job.
+    /// Creates a dispatcher in the job's own process.
     pub(crate) fn own(
         worker: usize,
         control: Arc<Control>,
@@ -139,7 +139,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the fields of a target's request, except `Host`.
+    /// Returns the header fields of a target's request, without `Host`.
     pub fn fields_of(&self, url: &str) -> Result<Vec<(String, String)>> {
         let Some((key, path)) = OriginKey::of_url(url) else { return Ok(Vec::new()) };
         let fields = self.rules.fields.of(&key);
@@ -149,13 +149,13 @@ impl Dispatcher {
         Ok(fields.chain(signed).collect())
     }
 
-    /// Takes observations of the origin from `arrivals` from now on, not from answers.
+    /// From now on, takes observations about the origin from `arrivals` instead of the answers.
     pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
         arrivals.retry(self.rules.rules.retried);
         self.arrivals = Some(arrivals);
     }
 
-    /// Notes the engine's requests in flight, and its targets that wait for a place.
+    /// Records the engine's requests in flight, and its targets that wait for a slot.
     pub fn note_running(&mut self, requests: usize, waiting: usize) {
         let known = self.running.unwrap_or_default();
         self.running = Some(RunningRequests {
@@ -165,18 +165,18 @@ impl Dispatcher {
         });
     }
 
-    /// Returns the current limit of requests in flight for this dispatcher. Every turn may change it.
+    /// Returns the maximum number of requests in flight for this dispatcher. It may change at every turn.
     pub fn concurrency(&self) -> usize {
         self.link.share()
     }
 
-    /// Whether the job was asked to stop. Requests in flight may still finish.
+    /// Returns whether the job was asked to stop. Requests in flight may still finish.
     pub fn is_stopping(&self) -> bool {
         self.control.stop.get() != Stop::No
     }
 
-    /// Sends the last block and makes the last turn. Unanswered targets stay pending. In its own process, the
-    /// dispatcher waits until everything is durable.
+    /// Sends the last block and the last report. Unanswered targets stay pending. In a separate process, waits until
+    /// everything is durable.
     pub fn close(mut self) -> Result<()> {
         if self.control.stop.get() != Stop::Abort {
             self.send_block(true);
@@ -196,8 +196,7 @@ impl Dispatcher {
         self.is_done || self.control.stop.get() != Stop::No
     }
 
-    /// Returns the number of targets to take: as many as this dispatcher answers in a second, and at least one for each
-    /// place.
+    /// Returns the number of targets to take: as many as are answered per second, but at least one per slot.
     pub(super) fn wanted(&self, max: usize) -> usize {
         (self.rate.per_second as usize).clamp(max.min(limits::BATCH_TARGETS_MAX), limits::BATCH_TARGETS_MAX)
     }
@@ -224,7 +223,7 @@ impl Dispatcher {
     fn take_arrivals(&self) -> Observations {
         let observed = self.arrivals.as_ref().map(|arrivals| arrivals.take()).unwrap_or_default();
         if self.link.has_many_origins() {
-            // With many hosts, a refusal concerns only its host.
+            // In a job over many hosts, a refusal affects only its host.
             return Observations { successes: observed.successes, ..Observations::default() };
         }
         observed
@@ -234,7 +233,7 @@ impl Dispatcher {
         self.running.map_or(self.held.len(), |running| running.requests)
     }
 
-    /// Takes the load, to find the useful number of requests.
+    /// Takes the load report for the concurrency search.
     fn take_load(&mut self) -> Option<Load> {
         if !self.control.finds_concurrency() || self.load_told.elapsed() < LOAD_EVERY {
             return None;
@@ -246,15 +245,15 @@ impl Dispatcher {
         let seen = self.arrivals.as_ref().map(|arrivals| arrivals.take_load()).unwrap_or_default();
         Some(Load {
             in_flight: in_flight as u32,
-            // Only the engine knows whether a request is sent or its connection is still being opened.
+            // Only the engine knows whether a request is being sent or its connection is still being opened.
             exchanging: in_flight as u32,
-            // Threads and tasks take a moment to begin. Do not count that as a lack of targets.
+            // Threads and tasks need a moment to start, which is not a lack of targets.
             is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
             ..seen
         })
     }
 
-    /// Sends the block if its delay is over, or if `is_due`.
+    /// Sends the block if its delay is over or `is_due` is set.
     pub(super) fn send_block(&mut self, is_due: bool) {
         if is_due || self.block_sender.sent_at.elapsed() >= BLOCK_AFTER {
             self.block_sender.send();
@@ -269,7 +268,7 @@ impl std::fmt::Debug for Dispatcher {
     }
 }
 
-/// The result of a turn.
+/// Result of a turn.
 pub(super) enum TurnResult {
     Targets,
     Nothing,

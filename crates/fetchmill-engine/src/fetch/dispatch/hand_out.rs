@@ -1,4 +1,4 @@
-//! Hands out the targets that may be requested now.
+//! Hands out targets that may be requested now.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::Sequence;
 
-/// Minimum delay before targets that a rate holds back are checked again. All targets that are due by then go together.
+/// Minimum interval between checks of targets held back by a rate. All targets due by then go together.
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
-    /// Returns at most `max` targets to fetch. If there are no targets now, waits up to `patience` and may return an
-    /// empty batch. Returns `None` if there will be no more targets, or if the job is asked to stop.
+    /// Returns up to `max` targets to fetch. If there are none, waits up to `patience` and may return an empty batch.
+    /// Returns `None` if there will be no more, or if the job is asked to stop.
     pub fn next_batch(&mut self, max: usize, patience: Duration) -> Result<Option<Vec<DispatchedTarget>>> {
         let until = Instant::now() + patience;
         let mut batch = Vec::new();
@@ -31,7 +31,7 @@ impl Dispatcher {
             if !batch.is_empty() || max == 0 {
                 return Ok(Some(batch));
             }
-            // Targets that wait for credentials hold up others only if there are many of them.
+            // Targets that wait for credentials block others only if there are many of them.
             let has_room = self.corrected.len() < max;
             if self.queue.is_empty() && self.paced.is_none() && !self.hosts.has_targets() && has_room {
                 let next = self.turn(self.wanted(max), left)?;
@@ -39,7 +39,7 @@ impl Dispatcher {
                     return Ok((!self.is_over()).then_some(batch));
                 }
             } else {
-                // The remaining targets wait for the rate or their host.
+                // The others wait for the rate or for their host.
                 self.turn(0, Duration::ZERO)?;
                 if left.is_zero() {
                     return Ok((!self.is_over()).then_some(batch));
@@ -78,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the only target that is not handed out, if there is exactly one.
+    /// Returns the only target not handed out, if there is exactly one.
     fn only(&self) -> Option<Sequence> {
         match &self.paced {
             Some(paced) => self.queue.is_empty().then_some(paced.sequence),
@@ -86,8 +86,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives targets that were not handed out back to the job, because the origin is in trouble. This does not count
-    /// as an attempt.
+    /// Returns targets not handed out to the job, because the origin is in trouble. This does not count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -143,8 +142,7 @@ impl Dispatcher {
         self.queue.take(&mut target).then_some(target)
     }
 
-    /// Takes the next target with a valid name and URL. Targets that must be handed out again come before those of the
-    /// batch.
+    /// Takes the next target with a valid name and URL. Targets to be handed out again come before those of the batch.
     fn take(&mut self, now: Millis) -> Option<CurrentTarget> {
         loop {
             let mut target = match self.take_corrected(now) {
@@ -176,15 +174,15 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the delay that the rate of the job, or of an origin that throttles, puts before this request.
+    /// Returns the delay before this request that the rate of the job, or of a throttling origin, requires.
     fn wait_of_rate(&self) -> Option<Duration> {
         let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.plan.origin_pace));
         let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
     }
 
-    /// Returns the delay that `--bwlimit` puts before the next target. The size of a target is estimated as the mean of
-    /// the answered bodies. Until the first answer, only one target is in flight.
+    /// Returns the delay before the next target that `--bwlimit` requires. A target's size is estimated as the mean of
+    /// the bodies so far. Until the first answer, only one target is in flight.
     fn wait_of_bytes(&self) -> Option<Duration> {
         let rate = self.rules.byte_rate.as_ref()?;
         if self.mean_body.mean().is_none() && !self.held.is_empty() {
@@ -193,8 +191,7 @@ impl Dispatcher {
         rate.wait(self.control.clock.micros())
     }
 
-    /// Returns the delay until the waiting targets are checked again: a tick, or less if the next request is due
-    /// earlier.
+    /// Returns the delay before the next check of the waiting targets: a tick, or less if a request is due earlier.
     fn next_look(&self) -> Duration {
         let until_due = self.paced_until.map(|until| until.saturating_duration_since(Instant::now()));
         until_due.map_or(limits::TICK, |wait| wait.clamp(PACED_LOOK, limits::TICK))

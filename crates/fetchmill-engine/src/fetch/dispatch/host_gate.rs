@@ -1,6 +1,6 @@
-//! Decides which targets of a dispatcher may go to their host now. In a job over many hosts, each host belongs to one
-//! worker and so to one dispatcher (docs/internals/decisions/0013). With a single host, the dispatchers share its
-//! limits.
+//! Decides which of a dispatcher's targets may be sent to their host. In a job over many hosts, each host belongs to
+//! one worker and so to one dispatcher (docs/internals/decisions/0013). If there is only one host, the dispatchers
+//! share its limits.
 
 use std::collections::VecDeque;
 
@@ -11,32 +11,32 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct HostGate {
     hosts: HostTable,
-    /// Rules for a job over many hosts.
+    /// Rules per host, in a job over many hosts.
     many: HostRules,
     is_of_many: bool,
-    /// Whether the only host has a limit of its own.
+    /// Whether the only host has its own limit.
     is_limited: bool,
-    /// Targets for which their host has no place now: at most one batch.
+    /// Targets whose host is at its limit, at most one batch.
     held: VecDeque<CurrentTarget>,
     ready: VecDeque<GateResult>,
 }
 
-/// The decision about a target.
+/// Decision about a target.
 pub(crate) enum GateResult {
     Go(CurrentTarget),
     /// The target is kept here.
     Held,
-    /// There is no room here. The target must not return before this time.
+    /// There is no room to keep the target. It must not come back before this time.
     Aside(CurrentTarget, Millis),
-    /// The host is dead, for this reason.
+    /// The host is dead for this reason.
     Closed(CurrentTarget, FailureKind),
 }
 
 impl HostGate {
-    /// Makes the gate of one of `dispatchers` dispatchers of a job.
+    /// Creates the gate for one of a job's `dispatchers` dispatchers.
     pub(crate) fn of_job(plan: &JobPlan, dispatchers: usize) -> Self {
         let many = plan.host_rules(dispatchers);
         let only = HostRules {
@@ -48,8 +48,8 @@ impl HostGate {
         Self::new(many, only, dispatchers)
     }
 
-    /// Makes the gate of one of `dispatchers` dispatchers. `only` has the limits of a single host, for all dispatchers
-    /// together.
+    /// Creates the gate for one of `dispatchers` dispatchers. `only` has the limits of a single host, which all
+    /// dispatchers share.
     pub(crate) fn new(many: HostRules, only: HostRules, dispatchers: usize) -> Self {
         let only = HostRules {
             connections: only.connections.div_ceil(dispatchers as u32),
@@ -66,7 +66,7 @@ impl HostGate {
         }
     }
 
-    /// Whether targets must be admitted. `has_many_origins` reports that the job has many hosts.
+    /// Returns whether targets need admission. `has_many_origins` tells that the job has many hosts.
     pub(crate) fn is_needed(&mut self, has_many_origins: bool) -> bool {
         if has_many_origins && !self.is_of_many {
             self.is_of_many = true;
@@ -107,7 +107,7 @@ impl HostGate {
         }
     }
 
-    /// Checks once whether the kept targets may go.
+    /// Checks once whether kept targets may go.
     pub(crate) fn look(&mut self, now: Millis) {
         for _ in 0..self.held.len() {
             let Some(target) = self.held.pop_front() else { return };
@@ -118,12 +118,12 @@ impl HostGate {
         }
     }
 
-    /// Takes a kept target whose host now has a place, or has died.
+    /// Takes a kept target whose host has room or has died.
     pub(crate) fn take_ready(&mut self) -> Option<GateResult> {
         self.ready.pop_front()
     }
 
-    /// Notes that an attempt has ended.
+    /// Records the end of an attempt.
     pub(crate) fn left(&mut self, target: &CurrentTarget, seen: RequestOutcome, now: Millis) {
         if target.is_admitted {
             self.hosts.left_after(target.host, seen, now.saturating_sub(target.admitted_at), now);

@@ -1,5 +1,5 @@
-//! The link between a dispatcher and its job: reports go to the job, targets come back. It is direct inside a process,
-//! and uses a socket from another process ([`super::worker_process`]).
+//! The link between a dispatcher and its job, which carries reports to the job and targets back. It is direct within a
+//! process, and uses a socket between processes ([`super::worker_process`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,25 +17,25 @@ use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
 use fetchmill_model::target::{Batch, Sequence};
 
-/// The work of a dispatcher since its last turn.
+/// Work of a dispatcher since its last turn.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct TurnReport {
     pub(super) settled: Vec<Settlement>,
     pub(super) retries: Vec<Retry>,
     pub(super) observed: Observations,
-    /// Entry of one fetched target.
+    /// Entry of one of the fetched targets.
     pub(super) fetched: Option<Box<[u8]>>,
-    /// Requests that were made.
+    /// Number of requests made.
     pub(super) attempts: u64,
-    /// Received bytes of bodies.
+    /// Number of body bytes received.
     pub(super) received: u64,
-    /// Requests in flight. If the engine does not report them, the targets that are handed out.
+    /// Number of requests in flight. If the engine does not report it, the number of targets handed out.
     pub(super) in_flight: u64,
-    /// The load, to find the useful number of requests.
+    /// Load report for the concurrency search.
     pub(super) load: Option<Load>,
 }
 
-/// A target with its outcome, and the bytes of its body.
+/// A finished target with its outcome and body size.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Settlement {
     pub(super) sequence: Sequence,
@@ -43,30 +43,29 @@ pub(super) struct Settlement {
     pub(super) bytes: u64,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) trait JobLink: Send {
-    /// Reports the finished work and asks for at most `max` targets. If there are no targets now, waits up to
-    /// `patience`.
+    /// Reports finished work and asks for up to `max` targets. If there are none now, waits up to `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
-    /// Whether the job has many hosts, so that each host admits its targets.
+    /// Returns whether the job has many hosts, so that targets must be admitted by their host.
     fn has_many_origins(&self) -> bool;
 
-    /// Returns the limit of requests in flight.
+    /// Returns the maximum number of requests in flight.
     fn share(&self) -> usize;
 
-    /// Takes back targets that were not started. Returns those that it cannot take.
+    /// Returns targets that were not started to the job. Returns those that the job cannot take.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
-    /// Ends the link after the last turn, when everything is durable.
+    /// Ends the link after the last turn, once everything is durable.
     fn end(&mut self) {}
 }
 
-/// The link inside the job's process.
+/// The link within the job's own process.
 pub(super) struct LocalLink {
     worker: usize,
     control: Arc<Control>,
-    /// Runtime that is only used to wait.
+    /// Runtime used only for waiting.
     runtime: Runtime,
 }
 
@@ -88,13 +87,13 @@ impl LocalLink {
         counters.set_in_flight(done.in_flight);
     }
 
-    /// Waits until the job has news, at most until `until` or until the time `due`.
+    /// Waits for news from the job, until `until` or the time `due`, whichever is earlier.
     fn wait(&self, until: Instant, due: Option<u64>) {
         let now = self.control.clock.now();
         let left = until.saturating_duration_since(Instant::now());
         let left = due.map_or(left, |due| left.min(Duration::from_millis(due.saturating_sub(now).max(1))));
         let woken = self.control.plan.wake(self.worker).notified();
-        // The caller checks again after a notification and after a timeout.
+        // The caller checks again after a notification as well as after a timeout.
         let _ = self.runtime.block_on(async { tokio::time::timeout(left, woken).await });
     }
 }

@@ -1,5 +1,5 @@
-//! Messages between a worker process and its job. A frame on the socket is a length and that many bytes. Both ends run
-//! the same program.
+//! Messages between a worker process and its job. A frame on the socket is a length followed by that many bytes. Both
+//! ends run the same program.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -12,17 +12,17 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
-/// Limit of a frame in bytes. A batch of 4,096 targets with the longest listed names takes a quarter of it.
+/// Maximum frame size in bytes. A batch of 4,096 targets with names of maximum length takes a quarter of it.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// First message to a worker process. The process may begin, because the files of a dead predecessor are recovered.
+/// First message to a worker process. The process may start, because the files of its dead predecessor are recovered.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JoinReply {
-    /// For a bucket: its detected region.
+    /// Detected region of the bucket.
     pub(super) region: Option<String>,
-    /// Seconds by which the clock of the store is ahead of this machine's.
+    /// Seconds by which the store's clock is ahead of this machine's clock.
     pub(super) clock_offset: i64,
-    /// How the server lists.
+    /// Type of the server's listing.
     pub(super) listing: Listing,
 }
 
@@ -31,30 +31,29 @@ pub(super) struct JoinReply {
 pub(super) enum WorkerMessage {
     /// See [`super::link::JobLink::turn`].
     Turn { done: TurnReport, max: u32, patience_ms: u32 },
-    /// The sink, or something else on this machine, has failed. Contains the exit code and the reason.
+    /// The sink or something else on this machine failed. Contains the exit code and the reason.
     Failed { code: i32, text: String },
-    /// Everything that the process did is durable.
+    /// Everything that the process has done is durable.
     Ended,
 }
 
 /// A message to a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JobMessage {
-    /// The `Stop` state of the job, as a number.
+    /// The job's `Stop` state as a number.
     pub(super) stop: u8,
     pub(super) has_many_origins: bool,
-    /// Limit of requests in flight.
+    /// Maximum number of requests in flight.
     pub(super) share: u32,
-    /// Requests a second for this worker, while the origin throttles.
+    /// Request rate for this worker while the origin throttles.
     pub(super) rate: Option<f64>,
-    /// While the origin is in trouble: the time until which the process holds its targets, and the target that it does
-    /// not hold.
+    /// While the origin is in trouble: the end of the hold, and the target that is exempt from it.
     pub(super) held_until: Millis,
     pub(super) probe: Option<Sequence>,
     pub(super) next: Assignment,
 }
 
-/// The next work of a worker.
+/// Next work for a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Assignment {
     Targets(Vec<WaitingTarget>),
@@ -70,7 +69,7 @@ pub(super) fn send<T: Serialize>(mut socket: impl Write, message: &T) -> Result<
     socket.write_all(&frame).map_err(|error| broken(&error))
 }
 
-/// Reads a frame. `None` if the other end has gone.
+/// Reads a frame. Returns `None` if the other end is gone.
 pub(super) fn receive<T: DeserializeOwned>(mut socket: impl Read) -> Result<Option<T>> {
     let mut length = [0; 4];
     match socket.read_exact(&mut length) {
@@ -99,7 +98,7 @@ fn broken(error: &std::io::Error) -> Error {
     Error::Internal(format!("the processes of the job cannot communicate: {error}"))
 }
 
-/// Returns the error that a worker process reported.
+/// Returns the error reported by a worker process.
 pub(super) fn error_of(code: i32, text: String) -> Error {
     match code {
         2 => Error::Usage(text),

@@ -1,10 +1,10 @@
-//! The dispatcher hands targets to an engine with its own transport, and takes its answers. Everything else in a job
-//! (planning, outcomes, formats, durability) works as for the native engine.
+//! The dispatcher hands out targets to an engine with its own transport, and takes the answers. Everything else in the
+//! job (planning, outcomes, formats, durability) works as for the native engine.
 //!
-//! A dispatcher belongs to one thread of its engine. Targets and answers pass in batches, so the dispatcher locks,
-//! sends and writes once a batch. It has one sink, with a writer thread, in its own process. In the job's process it
-//! calls the job directly. In another process it uses two sockets ([`worker_process`]) to a [`supervisor`] of the job.
-//! The supervisor keeps track of the dispatcher's targets, and plans them again if the process dies.
+//! A dispatcher belongs to one thread of its engine. Targets and answers are passed in batches, so the dispatcher
+//! locks, sends and writes once per batch. It has one sink with a writer thread, in the same process. In the job's
+//! process, it calls the job directly. In another process, it uses two sockets ([`worker_process`]) to a [`supervisor`]
+//! of the job. The supervisor tracks the dispatcher's targets, and plans them again if the process dies.
 
 mod answers;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! The end of an answered target: an outcome goes into the block, another attempt goes to the job.
+//! Finishes an answered target: adds an outcome to the block, or returns the target to the job for a retry.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            // The engine has already decoded a body that may differ from the bytes that were sent.
+            // If the body may differ from the bytes sent, the engine has already decoded it.
             let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
             facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);
@@ -84,9 +84,9 @@ impl Dispatcher {
         self.done.observed.successes += u32::from(self.arrivals.is_none());
     }
 
-    /// Notes a failed attempt, after `attempts` attempts that counted.
+    /// Records a failed attempt, after `attempts` counted attempts.
     pub(super) fn observe(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
-        // A refusal was noted when it arrived. An exception of a program's own function says nothing about an origin.
+        // A refusal was recorded on arrival. An exception in a program's own function says nothing about an origin.
         let is_observed = self.arrivals.is_some() && kind.class() == FailureClass::Throttle;
         if is_observed || self.link.has_many_origins() || kind == FailureKind::Function {
             return;

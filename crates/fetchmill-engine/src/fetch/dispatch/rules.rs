@@ -1,4 +1,4 @@
-//! The settings of a dispatcher, the targets that it hands out, and the answers that it takes.
+//! Settings of a dispatcher, the targets that it hands out, and the answers to them.
 
 use crate::fetch::target::CurrentTarget;
 use crate::plan::job_plan::JobPlan;
@@ -13,29 +13,29 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
 
-/// The settings of a dispatcher, from its job.
+/// Settings of a dispatcher, derived from its job.
 pub(crate) struct DispatchRules {
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// The only origin, if a server lists its own objects.
+    /// Set if a server lists its own objects: the only origin.
     pub(crate) server: Option<(OriginKey, RequestTemplate)>,
     pub(crate) fields: OriginFields,
     pub(crate) rules: Rules,
-    /// Pace of this dispatcher's requests.
+    /// Request rate of this dispatcher.
     pub(crate) pace: Option<Pace>,
-    /// Rate of the answered bodies.
+    /// Rate limit for body bytes.
     pub(crate) byte_rate: Option<ByteRate>,
 }
 
 impl DispatchRules {
-    /// Makes the rules of one of `dispatchers` dispatchers, which share the rates.
+    /// Creates the rules for one of `dispatchers` dispatchers, which share the rates.
     pub(crate) fn new(plan: &JobPlan, dispatchers: usize) -> Result<Self> {
         Ok(DispatchRules {
             naming: plan.naming(),
             names: plan.stored_names(),
             server: plan.server()?,
             fields: plan.fields()?,
-            // A transport follows redirects itself.
+            // Transports follow redirects themselves.
             rules: Rules { redirects_max: 0, ..plan.request.attempt_rules(plan.listing) },
             pace: plan.request.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
             byte_rate: plan.request.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
@@ -43,7 +43,7 @@ impl DispatchRules {
     }
 }
 
-/// Mean size of the received bodies.
+/// Mean size of received bodies.
 #[derive(Debug, Default)]
 pub(super) struct MeanBody {
     bytes: u64,
@@ -62,7 +62,7 @@ impl MeanBody {
     }
 }
 
-/// A target that must be handed out again. It never left this dispatcher, so its attempts are known.
+/// A target to hand out again. It never left this dispatcher, so the number of its attempts is known.
 pub(super) struct CorrectedTarget {
     pub(super) target: CurrentTarget,
     pub(super) not_before: Millis,
@@ -70,47 +70,47 @@ pub(super) struct CorrectedTarget {
     pub(super) is_renewing: bool,
 }
 
-/// A target that is handed out.
+/// A target handed out to a worker.
 #[derive(Debug, Clone)]
 pub struct DispatchedTarget {
-    /// Number of the target.
+    /// Sequence number of the target.
     pub sequence: Sequence,
     /// Name of the target.
     pub name: Box<[u8]>,
     /// URL to request.
     pub url: Box<str>,
-    /// 1 for the first attempt.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
 }
 
-/// The answer of a worker for a target.
+/// A worker's answer for a target.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkerAnswer<'a> {
     /// A complete reply.
     Replied {
-        /// Number of the target.
+        /// Sequence number of the target.
         sequence: Sequence,
         /// Status of the reply.
         status: u16,
         /// Body of the reply.
         body: &'a [u8],
-        /// Whether the reply announced its length, and the body has this length.
+        /// Whether the reply declared its length and the body has that length.
         is_verified: bool,
-        /// Relevant fields of the reply.
+        /// Header fields needed to judge the reply.
         fields: AnswerFields<'a>,
     },
-    /// There was no complete reply.
+    /// No complete reply.
     Broken {
-        /// Number of the target.
+        /// Sequence number of the target.
         sequence: Sequence,
         /// Kind of the failure.
         kind: FailureKind,
-        /// Additional detail for the user, in UTF-8.
+        /// Detail for the user, in UTF-8.
         detail: Option<&'a str>,
     },
 }
 
-/// Fields of a reply. `None` if the field is missing.
+/// Header fields of a reply. `None` if a field is missing.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AnswerFields<'a> {
     /// Content-Type.
@@ -121,7 +121,7 @@ pub struct AnswerFields<'a> {
     pub last_modified: Option<&'a str>,
     /// Retry-After.
     pub retry_after: Option<&'a str>,
-    /// Date, by the server's clock.
+    /// `Date`, by the server's clock.
     pub date: Option<&'a str>,
     /// Content-Encoding.
     pub content_encoding: Option<&'a str>,
@@ -131,6 +131,6 @@ pub struct AnswerFields<'a> {
     pub location: Option<&'a str>,
     /// WWW-Authenticate.
     pub challenge: Option<&'a str>,
-    /// Checksum lines of a store's head. `None` if the body may differ from the bytes that were sent.
+    /// Checksum header lines of a store. `None` if the body may differ from the bytes sent.
     pub checksums: Option<&'a str>,
 }

@@ -1,9 +1,9 @@
-//! The job's side of a worker process. It answers the process's turns, carries its receipts to the journal, and
-//! keeps track of its targets. If the process dies, its shard ends at its last receipt, and the rest is planned
+//! The job's side of a worker process. It answers the process's turns, forwards its receipts to the journal, and
+//! tracks its targets. If the process dies, its shard is cut back to the last receipt and the rest is planned
 //! again.
 //!
-//! A target may be the reason for the death of a process. After a death, the process's targets are handed out one at a
-//! time. If the process dies again, the single target that it had counts one attempt.
+//! A target may have killed the process. After a death, the process's targets are handed out one at a time. If the
+//! process dies again, the only target that it had is charged an attempt.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
@@ -34,36 +34,36 @@ use fetchmill_model::target::{Batch, Sequence, WaitingTarget};
 /// A worker process that has started.
 #[derive(Debug)]
 pub(crate) struct AttachedProcess {
-    /// Process id, with which the names of its files begin.
+    /// Process id, which is a prefix of the process's file names.
     pub(crate) pid: u32,
     pub(crate) turns: UnixStream,
     pub(crate) receipts: UnixStream,
 }
 
-/// Targets that were in a process when it died, for all workers. Each of them may be the reason.
+/// Targets that were in a process when it died, for all workers. Any of them may have killed it.
 pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct Supervisor {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
-    /// Kind of the server's listing, which may have been detected.
+    /// Type of the server's listing, possibly detected.
     pub(crate) listing: Listing,
     pub(crate) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(crate) poison_candidates: PoisonCandidates,
 }
 
-/// The targets of a process that no receipt covers: at most a batch and two commit windows.
+/// Targets of a process without a receipt: at most one batch and two commit windows.
 #[derive(Default)]
 struct ProcessTargets {
     given: HashMap<Sequence, AssignedTarget>,
-    /// Targets that a receipt covers, but no turn has reported yet.
+    /// Targets that are committed but were not reported in a turn yet.
     early: HashSet<Sequence>,
 }
 
 struct AssignedTarget {
     target: WaitingTarget,
-    /// The outcome, if it was reported but is not durable yet.
+    /// Outcome that was reported but is not durable yet.
     settled: Option<Settlement>,
 }
 
@@ -92,14 +92,14 @@ impl ProcessTargets {
         }
     }
 
-    /// Whether any target has no outcome yet.
+    /// Returns whether a target has no outcome yet.
     fn is_open(&self) -> bool {
         self.given.values().any(|given| given.settled.is_none())
     }
 }
 
 impl Supervisor {
-    /// Serves the worker's processes until the job has nothing more for this worker.
+    /// Serves the worker's processes until the job needs this worker no longer.
     pub(crate) fn run(self) -> Result<()> {
         let mut link = LocalLink::new(self.worker, Arc::clone(&self.control), waiting_runtime()?);
         while self.control.stop.get() == Stop::No && !self.control.plan.lock().is_done() {
@@ -121,8 +121,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reports the requests in flight at each tick, to find the useful number. The process itself reports nothing while
-    /// it waits for a reply.
+    /// Reports the requests in flight at each tick, for the concurrency search. The process reports nothing while it
+    /// waits for a reply.
     fn tell_in_flight(&self, in_flight: u32) {
         if self.control.finds_concurrency() {
             let load = Load { in_flight, exchanging: in_flight, ..Load::default() };
@@ -131,7 +131,7 @@ impl Supervisor {
         }
     }
 
-    /// Serves one process until it has ended. Returns whether it made everything durable.
+    /// Serves one process until it ends. Returns whether the process made everything durable.
     fn serve(
         &self,
         attached: &AttachedProcess,
@@ -141,7 +141,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let receipts = scope.spawn(|| self.take_receipts(&attached.receipts, ledger));
             let has_ended = self.take_turns(&attached.turns, link, ledger);
-            // The process sends nothing more, or the job no longer waits for it.
+            // The process sends nothing more, or the job does not wait for it.
             let _ = attached.receipts.shutdown(Shutdown::Both);
             let _ = attached.turns.shutdown(Shutdown::Both);
             receipts.join().is_ok() && has_ended
@@ -178,8 +178,8 @@ impl Supervisor {
         false
     }
 
-    /// Waits for the next message of the process. Returns `false` if the job ends and the process stays silent for the
-    /// maximum duration of a drain.
+    /// Waits for the next message from the process. Returns `false` if the job is ending and the process stays silent
+    /// longer than a drain may take.
     fn is_heard(&self, socket: &UnixStream, in_flight: u32) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: limits::TICK.as_nanos() as i64 };
         let mut stopping_since = None;
@@ -218,7 +218,7 @@ impl Supervisor {
         };
         let next = link.turn(done, max, patience)?;
         if wanted > 0 && max == 0 {
-            // The process asks again immediately.
+            // The process will ask again immediately.
             std::thread::sleep(patience.min(limits::TICK));
         }
         let next = match next {
@@ -240,8 +240,8 @@ impl Supervisor {
         })
     }
 
-    /// Removes the returned targets from the suspects, because they did not kill their process. Returns whether other
-    /// suspects are left.
+    /// Clears the returned targets of suspicion, because they did not kill their process. Returns whether suspects are
+    /// left.
     fn clear(&self, done: &TurnReport) -> bool {
         let mut poison_candidates = lock(&self.poison_candidates);
         if !poison_candidates.is_empty() {
@@ -264,7 +264,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles a dead process: its durable outcomes count, and its other targets are planned again.
+    /// Handles a dead process. Its durable outcomes count, and its other targets are planned again.
     fn recover_process(&self, pid: u32, mut ledger: ProcessTargets) {
         let (reply, buried) = channel();
         self.control.journal.send(JournalRequest::Bury { worker: self.worker as u32, pid, reply });
@@ -287,7 +287,7 @@ impl Supervisor {
             retries.push(Retry { target, retry_after: None, not_before: Some(0) });
         }
         self.control.plan.lock().take_back(was_settled);
-        // No turn will report these any more.
+        // No turn will report these.
         let settled = ledger.early.len();
         counters.add(&mut Delta {
             tally: Tally { fetched: settled as u64, ..Tally::default() },
@@ -306,7 +306,7 @@ fn give(batch: Batch, ledger: &mut ProcessTargets) -> Vec<WaitingTarget> {
     targets
 }
 
-/// Returns the targets of a batch, with their names.
+/// Returns the targets of a batch with their names.
 fn waiting(batch: Batch) -> Vec<WaitingTarget> {
     if let Batch::Retries(targets) = batch {
         return targets;
@@ -320,7 +320,7 @@ fn waiting(batch: Batch) -> Vec<WaitingTarget> {
             sequence: target.sequence,
             name: target.entry.as_slice().into(),
             attempts: 0,
-            // These targets had no attempt, so the kind is not used.
+            // The kind is not used, because these targets had no attempt.
             kind: FailureKind::Reset,
             not_before: 0,
             throttled_since: 0,

@@ -1,5 +1,5 @@
-//! Carries out the verdict on an answer ([`fetchmill_model::verdict`]): store, finish, plan another attempt, or
-//! correct.
+//! Carries out the verdict on an answer ([`fetchmill_model::verdict`]): store, finish, plan a retry, or correct a
+//! setting.
 
 use super::dispatcher::Dispatcher;
 use super::rules::{AnswerFields, CorrectedTarget};
@@ -17,7 +17,7 @@ use fetchmill_model::s3::is_damaged;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
-/// Details of a failed answer, in addition to its kind.
+/// Details of a failed answer besides its kind.
 #[derive(Clone, Copy, Default)]
 struct AnswerNotes<'a> {
     status: u16,
@@ -56,7 +56,7 @@ impl Dispatcher {
             is_encoded: fields.content_encoding.is_some(),
             listed: target.listed(self.rules.naming),
             part: None,
-            // Engines in Python request the whole object again.
+            // Python engines request the whole object again.
             is_no_rest: false,
             is_conditional: false,
             shows_token: false,
@@ -84,7 +84,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Adds the reply's own explanation to a verdict that follows from its status and has no other detail.
+    /// Adds the reply's explanation to a verdict that is based on its status and has no other detail.
     fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -108,7 +108,7 @@ impl Dispatcher {
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Returns the reason why a complete body is not stored, with a detail for the user.
+    /// Returns the reason for not storing a complete body, with a detail for the user.
     fn body_problem(
         &self,
         target: &CurrentTarget,
@@ -122,7 +122,7 @@ impl Dispatcher {
         Some((FailureKind::UnexpectedType, Some(refusal)))
     }
 
-    /// Whether the body of a store's object contradicts the store's checksum.
+    /// Returns whether an object does not match its store's checksum.
     fn is_damaged(&self, target: &CurrentTarget, body: &[u8], fields: AnswerFields<'_>) -> bool {
         let Some(lines) = fields.checksums else { return false };
         if !target.is_of_store || !self.control.store.options.checksums {
@@ -139,19 +139,19 @@ impl Dispatcher {
             && self.control.is_only_origin(&key)
             && let Some(error) = distrust(&key, kind)
         {
-            // The target stays pending: the next run may trust the server.
+            // The target stays pending, because the next run may trust the server.
             self.control.stop.fail(error);
             return;
         }
         let now = self.control.clock.now();
-        // If the server had closed the old connection, the engine has already retried on a new one.
+        // If the server closed the old connection, the engine has already retried on a new one.
         let facts =
             BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false, needs_http1: false };
         let verdict = target.state.after_broken(facts, &self.rules.rules, now);
         self.carry_out(target, verdict, AnswerNotes { detail, ..AnswerNotes::default() }, now);
     }
 
-    /// Carries out every verdict except storing the object.
+    /// Carries out all verdicts except storing.
     fn carry_out(&mut self, target: CurrentTarget, verdict: Verdict, notes: AnswerNotes<'_>, now: Millis) {
         match verdict {
             Verdict::Settle(outcome, _) if !self.control.may_settle(outcome, notes.status) => {
@@ -182,7 +182,7 @@ impl Dispatcher {
         }
     }
 
-    /// Corrects the setting that a store has shown to be wrong.
+    /// Corrects a setting that the store rejected.
     fn correct(&mut self, mut target: CurrentTarget, correction: Correction, now: Millis) {
         let is_elsewhere = matches!(correction, Correction::Region(_));
         let bucket = if is_elsewhere { target.bucket(self.rules.naming) } else { None };
@@ -204,7 +204,7 @@ impl Dispatcher {
         self.corrected.push_back(CorrectedTarget { target, not_before, is_renewing });
     }
 
-    /// Takes the next target to be handed out again, if one may go now.
+    /// Takes the next target to hand out again, if one may go now.
     pub(super) fn take_corrected(&mut self, now: Millis) -> Option<CurrentTarget> {
         let first = self.corrected.front().filter(|first| first.not_before <= now)?;
         if first.is_renewing {
@@ -224,7 +224,7 @@ impl Dispatcher {
         self.corrected.pop_front().map(|corrected| corrected.target)
     }
 
-    /// Ends the job, since no other target would fare better. Unfinished targets stay pending.
+    /// Ends the job because all other targets would fail in the same way. Unfinished targets stay pending.
     fn stop_at(&mut self, target: &CurrentTarget, error: Error, now: Millis) {
         self.control.stop.fail(error);
         self.defer(target, now);
@@ -232,7 +232,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns the state of the host that a failed attempt shows.
+/// Returns what a failed attempt says about the host.
 fn seen_of(kind: FailureKind, notes: AnswerNotes<'_>, now: Millis) -> RequestOutcome {
     if notes.status != 0 && kind.class() == FailureClass::Final {
         return RequestOutcome::Answer;

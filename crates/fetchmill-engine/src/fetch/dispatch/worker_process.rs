@@ -1,5 +1,5 @@
-//! A dispatcher in its own worker process, with its sink and writer. Turns and receipts each go to the job over a
-//! socket of their own. After the job's process has gone, nothing more becomes durable.
+//! A dispatcher in a worker process, with its own sink and writer. Turns and receipts are sent to the job over
+//! separate sockets. When the job's process is gone, nothing more becomes durable.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -26,22 +26,23 @@ use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
 use fetchmill_model::target::extra_columns::ColumnType;
 
-/// The data that a worker process gets from the job.
+/// Data that a worker process gets from its job.
 #[derive(Debug)]
 pub struct WorkerProcessOptions {
-    /// Number of this worker.
+    /// Index of this worker.
     pub worker: usize,
     /// Number of workers.
     pub workers: usize,
     /// Names and types of the kept columns, if the source is a list.
     pub kept: Option<Vec<(String, ColumnType)>>,
-    /// Socket end for turns.
+    /// Socket for turns.
     pub turns: OwnedFd,
-    /// Socket end for receipts.
+    /// Socket for receipts.
     pub receipts: OwnedFd,
 }
 
-/// Makes a dispatcher in a worker process, for the job's `request`. Returns `None` if the job has nothing more to do.
+/// Creates the dispatcher of a worker process for the job's `request`. Returns `None` if the job has nothing left to
+/// do.
 pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
     let WorkerProcessOptions { worker, workers, kept, turns, receipts } = joining;
     let turns = UnixStream::from(turns);
@@ -84,10 +85,10 @@ pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Op
     Ok(Some(dispatcher))
 }
 
-/// Carries receipts to the job's journal, and its answers back.
+/// Forwards receipts to the job's journal, and its answers back.
 fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStream, control: &Control) {
     while let Ok(message) = messages.recv() {
-        // A worker sends nothing else.
+        // Workers send nothing else.
         let JournalRequest::Commit(CommitRequest::Receipt(receipt), acknowledge) = message else { continue };
         let answer = send(socket, &*receipt).and_then(|()| receive::<Option<ShardNumber>>(socket));
         let Ok(Some(number)) = answer else {
@@ -97,7 +98,7 @@ fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStr
     }
 }
 
-/// The link to a job in another process, over a socket.
+/// Link over a socket to a job in another process.
 struct RemoteLink {
     socket: UnixStream,
     control: Arc<Control>,
@@ -119,7 +120,7 @@ impl JobLink for RemoteLink {
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
         let said = WorkerMessage::Turn { done, max: max as u32, patience_ms: patience.as_millis() as u32 };
         let Ok(Some(answer)) = self.call(&said) else {
-            // The job's process is gone, or has abandoned this one.
+            // The job's process is gone, or has dropped this one.
             self.control.stop.ask(Stop::Abort);
             return Ok(NextWork::Wait);
         };
@@ -152,7 +153,7 @@ impl JobLink for RemoteLink {
     }
 
     fn end(&mut self) {
-        // If the job's process has gone, it need not be informed.
+        // If the job's process is gone, there is no one to inform.
         let _ = self.call(&WorkerMessage::Ended);
     }
 }

@@ -1,5 +1,5 @@
-//! Registry for the workers of an engine in Python. An engine in this process takes the job's dispatcher from here. A
-//! process of an engine announces itself here.
+//! Registry of the workers of a Python engine. An engine in this process takes the job's dispatcher from here. An
+//! engine's processes register themselves here.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::{AttachedProcess, Dispatcher};
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Default)]
 pub(crate) struct WorkerRegistry {
     dispatcher: Mutex<Option<Dispatcher>>,
     is_open: Condvar,
-    /// The receiving ends, until the supervisors take them.
+    /// Receivers, until the supervisors take them.
     attachments: Mutex<Vec<crossbeam_channel::Receiver<AttachedProcess>>>,
     process_senders: Vec<crossbeam_channel::Sender<AttachedProcess>>,
 }
@@ -31,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WorkerRegistry {
-    /// Makes a registry with a channel for each process of the engine.
+    /// Creates a registry with a channel per process of the engine.
     pub(crate) fn new(processes: usize) -> Self {
         let (process_senders, attachments) = (0..processes).map(|_| crossbeam_channel::unbounded()).unzip();
         WorkerRegistry { attachments: Mutex::new(attachments), process_senders, ..WorkerRegistry::default() }
@@ -42,7 +42,7 @@ impl WorkerRegistry {
         self.is_open.notify_all();
     }
 
-    /// Takes the dispatcher, which is possible only once. If the dispatcher does not exist yet, waits up to `patience`.
+    /// Takes the dispatcher, which is possible only once. Waits up to `patience` for it to exist.
     pub(crate) fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         let waited = self
             .is_open
@@ -54,7 +54,7 @@ impl WorkerRegistry {
         std::mem::take(&mut *lock(&self.attachments))
     }
 
-    /// Announces a worker process, with the ends of its sockets. Without a supervisor the sockets are closed, which
+    /// Registers a worker process with the ends of its sockets. Without a supervisor, the sockets are closed, which
     /// ends the process.
     pub(crate) fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         if let Some(sender) = self.process_senders.get(worker) {

@@ -14,7 +14,7 @@ pub(super) struct WorkerThreads {
 }
 
 impl WorkerThreads {
-    /// Waits until everything is durable, or cannot become so.
+    /// Waits until everything is durable or has failed to become durable.
     pub(super) fn wait(self) {
         join(self.writer);
         self.control.journal.end();

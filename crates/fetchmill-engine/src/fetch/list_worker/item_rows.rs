@@ -1,4 +1,4 @@
-//! Converts items of an API to rows: each item is both target and object.
+//! Converts API items to rows. Each item is both target and object.
 
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -8,7 +8,7 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// See the module. A block can exceed a full block by the items of one page: 16 MiB.
+/// See the [module documentation](self). A block may exceed its limit by the items of one page, which is 16 MiB.
 #[derive(Default)]
 pub(crate) struct ItemRows {
     columns: ItemColumns,
@@ -17,13 +17,13 @@ pub(crate) struct ItemRows {
 }
 
 impl ItemRows {
-    /// Makes the rows for a job with these columns.
+    /// Creates the converter for a job with these columns.
     pub(crate) fn of(columns: &ExtraColumns) -> Self {
         let typed = columns.typed().map(|(name, kind)| (name.to_owned(), kind));
         ItemRows { columns: ItemColumns::new(typed), ..ItemRows::default() }
     }
 
-    /// Adds a target to the block. Returns its outcome: an item that was refused when it was listed has failed.
+    /// Adds a target to the block and returns its outcome. An item that was rejected when it was listed has failed.
     pub(super) fn push(&mut self, sequence: Sequence, entry: &[u8], block: &mut Block) -> Outcome {
         let name = Naming::Item.name_of(sequence, entry, &mut self.name);
         if let Some(reason) = ListEntry::read(entry).reason() {

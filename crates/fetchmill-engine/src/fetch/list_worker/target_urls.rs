@@ -1,4 +1,4 @@
-//! The URL at which a listed target can be requested again, and its known values.
+//! The URLs with which listed targets can be requested later, and their known values.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::extra_values;
 use fetchmill_model::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
-/// The places of a job's targets.
+/// Locations of a job's targets.
 pub(crate) enum TargetUrls {
-    /// At a server that lists its objects: the origin, and the template of its requests.
+    /// At a server that lists its objects: its origin and request template.
     Server(String, RequestTemplate, Naming),
     /// In a bucket: the prefix of its keys.
     Bucket(String),
-    /// At the URLs of the list.
+    /// At the URLs in the list.
     List,
 }
 
@@ -34,7 +34,7 @@ impl TargetUrls {
         })
     }
 
-    /// Returns the row of a target's entry.
+    /// Returns the row for a target's entry.
     pub(super) fn row_of<'a>(&self, entry: &'a [u8]) -> ListRow<'a> {
         match self {
             TargetUrls::Server(origin, template, naming) => {
@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Whether a list would request exactly this URL. The server that lists gets a name with `..` unchanged. In a list, a
-/// URL with `..` is normalised to another URL.
+/// Returns whether a list with this URL would request exactly this URL. A server that lists objects is sent names with
+/// `..` unchanged. In a list, such a URL would be normalised to another one.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }

@@ -1,4 +1,5 @@
-//! Batches to and from the fetching thread. Each batch keeps its texts and bodies in one buffer.
+//! Batches of requests to the fetching thread, and of replies from it. Each batch keeps its strings and bodies in one
+//! buffer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::outcome::skips::SkipReason;
 
-/// A request within a batch.
+/// A request in a batch.
 #[derive(Debug)]
 pub(super) struct BatchedRequest {
     pub(super) slot: u32,
@@ -29,7 +30,7 @@ pub struct RequestBatch {
 }
 
 impl RequestBatch {
-    /// Adds a request. Its reply gets the same `slot`. `index` is the request's position in the input.
+    /// Adds a request. Its reply carries the same `slot`. `index` is its position in the input.
     pub fn push(&mut self, (slot, index): (u32, u64), url: &str, call: Option<Arc<CustomRequest>>) {
         self.urls.push_str(url);
         self.requested.push(BatchedRequest { slot, index, url_end: self.urls.len(), call });
@@ -40,18 +41,18 @@ impl RequestBatch {
         self.requested.len()
     }
 
-    /// Whether there are no requests.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.requested.is_empty()
     }
 
-    /// Removes all requests and keeps the memory.
+    /// Removes all requests but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.urls.clear();
         self.requested.clear();
     }
 
-    /// Returns a request, with its URL.
+    /// Returns a request and its URL.
     pub(super) fn get(&self, position: usize) -> Option<(&BatchedRequest, &str)> {
         let start = position.checked_sub(1).map_or(0, |before| self.requested[before].url_end);
         let requested = self.requested.get(position)?;
@@ -59,39 +60,39 @@ impl RequestBatch {
     }
 }
 
-/// Times of a request, in microseconds.
+/// Timings of a request in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// Time from the submission of the request to the start of its last attempt.
+    /// From the submission to the start of the last attempt.
     pub queue: u64,
-    /// Time to open the connection of that attempt. 0 if it was already open.
+    /// Time to open the connection for that attempt. 0 if it was already open.
     pub connect: u64,
-    /// Time from the start of that attempt to the first bytes of the reply.
+    /// From the start of that attempt to the first byte of the reply.
     pub first_byte: u64,
-    /// Time from the submission of the request to the end of the reply.
+    /// From the submission to the end of the reply.
     pub total: u64,
 }
 
-/// Place of a body.
+/// Location of a body.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// Among the bytes of the batch.
+    /// In the buffer of the batch.
     Inside(Range<usize>),
-    /// In its own buffer.
+    /// In a separate buffer.
     Large(Vec<u8>),
 }
 
-/// The reason why there is no reply.
+/// Reason for a missing reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoReply {
-    /// No complete reply came.
+    /// No complete reply was received.
     Failed(FailureKind),
-    /// The reply reserves its content (`opt_out`).
+    /// The reply opted out (`opt_out`).
     OptedOut,
 }
 
 impl NoReply {
-    /// Returns the name for programs and rows.
+    /// Returns the name used in programs and rows.
     pub fn name(self) -> &'static str {
         match self {
             NoReply::Failed(kind) => kind.name(),
@@ -99,7 +100,7 @@ impl NoReply {
         }
     }
 
-    /// Returns the reason with this name ([`NoReply::name`]).
+    /// Parses a name as returned by [`NoReply::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         if name == SkipReason::OPTED_OUT {
             return Some(NoReply::OptedOut);
@@ -108,16 +109,16 @@ impl NoReply {
     }
 }
 
-/// A reply, or the reason why there is no reply.
+/// A reply, or the reason for a missing one.
 #[derive(Debug)]
 pub struct ReplyRecord {
     /// Slot of the request.
     pub slot: u32,
-    /// Status of a complete reply. 0 means that there is no reply.
+    /// Status of a complete reply. 0 if there is none.
     pub status: u16,
-    /// Reason why there is no reply, with a text for the user.
+    /// Reason for a missing reply, with a text for the user.
     pub failure: Option<(NoReply, Cow<'static, str>)>,
-    /// URL after redirects. `None` if there were none.
+    /// Final URL, if there were redirects.
     pub url: Option<Box<str>>,
     /// See [`RequestTimes`].
     pub times: RequestTimes,
@@ -127,12 +128,12 @@ pub struct ReplyRecord {
     kept: FieldSpans,
 }
 
-/// Replies that are handed over together.
+/// Replies handed over together.
 #[derive(Debug, Default)]
 pub struct ReplyBatch {
     bytes: Vec<u8>,
     records: Vec<ReplyRecord>,
-    /// Bytes of all bodies.
+    /// Total size of all bodies in bytes.
     pub(super) body_bytes: usize,
 }
 
@@ -142,7 +143,7 @@ impl ReplyBatch {
         self.records.len()
     }
 
-    /// Whether there are no replies.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -152,17 +153,17 @@ impl ReplyBatch {
         self.records.get(position)
     }
 
-    /// Returns a reply, so that its owned values can be taken.
+    /// Returns a mutable reference to a reply, for taking its owned values.
     pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
         self.records.get_mut(position)
     }
 
-    /// The head of a reply, as it was sent.
+    /// Returns the head of a reply, as sent by the server.
     pub fn head(&self, record: &ReplyRecord) -> &[u8] {
         &self.bytes[record.head.clone()]
     }
 
-    /// The body of a reply.
+    /// Returns the body of a reply.
     pub fn body<'a>(&'a self, record: &'a ReplyRecord) -> &'a [u8] {
         match &record.body {
             ReplyBody::Inside(range) => &self.bytes[range.clone()],
@@ -170,7 +171,7 @@ impl ReplyBatch {
         }
     }
 
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub fn content_type(&self, record: &ReplyRecord) -> Option<&[u8]> {
         record.kept.content_type.map(|span: Span| span.in_head(self.head(record)))
     }
@@ -179,7 +180,7 @@ impl ReplyBatch {
         self.records.len() >= limits::STREAM_BATCH_REPLIES || self.body_bytes >= limits::STREAM_BATCH_BYTES
     }
 
-    /// Adds a complete reply. Takes the memory of a large body, and copies a smaller one.
+    /// Adds a complete reply. Takes over the buffer of a large body and copies a small one.
     pub(super) fn push_reply(
         &mut self,
         (slot, status): (u32, u16),
@@ -199,7 +200,7 @@ impl ReplyBatch {
         self.records.push(ReplyRecord { slot, status, failure: None, url, times, body, head, kept });
     }
 
-    /// Adds a failure in place of a reply.
+    /// Adds a failure instead of a reply.
     pub(super) fn push_failure(
         &mut self,
         slot: u32,
@@ -224,7 +225,7 @@ impl ReplyBatch {
         start..self.bytes.len()
     }
 
-    /// Removes all replies, and keeps the memory unless it is large.
+    /// Removes all replies. Keeps the allocated memory unless it is large.
     pub(super) fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();

@@ -1,5 +1,5 @@
 //! The channel between a program and the fetching thread. Each stream has its own channel, and each side takes one lock
-//! a batch.
+//! per batch.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -13,10 +13,10 @@ use super::batch::{ReplyBatch, RequestBatch};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
 
-/// Maximum number of batches that are kept for reuse.
+/// Maximum number of batches kept for reuse.
 const SPARE_MAX: usize = 4;
 
-/// State that the thread and all its streams share.
+/// State shared by the thread and all its streams.
 #[derive(Debug)]
 pub(super) struct FetcherState {
     submitted: Mutex<Submission>,
@@ -25,13 +25,13 @@ pub(super) struct FetcherState {
     pub(super) is_ended: AtomicBool,
     /// Whether the thread has ended.
     is_dead: AtomicBool,
-    /// Bytes of bodies that were handed over and not yet taken.
+    /// Body bytes handed over but not yet taken.
     pub(super) untaken: AtomicUsize,
-    /// Whether the thread waits for `untaken` to fall.
+    /// Whether the thread waits for `untaken` to decrease.
     pub(super) is_holding: AtomicBool,
-    /// Current limit of requests in flight.
+    /// Current maximum number of requests in flight.
     pub(super) concurrency: AtomicUsize,
-    /// The process that the thread runs in.
+    /// Process id of the thread.
     process: u32,
 }
 
@@ -39,22 +39,22 @@ pub(super) struct FetcherState {
 struct Submission {
     batches: Vec<(Arc<StreamState>, RequestBatch)>,
     spare: Vec<RequestBatch>,
-    /// All streams, which are notified when the thread ends.
+    /// All streams, to be notified when the thread ends.
     streams: Vec<Weak<StreamState>>,
 }
 
-/// One stream, as both sides know it.
+/// State of a stream, shared by both ends.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
     replies: Mutex<ReplyQueue>,
     arrived: Condvar,
     is_closed: AtomicBool,
-    /// Whether replies are handed over only once they certainly answer their requests.
+    /// Whether replies are held until they certainly answer their requests.
     pub(super) is_certain: bool,
-    /// Replies that were handed over and are not certain yet.
+    /// Replies handed over before they were certain.
     uncertain: AtomicUsize,
-    /// If the program waits for one reply that all others wait for: its slot + 1. Otherwise 0. The wanted reply is
-    /// fetched even if memory is full, because the memory would otherwise never be freed.
+    /// Slot + 1 of the reply that the program needs before it can use any later ones, otherwise 0. This reply is
+    /// fetched even if memory is full, because that memory would otherwise never be freed.
     wanted: AtomicU64,
 }
 
@@ -62,9 +62,9 @@ pub(super) struct StreamState {
 struct ReplyQueue {
     batches: VecDeque<ReplyBatch>,
     spare: Vec<ReplyBatch>,
-    /// Input positions of replies that were handed over and may belong to other requests.
+    /// Input positions of handed-over replies that may belong to other requests.
     doubtful: Vec<u64>,
-    /// Whether the program waits: for the descriptor if there is one, otherwise for the condition variable.
+    /// Whether the program waits, on the descriptor if there is one, otherwise on the condition variable.
     is_awaited: bool,
     event: Option<OwnedFd>,
 }
@@ -87,17 +87,17 @@ impl FetcherState {
         }
     }
 
-    /// Whether this process is a fork of the process with the thread. A fork does not copy threads.
+    /// Returns whether this process was forked from the one with the thread. A fork does not copy threads.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// Takes the batches that were submitted since the last call.
+    /// Takes the batches submitted since the last call.
     pub(super) fn take_submitted(&self) -> Vec<(Arc<StreamState>, RequestBatch)> {
         std::mem::take(&mut lock(&self.submitted).batches)
     }
 
-    /// Keeps the memory of a batch for reuse.
+    /// Keeps a batch's memory for reuse.
     pub(super) fn give_back(&self, mut requests: RequestBatch) {
         requests.clear();
         let mut submitted = lock(&self.submitted);
@@ -106,7 +106,7 @@ impl FetcherState {
         }
     }
 
-    /// Notifies all waiting streams that the thread has ended.
+    /// Tells all waiting streams that the thread has ended.
     pub(super) fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         for shared in lock(&self.submitted).streams.drain(..).filter_map(|stream| stream.upgrade()) {
@@ -120,31 +120,32 @@ impl StreamState {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Notes that a reply is handed over before it is certain which request it answers.
+    /// Records that a reply is handed over before it is certain.
     pub(super) fn give_uncertain(&self) {
         self.uncertain.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes that `count` of these replies are now certain, or never will be.
+    /// Records that `count` such replies became certain, or never will.
     pub(super) fn decide(&self, count: usize) {
         if self.uncertain.fetch_sub(count, Ordering::SeqCst) == count {
             self.signal(&mut lock(&self.replies));
         }
     }
 
-    /// Notes that the reply at this input position may belong to another request. The program already has this reply.
+    /// Records that the reply at this input position may belong to another request, although the program already has
+    /// it.
     pub(super) fn doubt(&self, index: u64) {
         let mut handed = lock(&self.replies);
         handed.doubtful.push(index);
         self.signal(&mut handed);
     }
 
-    /// Whether all replies that the program keeps wait for this one.
+    /// Returns whether the program needs this reply before any that it keeps.
     pub(super) fn wants(&self, slot: u32) -> bool {
         self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
     }
 
-    /// Hands `replies` to the program, and leaves an empty batch instead.
+    /// Hands `replies` to the program and replaces them with an empty batch.
     pub(super) fn hand_over(&self, replies: &mut ReplyBatch, hub: &FetcherState) {
         let mut handed = lock(&self.replies);
         if self.is_closed() {
@@ -160,7 +161,8 @@ impl StreamState {
     fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
-                // The write fails only if the buffer is full of unread signals. The descriptor is readable then.
+                // The write fails only if the buffer is full of unread signals, and then the descriptor is readable
+                // anyway.
                 Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
                 None => self.arrived.notify_one(),
             }
@@ -171,23 +173,21 @@ impl StreamState {
 /// Result of a check for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakenReplies {
-    /// There are replies.
+    /// Replies were taken.
     Some,
-    /// There are no replies yet.
+    /// No replies yet.
     None,
-    /// Some replies that were handed over may belong to other requests. [`Channel::take_doubtful`] returns their
-    /// positions.
+    /// Some handed-over replies may belong to other requests. [`Channel::take_doubtful`] returns their positions.
     Doubtful,
-    /// Like `Doubtful`, but other replies are not certain yet. [`TakenReplies::Doubtful`] follows soon.
+    /// Like `Doubtful`, but other replies are still uncertain. [`TakenReplies::Doubtful`] follows soon.
     Settling,
-    /// There are no replies, and the fetching thread has ended as requested.
+    /// No more replies: the fetching thread has ended as requested.
     Ended,
-    /// There are no replies and no fetching thread: it has panicked, or this is a child of its process.
+    /// No replies and no fetching thread: it panicked, or this process is a fork.
     Dead,
 }
 
-/// Limit of a stream's requests. It counts requests in flight, requests that wait, and requests whose replies are not
-/// taken yet.
+/// A stream's request limit. It counts requests that wait, that are in flight, and whose replies are not taken yet.
 #[derive(Debug)]
 pub struct StreamWindow {
     hub: Arc<FetcherState>,
@@ -201,7 +201,7 @@ impl StreamWindow {
     }
 }
 
-/// The program's end of a stream. Dropping it abandons the requests in flight.
+/// The program's end of a stream. Dropping it cancels the requests in flight.
 #[derive(Debug)]
 pub struct Channel {
     hub: Arc<FetcherState>,
@@ -218,13 +218,13 @@ impl Channel {
         Channel { hub, shared }
     }
 
-    /// Returns the limit of the stream's requests.
+    /// Returns the stream's request limit.
     pub fn window(&self) -> StreamWindow {
         let beside = if self.shared.is_certain { STREAM_CERTAIN_WINDOW } else { STREAM_WINDOW };
         StreamWindow { hub: Arc::clone(&self.hub), beside }
     }
 
-    /// Submits requests, and leaves an empty batch instead.
+    /// Submits requests and replaces them with an empty batch.
     pub fn submit(&self, requests: &mut RequestBatch) {
         requests.submitted = Some(Instant::now());
         let mut submitted = lock(&self.hub.submitted);
@@ -234,7 +234,7 @@ impl Channel {
         self.hub.wake.notify_one();
     }
 
-    /// Replaces used replies by the next ones. Waits up to `wait` for them.
+    /// Replaces used replies with the next ones, waiting up to `wait`.
     pub fn take(&self, replies: &mut ReplyBatch, wait: Duration) -> TakenReplies {
         let mut handed = lock(&self.shared.replies);
         if !self.has_news(&handed) && !wait.is_zero() && !self.is_dead() {
@@ -264,7 +264,8 @@ impl Channel {
         TakenReplies::Some
     }
 
-    /// Whether there are replies to take. After an unsolicited reply: whether all doubtful replies are known.
+    /// Returns whether there are replies to take. After an unsolicited reply, returns whether all doubtful replies are
+    /// known.
     fn has_news(&self, handed: &ReplyQueue) -> bool {
         if handed.doubtful.is_empty() { !handed.batches.is_empty() } else { !self.is_uncertain() }
     }
@@ -277,7 +278,7 @@ impl Channel {
         doubtful
     }
 
-    /// Whether replies that were handed over are not certain yet.
+    /// Returns whether some handed-over replies are still uncertain.
     pub fn is_uncertain(&self) -> bool {
         self.shared.uncertain.load(Ordering::SeqCst) > 0
     }
@@ -286,12 +287,12 @@ impl Channel {
         self.hub.is_dead.load(Ordering::SeqCst)
     }
 
-    /// Adds a large body to the bytes not yet taken. The program has taken it, but keeps it until its turn comes.
+    /// Counts a large body as not yet taken. The program has taken it, but keeps it until it can be used in order.
     pub fn keep(&self, bytes: usize) {
         self.hub.untaken.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Sets the reply that all kept replies wait for. `None` if nothing is kept.
+    /// Sets the reply that all kept replies wait for, if any are kept.
     pub fn want(&self, slot: Option<u32>) {
         self.shared.wanted.store(slot.map_or(0, |slot| u64::from(slot) + 1), Ordering::SeqCst);
         if slot.is_some() {
@@ -299,7 +300,7 @@ impl Channel {
         }
     }
 
-    /// Notes that the program has taken `bytes` bytes of bodies.
+    /// Records that the program has taken `bytes` body bytes.
     pub fn taken(&self, bytes: usize) {
         self.hub.untaken.fetch_sub(bytes, Ordering::SeqCst);
         self.tell();
@@ -312,7 +313,7 @@ impl Channel {
         }
     }
 
-    /// Returns a descriptor that becomes readable when there are replies, after a call of [`Channel::arm`].
+    /// Returns a descriptor for [`Channel::arm`]. It becomes readable when there are replies.
     pub fn use_event(&self) -> Result<std::os::fd::RawFd> {
         use rustix::event::{EventfdFlags, eventfd};
         use std::os::fd::AsRawFd as _;
@@ -325,22 +326,22 @@ impl Channel {
         Ok(handed.event.as_ref().map_or(-1, OwnedFd::as_raw_fd))
     }
 
-    /// Requests the event. Returns `false` if there are replies already.
+    /// Arms the event. Returns `false` if there are replies already.
     pub fn arm(&self) -> bool {
         let mut handed = lock(&self.shared.replies);
         handed.is_awaited = !self.has_news(&handed) && !self.is_dead();
         handed.is_awaited
     }
 
-    /// Makes the descriptor unreadable until the next event.
+    /// Resets the descriptor until the next event.
     pub fn clear_event(&self) {
         if let Some(event) = &lock(&self.shared.replies).event {
-            // The read fails if there was no signal, which is fine.
+            // The read fails harmlessly if there was no signal.
             let _ = rustix::io::read(event, &mut [0_u8; 8]);
         }
     }
 
-    /// Abandons the requests in flight and closes the descriptor.
+    /// Cancels the requests in flight and closes the descriptor.
     pub fn close(&self) {
         let mut handed = lock(&self.shared.replies);
         // Set this flag under the lock, so that nothing is handed over afterwards.

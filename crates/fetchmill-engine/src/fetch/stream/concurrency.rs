@@ -1,8 +1,8 @@
-//! The limit of requests in flight: the requested number, or one that is found by trying
+//! The maximum number of requests in flight: the requested number, or one found by measuring
 //! (docs/internals/decisions/0029).
 //!
-//! The search runs while all requests go to one origin. Several origins would each need their own number. If several
-//! are used, the default applies until only one of them has been used for a while.
+//! The search runs while all requests go to one origin. Each of several origins would need its own number. If there are
+//! several, the default applies until only one of them was used for a while.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,40 +21,40 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_net::OriginConnections;
 
-/// Milliseconds without a request to another origin after which a stream counts as using one origin.
+/// A stream counts as using one origin if no other was used for this many milliseconds.
 const ALONE_AFTER: Millis = 2_000;
-/// The thread is starved if it has nothing to begin and more than 1 / `EMPTY_SHARE` of its places are empty. This share
-/// tolerates the moment between two waves of replies, before the program has given the next requests.
+/// The thread is starved if it has nothing to start and more than 1 / `EMPTY_SHARE` of its slots are empty. This
+/// tolerates the moment between two waves of replies, before the program has submitted more requests.
 const EMPTY_SHARE: usize = 4;
 
-/// See the module. Belongs to one thread.
+/// See the [module documentation](self). Belongs to one thread.
 pub(super) struct StreamConcurrency {
-    /// Publishes the limit. The streams derive from it how many items they take from their inputs.
+    /// Publishes the limit. Streams derive from it how many input items to take.
     hub: Arc<FetcherState>,
     limit: Cell<usize>,
     pub(super) load: LoadCounter,
     search: Option<OriginSearch>,
 }
 
-/// The search for the number.
+/// The concurrency search for one origin.
 struct OriginSearch {
     most: usize,
-    /// Whether the user has set the maximum. If not, the limits of polite use apply.
+    /// Whether the user set the maximum. Otherwise the polite limits apply.
     is_agreed: bool,
-    /// `None` while several origins are used.
+    /// `None` while several origins are in use.
     found: RefCell<Option<ConcurrencyLimit>>,
     origin: RefCell<Option<Rc<OriginConnections>>>,
-    /// When the origin last changed.
+    /// Time of the last change of origin.
     switched_at: Cell<Millis>,
-    /// Number that was found for an origin before another origin was used.
+    /// Number found for an origin before the switch to another one.
     before: RefCell<Option<(OriginKey, usize)>>,
-    /// Address that the last reply came from.
+    /// Peer address of the last reply.
     judged: Cell<Option<SocketAddr>>,
     is_judged: Cell<bool>,
 }
 
 impl StreamConcurrency {
-    /// Returns the initial limit of requests in flight.
+    /// Returns the initial maximum number of requests in flight.
     pub(super) fn first(options: &HttpOptions) -> usize {
         let most = options.concurrency.most();
         match options.concurrency {
@@ -79,12 +79,12 @@ impl StreamConcurrency {
         StreamConcurrency { hub, limit, load: LoadCounter::default(), search }
     }
 
-    /// Returns the current limit of requests in flight.
+    /// Returns the current maximum number of requests in flight.
     pub(super) fn limit(&self) -> usize {
         self.limit.get()
     }
 
-    /// Notes that a request is about to go to this origin. `in_flight` includes this request.
+    /// Records that a request to this origin is about to be sent. `in_flight` includes it.
     pub(super) fn note_origin(&self, origin: &Rc<OriginConnections>, in_flight: usize, now: Millis) {
         let Some(search) = &self.search else { return };
         let mut known = search.origin.borrow_mut();
@@ -106,7 +106,7 @@ impl StreamConcurrency {
         self.set(search.limit());
     }
 
-    /// Notes a complete reply of the origin. `load` is its time and bytes, unless it is a sign of trouble.
+    /// Records a complete reply from the origin. `load` holds its time and bytes, unless the reply indicates trouble.
     pub(super) fn note_reply(
         &self,
         origin: &Rc<OriginConnections>,
@@ -120,7 +120,8 @@ impl StreamConcurrency {
         search.judge(origin, address, is_of_store);
     }
 
-    /// Updates the limit at a tick. `is_dry`: no further request can begin. `is_paced`: an origin has a pace.
+    /// Updates the limit at a tick. `is_dry` means that no more requests can start, and `is_paced` that an origin has a
+    /// pace.
     pub(super) fn tick(&self, in_flight: usize, is_dry: bool, is_paced: bool, now: Millis) {
         let Some(search) = &self.search else { return };
         if is_dry && in_flight + self.limit.get() / EMPTY_SHARE < self.limit.get() {
@@ -154,8 +155,7 @@ impl OriginSearch {
         self.found.replace(Some(first));
     }
 
-    /// Returns the start of the search for an origin. It starts from the number that was found earlier, if there is
-    /// one.
+    /// Starts the search for an origin, from the number found earlier if there is one.
     fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
         self.judged.set(None);
         self.is_judged.set(false);
@@ -172,7 +172,7 @@ impl OriginSearch {
         }
     }
 
-    /// Sets the polite limit of the origin, which depends on its address.
+    /// Applies the polite limit of the origin. It depends on the origin's address.
     fn judge(&self, origin: &Rc<OriginConnections>, address: Option<SocketAddr>, is_of_store: bool) {
         let is_known = self.is_judged.get() && self.judged.get() == address;
         let is_other = || !self.origin.borrow().as_ref().is_some_and(|known| Rc::ptr_eq(known, origin));

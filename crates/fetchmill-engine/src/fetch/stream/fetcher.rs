@@ -1,5 +1,5 @@
-//! The fetching thread and its handle. Tasks are made on demand, up to the limit of requests in flight, and stay. After
-//! the limit has fallen, the excess tasks wait.
+//! The fetching thread and its handle. Tasks are created on demand, up to the maximum number of requests in flight, and
+//! never end. If the limit decreases, the excess tasks wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,10 +33,10 @@ use fetchmill_model::planner::retry::Jitter;
 use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 
-/// Interval between checks for old connections while nothing is in flight.
+/// Interval between checks for old connections when nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
-/// A thread that fetches for any number of streams, and keeps its connections from one to the next.
+/// A thread that fetches for any number of streams. Its connections outlive the streams.
 #[derive(Debug)]
 pub struct Fetcher {
     hub: Arc<FetcherState>,
@@ -64,7 +64,7 @@ impl Fetcher {
         Ok(Fetcher { hub, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns the current limit of requests in flight.
+    /// Returns the current maximum number of requests in flight.
     pub fn concurrency(&self) -> usize {
         self.hub.concurrency.load(Ordering::Relaxed)
     }
@@ -74,14 +74,14 @@ impl Fetcher {
         Channel::new(Arc::clone(&self.hub), is_certain)
     }
 
-    /// Ends the thread and waits for it. Abandons the requests in flight and closes all connections.
+    /// Stops the thread and waits for it. Cancels the requests in flight and closes all connections.
     pub fn end(&self) {
         self.hub.is_ended.store(true, Ordering::SeqCst);
         self.hub.wake.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The child of a fork has no such thread, and would wait forever.
+        // After a fork, the child has no such thread and would wait forever.
         if let Some(thread) = thread.filter(|_| !self.hub.is_elsewhere()) {
-            // The streams were notified of a panic when it happened.
+            // If it panicked, the streams already know.
             let _ = thread.join();
         }
     }
@@ -93,7 +93,7 @@ impl Drop for Fetcher {
     }
 }
 
-/// Notifies all waiting streams when the thread ends, even if it panics.
+/// Tells all waiting streams when the thread ends, even by a panic.
 struct EndGuard(Arc<FetcherState>);
 
 impl Drop for EndGuard {
@@ -102,7 +102,7 @@ impl Drop for EndGuard {
     }
 }
 
-/// Runs the thread. If there is no event queue, the thread ends immediately, and the streams notice it.
+/// Runs the thread. If no event queue can be created, the thread ends immediately and the streams notice.
 fn run(
     hub: Arc<FetcherState>,
     settings: PoolSettings,
@@ -115,55 +115,55 @@ fn run(
     }
 }
 
-/// The current state of a task, which ticks inspect.
+/// State of a task, which ticks inspect.
 pub(super) struct TaskState {
     pub(super) watch: Rc<Deadlines>,
     pub(super) collector: RefCell<Option<Rc<ReplyCollector>>>,
 }
 
-/// The state that the tasks of the thread share. Nothing in it is borrowed across an await.
+/// State shared by the thread's tasks. Nothing in it is borrowed across an await.
 pub(super) struct FetchThread {
     pub(super) hub: Arc<FetcherState>,
     pub(super) options: StreamOptions,
     pub(super) pool: Pool,
-    /// Access to S3 stores, and the places of their buckets.
+    /// Access to S3 stores and the addresses of their buckets.
     pub(super) store: Arc<Access>,
     pub(super) buckets: BucketResolver,
     pub(super) pace: Option<Pace>,
     pub(super) throttling: Throttling,
     pub(super) concurrency: StreamConcurrency,
-    /// Time of the last turn.
+    /// Time of the last turn, for uses that need no precision.
     pub(super) clock: Rc<Cell<Millis>>,
-    /// Exact time.
+    /// Precise clock.
     pub(super) exact: Clock,
     pub(super) idle_connections: IdleConnections,
     pub(super) buffers: IoBuffers,
     pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
     pub(super) jitter: RefCell<Jitter>,
-    /// Bytes of large bodies that are being received.
+    /// Bytes of large bodies being received.
     pub(super) receiving: Cell<usize>,
-    /// Bytes of replies that are held until they are certain.
+    /// Bytes of replies held until they are certain.
     pub(super) held_bytes: Cell<usize>,
-    /// Notifies that the bytes in `receiving` and `held_bytes`, or the bytes not yet taken, may have become fewer.
+    /// Signalled when `receiving`, `held_bytes` or the untaken bytes may have decreased.
     pub(super) room: Notify,
-    /// Tasks whose large bodies wait for room in memory.
+    /// Number of tasks with large bodies that wait for memory.
     pub(super) waiting_for_room: Cell<usize>,
-    /// Connections without a request, until they have been silent for the duration of a rest.
+    /// Connections without a request that have not been silent for a whole rest yet.
     pub(super) resting: RestingConnections<UncertainReplies>,
-    /// Connections that have rested, with the end of their rest, the oldest first. If something arrives late on one,
-    /// its certain replies become doubtful. There is at most one for each request that may be in flight.
+    /// Connections after their rest, with its end, oldest first. If something arrives late on one, its certain replies
+    /// become doubtful. There is at most one per allowed request in flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
-    /// Tasks without a request whose connection has uncertain replies.
+    /// Number of tasks without a request whose connection has uncertain replies.
     pub(super) waiting_for_silence: Cell<usize>,
     queue: RefCell<RequestQueue>,
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,
     unflushed: RefCell<Vec<Rc<ReplyCollector>>>,
     places: RefCell<Vec<Rc<TaskState>>>,
-    /// Tasks that have a request.
+    /// Number of tasks with a request.
     busy: Cell<usize>,
-    /// Maximum of `busy` since the last tick. Replies come in waves, and a tick often comes right after one.
+    /// Maximum of `busy` since the last tick. A tick often comes right after a wave of replies, when `busy` is low.
     busy_most: Cell<usize>,
-    /// Tasks whose connection rests after its reply.
+    /// Number of tasks whose connection rests after its reply.
     pub(super) resting_here: Cell<usize>,
     replies: Cell<u64>,
     has_replies: Notify,
@@ -214,7 +214,7 @@ impl FetchThread {
         }
     }
 
-    /// Runs until the thread must end, or until a task has panicked. The reply of such a task would never come.
+    /// Runs until the thread must stop or a task panics. The panicked task's reply would never come.
     async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
         tokio::task::spawn_local(Rc::clone(&self).finish_rests());
@@ -222,7 +222,7 @@ impl FetchThread {
             let is_busy =
                 self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
             let tick = if is_busy { limits::TICK } else { IDLE_TICK };
-            // Check everything, both after a notification and after the timeout.
+            // Check everything, after a notification as well as after the timeout.
             let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
             self.clock.set(self.exact.now());
             self.take_submitted();
@@ -248,7 +248,7 @@ impl FetchThread {
         self.forget_dropped();
     }
 
-    /// Ends the requests in flight of abandoned streams.
+    /// Cancels the requests in flight of dropped streams.
     fn forget_dropped(&self) {
         let count = self.collectors.borrow().len();
         self.collectors.borrow_mut().retain(|collector| !collector.shared.is_closed());
@@ -291,12 +291,12 @@ impl FetchThread {
         self.busy.get()
     }
 
-    /// Returns how many more requests may have a task.
+    /// Returns how many more requests may get a task.
     fn places(&self) -> usize {
         self.concurrency.limit().saturating_sub(self.busy.get())
     }
 
-    /// Wakes or makes tasks for the requests that can begin.
+    /// Wakes or creates tasks for the requests that can start.
     fn start_tasks(self: &Rc<Self>) {
         // Even if memory is full, one task must look for the wanted request.
         let most = if self.takes_only_wanted() { 1 } else { self.places() };
@@ -304,8 +304,8 @@ impl FetchThread {
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        // All tasks may be waiting for memory while the request that frees it is still queued. That request gets one
-        // extra task.
+        // All tasks may wait for memory while the request that would free it is still queued. An extra task serves that
+        // request.
         let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
         let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));
         for _ in 0..missing {
@@ -317,19 +317,19 @@ impl FetchThread {
         }
     }
 
-    /// Whether the bodies in memory leave no room for a new request.
+    /// Returns whether bodies in memory leave no room for another request.
     fn is_full(&self) -> bool {
         self.held() >= limits::STREAM_BYTES_MAX
     }
 
-    /// Whether a new request would have to wait for memory, or for a place while tasks wait for memory. In this state
-    /// only the request that all others wait for begins.
+    /// Returns whether another request would have to wait for memory, or for a slot while tasks wait for memory. In
+    /// this state, only the request that all others wait for starts.
     fn takes_only_wanted(&self) -> bool {
         self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
     }
 
-    /// Returns the bytes of bodies in memory, except for replies that are about to be handed over. Asks the program to
-    /// notify the thread when it takes some.
+    /// Returns the body bytes in memory, except for replies about to be handed over. Asks the program to notify the
+    /// thread when it takes some.
     pub(super) fn held(&self) -> usize {
         let own = self.receiving.get() + self.held_bytes.get();
         let held = self.hub.untaken.load(Ordering::SeqCst) + own;
@@ -337,11 +337,11 @@ impl FetchThread {
             return held;
         }
         self.hub.is_holding.store(true, Ordering::SeqCst);
-        // The program may have taken bodies before it could see that the thread waits. Read the counter again.
+        // The program may have taken bodies before it saw that the thread waits, so read the counter again.
         self.hub.untaken.load(Ordering::SeqCst) + own
     }
 
-    /// Takes the next request. Returns `false` if there is none now.
+    /// Takes the next request. Returns `false` if none can start now.
     pub(super) fn take(&self, place: &TaskState, request: &mut TaskRequest) -> bool {
         let used = |requests| self.hub.give_back(requests);
         let now = self.clock.get();
@@ -379,7 +379,7 @@ impl FetchThread {
         place.collector.borrow_mut().take();
     }
 
-    /// Adds a reply to a collector, and lists the collector for the next flush.
+    /// Adds a reply to a collector and schedules the collector for the next flush.
     pub(super) fn replied_in(
         &self,
         collector: &Rc<ReplyCollector>,
@@ -395,8 +395,8 @@ impl FetchThread {
         }
     }
 
-    /// Hands replies over after the first turn that brought no more replies. It would cost more to wake the program for
-    /// each reply than to make the reply.
+    /// Hands replies over after the first turn without new ones. Waking the program for each reply would cost more than
+    /// the reply itself.
     async fn flush_turns(self: Rc<Self>) {
         loop {
             self.has_replies.notified().await;

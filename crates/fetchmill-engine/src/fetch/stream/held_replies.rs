@@ -1,4 +1,4 @@
-//! A stream's connection, with its replies that are not certain yet.
+//! A stream's connection and its uncertain replies.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -9,21 +9,21 @@ use super::reply_collector::ReplyCollector;
 use fetchmill_net::ReceivedReply;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
-/// A task's connection with the replies that are not certain yet.
+/// A task's connection and its uncertain replies.
 pub(super) type StreamConnection = CertainConnection<UncertainReplies>;
 
-/// See the module. Memory: a share of `HELD_BYTES_MAX` plus one body, and the positions of at most
-/// `STREAM_UNCERTAIN_MAX` replies.
+/// See the [module documentation](self). Memory use: a share of `HELD_BYTES_MAX` plus one body, and the positions of up
+/// to `STREAM_UNCERTAIN_MAX` replies.
 #[derive(Default)]
 pub(super) struct UncertainReplies {
     pub(super) held: Vec<HeldReply>,
     pub(super) given: Vec<GivenReply>,
-    /// The replies that became certain last. They become doubtful if the rest turns out to have been too short.
+    /// Replies that became certain most recently. They become doubtful if the rest turns out to have been too short.
     pub(super) last: Vec<GivenReply>,
     pub(super) bytes: usize,
 }
 
-/// A reply that is held.
+/// A held reply.
 pub(super) struct HeldReply {
     pub(super) request: TaskRequest,
     pub(super) incoming: StreamBody,
@@ -32,11 +32,11 @@ pub(super) struct HeldReply {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// A reply that the program has or will have, by its position in the input.
+/// Position in the input of a reply that the program has or will get.
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {
-    // The replies may belong to another program than the one that has left its stream.
+    // The replies may belong to other programs than the one that dropped its stream.
     const OUTLIVE_WATCH: bool = true;
 
     fn is_empty(&self) -> bool {

@@ -1,12 +1,11 @@
-//! Requests of a program and their replies. A thread fetches, and whole batches pass between the thread and the
-//! program.
+//! Fetches a program's requests. A thread makes them, and exchanges whole batches with the program.
 //!
-//! The program fills a [`RequestBatch`] and submits it (one lock, one wake). The thread answers with a [`ReplyBatch`].
-//! It hands this batch over at the end of a turn of its event loop, or earlier if the batch is large. Nothing is
-//! stored, so the journal has only the progress of the program ([`fetchmill_store::journal::ProgressStore`]).
+//! The program fills a [`RequestBatch`] and submits it, which takes one lock and one wake-up. The thread answers with a
+//! [`ReplyBatch`]. It hands that over at the end of a turn of its event loop, or earlier if the batch is large. Replies
+//! are not stored. The journal has only the program's progress ([`fetchmill_store::journal::ProgressStore`]).
 //!
-//! Memory: the requests in flight, a window of other requests and their replies, and bodies up to `STREAM_BYTES_MAX`. A
-//! single larger body exceeds this limit.
+//! Memory use: the requests in flight, a window of other requests and their replies, and bodies up to
+//! `STREAM_BYTES_MAX`. A single body may exceed this limit.
 
 mod batch;
 mod channel;

@@ -1,5 +1,5 @@
-//! Progress of the program: the items taken from its input, and those not yet finished. It is stored so that the
-//! program can resume after a kill. A separate thread makes it durable once a commit window.
+//! Progress of a program: the items taken from its input, and which of them are unfinished. It is saved so that the
+//! program can resume after a kill. A separate thread makes it durable once per commit window.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,33 +18,33 @@ use fetchmill_store::journal::{JobLocation, ProgressStore, SavedProgress};
 /// State of the next input item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputState {
-    /// The reply to the item was finished in an earlier run.
+    /// An earlier run finished the item.
     Done,
-    /// The item was taken in an earlier run. It is fetched again once it is certain that the input is the same.
+    /// An earlier run took the item but did not finish it. It is fetched again once the input is known to be the same.
     Missing,
     /// The item is new.
     New,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct StreamProgress {
-    /// Progress of the earlier run.
+    /// Progress saved by the earlier run.
     before: SavedProgress,
     pulled: u64,
     digest: u64,
-    /// Whether the input differs from the earlier one. If so, nothing of this run counts.
+    /// Whether the input differs from the earlier run's. If so, nothing of this run is saved.
     is_refused: bool,
-    /// Items that were taken and not finished.
+    /// Items taken but not finished.
     missing: BTreeSet<u64>,
     keeper: Arc<ProgressSaver>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// State that is shared with the saving thread.
+/// State shared with the saving thread.
 #[derive(Debug, Default)]
 struct ProgressSaver {
-    /// Whether the window is over. The program must then report its progress.
+    /// Whether the window is over and the program must report its progress.
     is_wanted: AtomicBool,
     told: Mutex<SaverState>,
     changed: Condvar,
@@ -84,7 +84,7 @@ impl ProgressSaver {
 }
 
 impl StreamProgress {
-    /// Opens a state folder, and makes it if it is missing. The folder stays locked.
+    /// Opens a state folder and locks it. Creates the folder if it is missing.
     pub fn start(folder: &Path) -> Result<Self> {
         let (progress, before) = ProgressStore::open(JobLocation::prepare(folder, None)?)?;
         let keeper = Arc::new(ProgressSaver::default());
@@ -103,17 +103,17 @@ impl StreamProgress {
         })
     }
 
-    /// Returns the number of items that were taken in an earlier run and not finished.
+    /// Returns how many items an earlier run took but did not finish.
     pub fn missing_before(&self) -> usize {
         self.before.missing.count() as usize
     }
 
-    /// Whether the input has not yet reached the position of the earlier run.
+    /// Returns whether the input is still before the earlier run's position.
     pub fn is_behind(&self) -> bool {
         self.pulled < self.before.pulled
     }
 
-    /// Notes an item taken from the input, and returns its state.
+    /// Records an item taken from the input and returns its state.
     pub fn pull(&mut self, url: &str, call: Option<&CustomRequest>) -> Result<InputState> {
         let index = self.pulled;
         self.pulled += 1;
@@ -137,7 +137,7 @@ impl StreamProgress {
         Ok(known)
     }
 
-    /// Notes the end of the input. It is an error if the earlier run took more items.
+    /// Records the end of the input. Fails if the earlier run took more items.
     pub fn end_of_input(&self) -> Result<()> {
         if self.is_behind() { Err(self.differs()) } else { Ok(()) }
     }
@@ -150,12 +150,12 @@ impl StreamProgress {
         ))
     }
 
-    /// Notes that the program has finished this item's reply.
+    /// Records that the program has finished an item.
     pub fn done(&mut self, index: u64) {
         self.missing.remove(&index);
     }
 
-    /// Reports the progress if the window is over. Returns the error of the last save, if it failed.
+    /// Reports the progress if the window is over. Fails if the last save failed.
     pub fn tell(&mut self) -> Result<()> {
         if !self.keeper.is_wanted.load(Ordering::Relaxed) {
             return Ok(());
@@ -170,8 +170,8 @@ impl StreamProgress {
         Ok(())
     }
 
-    /// Returns the progress to save. `None` until the input reaches the earlier run's position, since the earlier
-    /// record is valid until then. Also `None` if the input differs.
+    /// Returns the progress to save. Returns `None` before the input reaches the earlier run's position, because the
+    /// old record is valid until then. Also returns `None` if the input differs.
     fn saved(&self) -> Option<SavedProgress> {
         let mut missing: Vec<u64> = self.missing.iter().copied().collect();
         let missing = Runs::from_unsorted(&mut missing);
@@ -182,7 +182,7 @@ impl StreamProgress {
         })
     }
 
-    /// Makes everything durable, and unlocks the folder.
+    /// Makes everything durable and unlocks the folder.
     pub fn end(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         {
@@ -203,7 +203,7 @@ impl StreamProgress {
 
 impl Drop for StreamProgress {
     fn drop(&mut self) {
-        // Call `end` first to see an error.
+        // Call `end` first to see errors.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that the thread has not begun, requests that wait for a repetition, and the request of a task.
+//! Requests of a thread: those not started, those to be repeated, and that of each task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -11,18 +11,18 @@ use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
 
-/// Times of an attempt, in microseconds of the thread's clock.
+/// Times of an attempt in microseconds, on the thread's clock.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
-    /// When the first bytes of the reply came. `None` if the whole reply came together.
+    /// Arrival of the reply's first bytes. `None` if the whole reply arrived at once.
     pub(super) first_byte: Option<u64>,
-    /// When the reply was complete.
+    /// Arrival of the reply's last byte.
     pub(super) ended: Option<u64>,
 }
 
-/// The request of a task. The memory is reused for the next one.
+/// A task's current request. Its memory is reused for the next one.
 #[derive(Default)]
 pub(super) struct TaskRequest {
     pub(super) collector: Option<Rc<ReplyCollector>>,
@@ -31,15 +31,15 @@ pub(super) struct TaskRequest {
     pub(super) index: u64,
     pub(super) at: Location,
     pub(super) call: Option<Arc<CustomRequest>>,
-    /// Effects of redirects on the request.
+    /// Changes that redirects have made to the request.
     pub(super) effects: RedirectEffects,
     /// Attempts and time spent on the request.
     pub(super) state: AttemptState,
-    /// Whether the URL is in its normal form.
+    /// Whether the URL is normalised.
     pub(super) is_located: bool,
-    /// The original `s3://` URL, and the generation of the store's state when the request was signed.
+    /// The original `s3://` URL, and the generation of the store's state that was used for signing.
     pub(super) store_url: Option<(String, u64)>,
-    /// When the request was submitted, in microseconds of the thread's clock.
+    /// Submission time in microseconds, on the thread's clock.
     pub(super) submitted: u64,
     /// Times of the last attempt.
     pub(super) attempt: AttemptTimes,
@@ -68,32 +68,32 @@ impl TaskRequest {
         true
     }
 
-    /// Returns the current method.
+    /// Returns the method after any redirects.
     pub(super) fn method(&self) -> &str {
         self.effects.method(self.call.as_deref())
     }
 
-    /// Whether the request may be repeated.
+    /// Returns whether the request may be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
         self.effects.may_repeat(self.call.as_deref())
     }
 
-    /// Whether the current request is a `GET` or `HEAD`.
+    /// Returns whether the request, after any redirects, is a `GET` or `HEAD`.
     pub(super) fn only_reads(&self) -> bool {
         self.effects.only_reads(self.call.as_deref())
     }
 
-    /// Whether the reply is held until it certainly answers the request.
+    /// Returns whether to hold the reply until it certainly answers the request.
     pub(super) fn wants_certainty(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
     }
 
-    /// Whether all replies that the program keeps wait for this one.
+    /// Returns whether the program needs this reply before any that it keeps.
     pub(super) fn is_wanted(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
     }
 
-    /// Whether the program has abandoned the stream.
+    /// Returns whether the program has dropped the stream.
     pub(super) fn is_dropped(&self) -> bool {
         self.collector.as_ref().is_none_or(|collector| collector.shared.is_closed())
     }
@@ -111,7 +111,7 @@ struct QueuedBatch {
 pub(super) struct RequestQueue {
     batches: VecDeque<QueuedBatch>,
     count: usize,
-    /// Requests to be repeated, by time and a unique number.
+    /// Requests to be repeated, by time and unique number.
     waiting: BTreeMap<(Millis, u64), TaskRequest>,
     waited: u64,
 }
@@ -122,7 +122,7 @@ impl RequestQueue {
         self.batches.push_back(QueuedBatch { collector, requests, submitted, next: 0 });
     }
 
-    /// Adds a request to be repeated at this time.
+    /// Schedules a request to be repeated at this time.
     pub(super) fn wait(&mut self, request: TaskRequest, until: Millis) {
         self.waited += 1;
         self.waiting.insert((until, self.waited), request);
@@ -139,7 +139,7 @@ impl RequestQueue {
             *request = due.remove();
             return true;
         }
-        // The wanted request may have finished a batch.
+        // Taking the wanted request may have finished a batch.
         while let Some(batch) = self.batches.front_mut() {
             let is_taken = request.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
             batch.next += 1;
@@ -158,7 +158,7 @@ impl RequestQueue {
         false
     }
 
-    /// Takes the request that all other replies wait for, if it is in this queue.
+    /// Takes the request that all other replies wait for, if it is queued here.
     pub(super) fn take_wanted(&mut self, request: &mut TaskRequest, now: Millis) -> bool {
         let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, request)| request.is_wanted());
         if let Some(key) = due.map(|(key, _)| *key) {
@@ -176,7 +176,7 @@ impl RequestQueue {
         false
     }
 
-    /// Removes the requests of abandoned streams.
+    /// Removes the requests of dropped streams.
     pub(super) fn forget_dropped(&mut self) {
         self.batches.retain(|batch| {
             let is_dropped = batch.collector.shared.is_closed();
@@ -186,12 +186,12 @@ impl RequestQueue {
         self.waiting.retain(|_, request| !request.is_dropped());
     }
 
-    /// Returns how many requests can begin now.
+    /// Returns how many requests can start now.
     pub(super) fn ready(&self, now: Millis) -> usize {
         self.count + self.waiting.range(..=(now, u64::MAX)).count()
     }
 
-    /// Whether there is nothing to begin, now or later.
+    /// Returns whether no request is left, now or later.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.waiting.is_empty()
     }

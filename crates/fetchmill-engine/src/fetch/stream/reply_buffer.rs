@@ -1,4 +1,4 @@
-//! A reply while it is received: its head, and its body in memory.
+//! A reply being received: its head, and its body in memory.
 
 use crate::attempt::{Failure, Resumable, ResumableBody};
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
@@ -7,7 +7,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError, not_asked_for};
 use fetchmill_model::verdict::fields_in;
 
-/// Bytes of memory that a task keeps for its next body.
+/// Number of bytes that a task keeps allocated for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// The reply that a task receives.
@@ -19,9 +19,9 @@ pub(super) struct ReplyBuffer {
     pub(super) head: Vec<u8>,
     pub(super) kept: FieldSpans,
     pub(super) body: Vec<u8>,
-    /// Body length from the head. `None` if the head does not give it.
+    /// Body length according to the head. `None` if the head does not give it.
     length: Option<u64>,
-    /// Bytes that this body counts among the large bodies of the thread.
+    /// Bytes counted for this body in the thread's total of large bodies.
     pub(super) reserved: usize,
 }
 
@@ -34,17 +34,17 @@ impl ReplyBuffer {
         self.length = None;
     }
 
-    /// Returns the bytes of memory that the whole body will take, as far as known.
+    /// Returns the memory in bytes that the whole body will take, as far as known.
     pub(super) fn expected(&self) -> usize {
         self.body.len().max(self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0))
     }
 
-    /// Returns the bytes of memory in use.
+    /// Returns the memory in use, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.head.capacity() + self.body.capacity()
     }
 
-    /// Decodes the complete body as its head says, to at most `bytes_max` bytes.
+    /// Decodes the complete body according to its head. The result may have up to `bytes_max` bytes.
     pub(super) fn decode(&mut self, bytes_max: u64) -> Result<(), Failure> {
         let encoding = ContentEncoding::of_fields(fields_in(&self.head, b"content-encoding:"))
             .map_err(|name| Failure::new(FailureKind::BadEncoding, not_asked_for(&name)))?;
@@ -63,7 +63,7 @@ impl ReplyBuffer {
         })
     }
 
-    /// Returns the URL of the reply's `Location`.
+    /// Returns the reply's `Location`.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.kept.location.map(|span| span.in_head(&self.head))
     }
@@ -85,7 +85,7 @@ impl BodySink for ReplyBuffer {
         self.kept = head.kept;
         if let Framing::Length(length) = head.framing {
             self.length = Some(length);
-            // A length is only a claim. Allocate more memory as the body arrives.
+            // A declared length may be wrong, so allocate more memory only as the body arrives.
             self.body.reserve(usize::try_from(length).unwrap_or(MIB).min(MIB));
         }
     }

@@ -1,4 +1,4 @@
-//! Collects the replies of a stream before the thread hands them over.
+//! Collects a stream's replies before the thread hands them over.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub(super) struct ReplyCollector {
     pub(super) shared: Arc<StreamState>,
     hub: Arc<FetcherState>,
     replies: RefCell<ReplyBatch>,
-    /// Whether the collector is in the list of those to flush.
+    /// Whether the collector is scheduled to be flushed.
     is_listed: Cell<bool>,
 }
 
@@ -19,7 +19,7 @@ impl ReplyCollector {
         ReplyCollector { shared, hub, replies: RefCell::default(), is_listed: Cell::new(false) }
     }
 
-    /// Adds a reply. Returns whether the collector must be listed, to be flushed at the end of the turn.
+    /// Adds a reply. Returns whether the collector must be scheduled for a flush at the end of the turn.
     pub(super) fn add(&self, push: impl FnOnce(&mut ReplyBatch)) -> bool {
         let is_full = {
             let mut replies = self.replies.borrow_mut();

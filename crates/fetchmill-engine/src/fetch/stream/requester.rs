@@ -1,4 +1,4 @@
-//! The life of one task: take a request, exchange it, and answer ([`crate::attempt`]).
+//! The main loop of a task: takes a request, makes it, and delivers the reply ([`crate::attempt`]).
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use fetchmill_net::{
 };
 
 impl FetchThread {
-    /// Serves requests until the thread ends.
+    /// Serves requests until the thread stops.
     pub(super) async fn serve(self: &Rc<Self>, place: &Rc<TaskState>) {
         let mut task = StreamConnection::default();
         let mut request = TaskRequest::default();
@@ -39,12 +39,12 @@ impl FetchThread {
         }
     }
 
-    /// Waits until the request may go out. Returns `false` if the watch expires first.
+    /// Waits until the request may be sent. Returns `false` if the watch expires first.
     async fn wait_for_paces(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
         if origin.pace.is_some() || self.pace.is_some() {
             let _waiting = self.concurrency.load.wait_for_pace();
             let paces = self.pace.iter().chain(origin.pace.as_deref());
-            // An expired watch belongs to an abandoned stream.
+            // If the watch expires, the stream was dropped.
             keep_pace(paces, || self.exact.micros(), watch).await;
         }
         if !self.throttling.is_active() {
@@ -54,7 +54,7 @@ impl FetchThread {
         self.throttling.wait(&origin.key, || self.exact.micros(), watch).await
     }
 
-    /// Handles a request whose place is not known. Its URL is invalid, or its bucket has no credentials, or these are
+    /// Handles a request that cannot be located. Its URL is invalid, or the credentials for its bucket are missing or
     /// still loading.
     fn not_located(&self, request: &mut TaskRequest, kind: FailureKind) -> AttemptEnd {
         let reason = match kind {
@@ -68,7 +68,7 @@ impl FetchThread {
         self.fail(request, Failure::new(kind, reason))
     }
 
-    /// Returns the origin of a request, usually that of the last one.
+    /// Returns the origin of a request, which is usually that of the previous one.
     fn locate(&self, request: &mut TaskRequest) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last_origin.borrow_mut();
         if let Some(last) = &*last
@@ -82,7 +82,7 @@ impl FetchThread {
             request.is_located = true;
             if request.at.url.starts_with("s3:") {
                 let url = self.buckets.http_url(&request.at.url);
-                // The request has no place until its store is known.
+                // A request cannot be located until its store is known.
                 request.is_located = url.is_ok();
                 let url = url?;
                 request.store_url =
@@ -105,7 +105,7 @@ impl FetchThread {
             match self.pool.open(connection, watch, request.at.reach).await {
                 Ok(()) => return Ok(()),
                 Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
-                // Descriptors or ports have run out, which is not the request's fault.
+                // This machine is out of descriptors or ports, which is not the request's fault.
                 Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(limits::EXHAUSTED_PAUSE).await,
             }
             if request.is_dropped() {
@@ -237,8 +237,8 @@ impl Requester for FetchThread {
         self.settle(request, incoming, replied, connection.address())
     }
 
-    /// Holds a reply. A stream that does not wait for certainty gets the reply immediately, and an error later if the
-    /// reply becomes doubtful.
+    /// Holds a reply. A stream that does not wait for certainty gets it immediately, and an error later if it becomes
+    /// doubtful.
     fn hold_reply(
         &self,
         task: &mut StreamConnection,

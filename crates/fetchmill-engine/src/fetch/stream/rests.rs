@@ -1,5 +1,5 @@
-//! Replies of a stream that are certain only after their connection was silent ([`fetchmill_net::certain`]). Until then
-//! a stream holds the replies, or remembers that it has handed them over.
+//! Handles stream replies that become certain only after their connection was silent ([`fetchmill_net::certain`]).
+//! Until then, the stream holds them, or remembers that it has handed them over.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{Deadlines, OriginConnections};
 
-/// Interval between checks of connections that have rested.
+/// Interval at which rested connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl FetchThread {
-    /// Holds a reply that is not certain yet.
+    /// Holds an uncertain reply.
     pub(super) fn hold(&self, task: &mut StreamConnection, reply: HeldReply) {
         let bytes = reply.incoming.inner.memory();
         self.held_bytes.set(self.held_bytes.get() + bytes);
@@ -36,7 +36,7 @@ impl FetchThread {
         }
     }
 
-    /// Decides what a connection does after a reply: continue, end with the next request, or rest.
+    /// Decides how a connection continues after a reply: take another request, end with the next one, or rest.
     pub(super) async fn step_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
         let share = limits::HELD_BYTES_MAX / self.concurrency.limit();
         let UncertainReplies { bytes, given, .. } = &task.held;
@@ -49,13 +49,13 @@ impl FetchThread {
         }
     }
 
-    /// Returns how many connections may rest in addition to those of the tasks.
+    /// Returns the maximum number of resting connections, besides those of the tasks.
     fn resting_max(&self) -> usize {
         limits::resting_connections(self.concurrency.limit())
     }
 
-    /// Limits the number of resting connections before a task opens one. If too many rest, the task waits until fewer
-    /// do. A connection is not abandoned if it holds the reply to a request that may not be repeated.
+    /// Enforces the limit of resting connections before a task opens another. If there are too many, the task waits. A
+    /// connection is not abandoned while it holds the reply to a request that must not be repeated.
     pub(super) async fn bound_rests(&self, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
@@ -65,10 +65,10 @@ impl FetchThread {
         }
     }
 
-    /// Ends rests when they are due, until the thread ends.
+    /// Ends rests that are due, until the thread ends.
     pub(super) async fn finish_rests(self: Rc<Self>) {
         loop {
-            // Both results are expected: a rest is due, or the timeout has passed.
+            // Both results are fine: a rest is due, or the time is up.
             let _ = tokio::time::timeout(SWEEP, self.resting.due()).await;
             self.sweep_rested();
             while let Some((mut task, judged)) = self.resting.take_rested(Instant::now()) {
@@ -82,7 +82,7 @@ impl FetchThread {
         }
     }
 
-    /// Keeps a connection that has rested. If the maximum number is kept already, the oldest is removed.
+    /// Keeps a rested connection. Drops the oldest one if there are too many.
     fn keep_rested(&self, task: StreamConnection) {
         let mut rested = self.rested.borrow_mut();
         let is_full = rested.len() >= self.concurrency.limit();
@@ -94,7 +94,7 @@ impl FetchThread {
         }
     }
 
-    /// Gives a task a connection that has rested.
+    /// Gives a task a rested connection.
     pub(super) fn take_rested(
         &self,
         task: &mut StreamConnection,
@@ -116,7 +116,7 @@ impl FetchThread {
         }
     }
 
-    /// Checks the connections that have rested, and closes those that are unused.
+    /// Checks the rested connections and closes unused ones.
     fn sweep_rested(&self) {
         let oldest = self.clock.get().saturating_sub(limits::KEEP_ALIVE_IDLE.as_millis() as Millis);
         let mut rested = self.rested.take();
@@ -132,19 +132,19 @@ impl FetchThread {
         self.judge(task, judged);
     }
 
-    /// Handles a connection that the server ends after this reply.
+    /// Handles a connection that the server closes after this reply.
     pub(super) async fn end_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
         let _resting = Counted::new(&self.resting_here);
         let judged = self.resting.end(task, self.resting_max(), watch).await;
         self.judge(task, judged);
     }
 
-    /// Waits without a request. First the replies of the connection become certain, then the connection is kept for a
+    /// Waits without a request. The connection's replies become certain first, and then the connection is kept for a
     /// while.
     pub(super) async fn wait_idle(&self, task: &mut StreamConnection, place: &TaskState) {
         let is_uncertain = task.is_holding();
         if is_uncertain {
-            // The clock of deadlines advances in steps. Add one step, so that the wait is not too short.
+            // The deadline clock advances in steps, so add one step to avoid waking too early.
             place.watch.only(task.begin_rest() + limits::TICK);
             self.waiting_for_silence.set(self.waiting_for_silence.get() + 1);
             self.hub.wake.notify_one();
@@ -170,7 +170,7 @@ impl FetchThread {
         }
     }
 
-    /// Acts on the judgement of the replies that a connection has brought.
+    /// Processes the judgement on the replies of a connection.
     pub(super) fn judge(&self, task: &mut StreamConnection, judged: Judged) {
         let uncertain = &mut task.held;
         match judged {
@@ -188,7 +188,7 @@ impl FetchThread {
         }
     }
 
-    /// Hands over the held replies, which are now certain, or acts on them as they require.
+    /// Hands over or processes held replies that have become certain.
     fn commit(&self, uncertain: &mut UncertainReplies) {
         let UncertainReplies { held, given, last, .. } = uncertain;
         decide(given);
@@ -206,7 +206,7 @@ impl FetchThread {
         }
     }
 
-    /// Requests the held replies again, because they will never be certain. This does not count as an attempt.
+    /// Repeats the requests of held replies that will never be certain. This does not count as an attempt.
     fn ask_again(&self, uncertain: &mut UncertainReplies) {
         decide(&uncertain.given);
         uncertain.given.clear();
@@ -235,7 +235,7 @@ impl FetchThread {
     }
 }
 
-/// Notes that these replies are certain, or will never be certain.
+/// Records that these replies are certain, or never will be.
 fn decide(given: &[GivenReply]) {
     for same in given.chunk_by(|(one, _), (other, _)| Rc::ptr_eq(one, other)) {
         same[0].0.shared.decide(same.len());

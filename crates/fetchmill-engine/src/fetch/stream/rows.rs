@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
 use super::batch::{ReplyBatch, ReplyRecord};
 
-/// The columns of a batch of replies.
+/// Returns the schema of reply batches.
 pub fn reply_schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         Arc::new(Schema::new(vec![
@@ -25,7 +25,7 @@ pub fn reply_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
 
-/// Builds batches of [`reply_schema`].
+/// Builds batches with [`reply_schema`].
 #[derive(Debug, Default)]
 pub struct ReplyRows {
     index: UInt64Builder,
@@ -46,12 +46,12 @@ impl ReplyRows {
         self.rows
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Returns the bytes of all texts and bodies.
+    /// Returns the total size of all strings and bodies in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -81,7 +81,7 @@ impl ReplyRows {
         self.total_time.append_value(record.times.total as f64 / 1e6);
     }
 
-    /// Returns the rows as a batch, and begins the next one.
+    /// Returns the rows as a batch and starts the next one.
     pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         (self.rows, self.bytes) = (0, 0);
         let columns: Vec<ArrayRef> = vec![

@@ -1,8 +1,8 @@
-//! The pace of each origin that throttles (docs/internals/decisions/0018).
+//! Limits the request rate for each origin that throttles (docs/internals/decisions/0018).
 //!
-//! An origin that only refuses has no pace: the program gets its refusals. The state belongs to one thread, so it needs
-//! no lock. An origin is known from its first refusal until it has refused nothing for
-//! [`limits::STREAM_THROTTLED_FOR`]. While no origin is known, a request and a reply each cost one check of an empty
+//! An origin that only refuses gets no pace: the program receives its refusals. The state belongs to one thread, so it
+//! needs no lock. An origin is tracked from its first refusal until it has refused nothing for
+//! [`limits::STREAM_THROTTLED_FOR`]. While none is tracked, a request and a reply each cost one check for an empty
 //! table.
 
 use std::cell::{Cell, RefCell};
@@ -17,14 +17,14 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_net::{Deadlines, OriginConnections};
 
-/// An origin that has refused something.
+/// An origin that has refused requests.
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Lock of the waiting tasks. Only the first one takes a place, because a new pace would not change places that are
-    /// already taken.
+    /// Lock for waiting tasks. Only the first one reserves a time, because a reserved time would not follow a change of
+    /// pace.
     line: tokio::sync::Mutex<()>,
-    /// Counted since the last tick.
+    /// Number of successes since the last tick.
     successes: Cell<u32>,
     refused: Cell<u32>,
     refused_at: Cell<Millis>,
@@ -44,7 +44,7 @@ impl ThrottledOrigin {
         }
     }
 
-    /// Whether the origin grants some requests in addition to its refusals.
+    /// Returns whether the origin grants some requests besides its refusals.
     fn gives(&self, now: Millis) -> bool {
         let lately = limits::STREAM_REFUSED_ONLY.as_millis() as Millis;
         self.succeeded_at.get().is_some_and(|at| now.saturating_sub(at) < lately)
@@ -67,16 +67,16 @@ impl ThrottledOrigin {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Default)]
 pub(super) struct Throttling {
     origins: RefCell<HashMap<OriginKey, Rc<ThrottledOrigin>>>,
-    /// The origin with the last success, before any refusal.
+    /// Origin of the last success before any refusal.
     last_success: RefCell<Option<(Rc<OriginConnections>, Millis)>>,
 }
 
 impl Throttling {
-    /// Notes a complete reply, which may be a refusal.
+    /// Records a complete reply, which may be a refusal.
     pub(super) fn note(&self, origin: &Rc<OriginConnections>, is_refusal: bool, now: Millis) {
         let mut origins = self.origins.borrow_mut();
         if !is_refusal && origins.is_empty() {
@@ -118,12 +118,12 @@ impl Throttling {
         });
     }
 
-    /// Whether any origin is known to throttle.
+    /// Returns whether any origin is tracked.
     pub(super) fn is_active(&self) -> bool {
         !self.origins.borrow().is_empty()
     }
 
-    /// Whether any origin has a pace now.
+    /// Returns whether any origin has a pace at present.
     pub(super) fn has_pace(&self) -> bool {
         self.origins.borrow().values().any(|throttled| throttled.pace.is_set())
     }
@@ -132,7 +132,7 @@ impl Throttling {
         self.origins.borrow().get(origin).filter(|throttled| throttled.pace.is_set()).cloned()
     }
 
-    /// Whether the origin of a normalised URL throttles: it refuses some requests and grants others.
+    /// Returns whether the origin of a normalised URL throttles, so that it refuses some requests and grants others.
     pub(super) fn is_throttled(&self, url: &str, now: Millis) -> bool {
         self.is_active()
             && OriginKey::of_url(url).is_some_and(|(origin, _)| {
@@ -140,7 +140,7 @@ impl Throttling {
             })
     }
 
-    /// Waits until the origin's pace allows one more request. Returns `false` if the watch expires first.
+    /// Waits until the origin's pace allows another request. Returns `false` if the watch expires first.
     pub(super) async fn wait(&self, origin: &OriginKey, micros: impl Fn() -> u64, watch: &Deadlines) -> bool {
         let Some(throttled) = self.paced(origin) else { return true };
         watch.rest();

@@ -1,5 +1,5 @@
-//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): give the reply, wait, or correct. A program
-//! gets the reply once no further attempt is planned, whatever its status.
+//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): deliver the reply, wait, or correct a setting.
+//! The program gets the reply when no further attempt is planned, whatever its status is.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -34,13 +34,13 @@ impl FetchThread {
             gives_every_reply: true,
             retried: self.options.http.retry_status,
             accepted: self.options.http.accept,
-            // The origin grants other requests, and will grant this one in its turn.
+            // The origin grants other requests and will grant this one in turn.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
         }
     }
 
-    /// Handles a complete reply that certainly answers the request.
+    /// Handles a complete, certain reply.
     pub(super) fn settle(
         &self,
         request: &mut TaskRequest,
@@ -109,7 +109,7 @@ impl FetchThread {
         AttemptEnd::Over
     }
 
-    /// Returns the field or element that reserves the content of a success, for `opt_out`. The body must be decoded.
+    /// Returns the field or element by which a successful reply opts out. Requires a decoded body.
     fn opt_out(&self, incoming: &ReplyBuffer, status: u16) -> Option<OptOut> {
         let is_read = self.options.http.opt_out && (200..300).contains(&status);
         is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
@@ -124,19 +124,19 @@ impl FetchThread {
         }
     }
 
-    /// If the body of a success has a type that is not accepted, returns the received and the expected types.
+    /// Returns the actual and the accepted types if a successful reply has a type that is not accepted.
     fn refused_type(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> Option<String> {
         let is_object = (200..300).contains(&status) && request.method() != "HEAD";
         if is_object { self.options.http.accept.refusal(&incoming.body) } else { None }
     }
 
-    /// Whether the body contradicts the store's checksum.
+    /// Returns whether the body does not match the store's checksum.
     fn is_damaged(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> bool {
         let is_object = request.store_url.is_some() && status == 200 && request.method() == "GET";
         is_object && self.store.options.checksums && is_damaged(&incoming.head, &incoming.body)
     }
 
-    /// Gives the reply to the program.
+    /// Delivers the reply to the program.
     fn give(&self, request: &TaskRequest, incoming: &mut ReplyBuffer, status: u16) {
         let times = self.times(request);
         let url = request.at.is_redirected().then(|| request.at.url.as_str().into());
@@ -149,7 +149,7 @@ impl FetchThread {
         }
     }
 
-    /// Acts on an attempt that brought no complete reply.
+    /// Handles an attempt without a complete reply.
     pub(super) fn broken(
         &self,
         request: &mut TaskRequest,
@@ -163,7 +163,7 @@ impl FetchThread {
         }
     }
 
-    /// Handles a failed attempt: the request waits for another attempt, or has failed.
+    /// Handles a failed attempt. The request waits for a retry, or fails.
     pub(super) fn failed(&self, request: &mut TaskRequest, failure: Failure) -> AttemptEnd {
         match request.state.after_failure(failure.kind, &self.rules(request), self.clock.get()) {
             Verdict::Retry(kind) => self.wait_for(request, kind, None),
@@ -174,15 +174,15 @@ impl FetchThread {
     fn wait_for(&self, request: &mut TaskRequest, kind: FailureKind, asked: Option<Millis>) -> AttemptEnd {
         let is_refused =
             kind == FailureKind::Throttled && self.throttling.is_throttled(&request.at.url, self.clock.get());
-        // Ignore the requested delay: all replies of the stream would wait in memory for that long, although the origin
-        // grants other requests.
+        // Ignore the requested delay. All of the stream's replies would wait in memory for that long, although the
+        // origin grants other requests.
         let (attempts, asked) = if is_refused { (0, None) } else { (request.state.attempts, asked) };
         let wait = delay(kind, attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(request), wait);
         AttemptEnd::Over
     }
 
-    /// Ends a request without a reply.
+    /// Ends a request that has no reply.
     pub(super) fn fail(&self, request: &TaskRequest, failure: Failure) -> AttemptEnd {
         let Failure { kind, reason } = failure;
         self.give_none(request, NoReply::Failed(kind), failure_detail(kind, 0, Some(&reason)).into());
@@ -196,7 +196,7 @@ impl FetchThread {
         }
     }
 
-    /// Corrects the setting that a store has shown to be wrong. Returns `None` if this is not possible.
+    /// Corrects a setting that the store rejected. Returns `None` if this is impossible.
     fn correct(&self, request: &mut TaskRequest, correction: Correction) -> Option<AttemptEnd> {
         let (url, generation) = request.store_url.as_ref()?;
         let bucket = split_url(url).and_then(|(bucket, _)| BucketName::parse(bucket).ok());
@@ -205,14 +205,14 @@ impl FetchThread {
             Renewal::Pending => AttemptEnd::Renewing,
             Renewal::Failed(_) => return None,
         };
-        // The bucket's place may have changed.
+        // The address of the bucket may have changed.
         request.at.url.clone_from(url);
         request.is_located = false;
         Some(next)
     }
 
-    /// Waits until it is known whether there are newer credentials. If there are none, the reply to the next attempt
-    /// shows it.
+    /// Waits until newer credentials are available or known not to be. In the latter case, the reply to the next
+    /// attempt shows it.
     pub(super) async fn renewed(&self, request: &TaskRequest) {
         while let Some((_, generation)) = &request.store_url
             && !request.is_dropped()
@@ -229,7 +229,7 @@ impl FetchThread {
         status: u16,
         address: Option<SocketAddr>,
     ) -> Result<(), RedirectRefusal> {
-        // A plain URL is in its normal form.
+        // A plain URL is already normalised.
         request.is_located = true;
         let policy = RedirectPolicy { hops_max: self.options.redirects(), may_leave_origin: true };
         let redirect =

@@ -1,4 +1,4 @@
-//! The current target of a connection, for every kind of engine.
+//! The target that a connection currently fetches, for all kinds of engines.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,69 +26,70 @@ use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::verdict::{AttemptState, Rules};
 use fetchmill_store::sink::EntryDescription;
 
-/// The target of a task. The memory is reused for the next target.
+/// A task's current target. Its memory is reused for the next target.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct CurrentTarget {
     pub(crate) sequence: Sequence,
-    /// Entry of the target in its page: a name, or a line of a list.
+    /// The target's entry in its page: a name or a line of a list.
     pub(crate) entry: Vec<u8>,
-    /// The name before storing.
+    /// Name of the object, before it is adapted for storing.
     pub(crate) name: Vec<u8>,
-    /// The URL. Empty if it follows from the name. Otherwise it comes from a list or a redirect.
+    /// URL from a list or a redirect. Empty if it follows from the name.
     pub(crate) at: Location,
-    /// The custom request. `None` means a plain `GET`.
+    /// Custom request. `None` for a plain `GET`.
     pub(crate) request: Option<Arc<CustomRequest>>,
     /// Effects of redirects on the request.
     pub(crate) effects: RedirectEffects,
-    /// Targets whose parts of the same object are requested together with this one.
+    /// Targets for other parts of the same object that are fetched by this request.
     pub(crate) joined: JoinedTargets,
-    /// Replies that were not the object, since the target was taken from its page
+    /// Replies since the target was taken from its page that were not the object
     /// ([`fetchmill_model::object::kept_reply`]).
     pub(crate) replies: Vec<u8>,
-    /// Whether the target is an object of an S3 store. If it comes from a list, [`CurrentTarget::at`] has its place.
+    /// Whether the target is an S3 object. For a list, [`CurrentTarget::at`] has its location.
     pub(crate) is_of_store: bool,
-    /// Whether the last request carried a token (`--bearer-command`).
+    /// Whether the last request had a bearer token (`--bearer-command`).
     pub(crate) shows_token: bool,
-    /// Generation of the credentials of the last request.
+    /// Generation of the credentials used for the last request.
     pub(crate) credentials_generation: u64,
-    /// Estimated bytes of the body, in a job with a rate of bytes.
+    /// Estimated body size in bytes, if the job limits its byte rate.
     pub(crate) reserved: usize,
     /// Whether the name and the URL are known.
     pub(crate) is_located: bool,
-    /// Attempts and time spent on the target.
+    /// Attempts and time spent so far.
     pub(crate) state: AttemptState,
-    /// Failure kind of the last attempt, if there was one.
+    /// Failure of the last attempt, if any.
     pub(crate) last_kind: Option<FailureKind>,
     /// The target's host, in a job over many hosts.
     pub(crate) host: HostId,
     /// Whether the target counts as in flight at its host.
     pub(crate) is_admitted: bool,
     pub(crate) admitted_at: Millis,
-    /// Whether the target requests its host's robots.txt first.
+    /// Whether the target must first fetch its host's robots.txt.
     pub(crate) asks_robots: bool,
-    /// When the worker took the target, and when it requested the host's address: microseconds on the job's clock.
+    /// Times in microseconds on the job's clock: when the worker took the target, and when it requested the host's
+    /// address.
     pub(crate) taken_at: u64,
     pub(crate) asked_at: u64,
-    /// The addresses of the host.
+    /// Addresses of the host.
     pub(crate) found: Option<Arc<[IpAddr]>>,
-    /// Microseconds that the lookup took.
+    /// Duration of the lookup in microseconds.
     pub(crate) looked_up_in: Option<u64>,
-    /// Whether there was little load when the target's last request went out.
+    /// Whether the load was low when the last request was sent.
     pub(crate) asked_unloaded: bool,
-    /// Observed values, for the row of a check.
+    /// Observed values for a check's row.
     pub(crate) seen: ObservedReply,
 }
 
 impl CurrentTarget {
-    /// Starts the first attempt at a target of a page.
+    /// Starts the first attempt at a target from a page.
     pub(crate) fn start_first(&mut self, sequence: Sequence, entry: &[u8]) {
         self.sequence = sequence;
         self.start(entry);
         self.state = AttemptState::default();
     }
 
-    /// Starts another attempt at a target that waited for it.
+    /// Starts another attempt at a waiting target.
     pub(crate) fn start_again(&mut self, waiting: &WaitingTarget) {
         self.sequence = waiting.sequence;
         self.start(&waiting.name);
@@ -97,12 +98,12 @@ impl CurrentTarget {
         self.last_kind = Some(waiting.kind);
     }
 
-    /// Returns the name before storing.
+    /// Returns the object's name before it is adapted for storing.
     pub(crate) fn name(&self, naming: Naming) -> &[u8] {
         if naming == Naming::Whole { &self.entry } else { &self.name }
     }
 
-    /// Returns the name to store the object under, once the reply has come.
+    /// Returns the name under which the object is stored. Requires the reply.
     pub(crate) fn stored_name(
         &self,
         (naming, names): (Naming, &StoredNames),
@@ -115,7 +116,7 @@ impl CurrentTarget {
         names.stored(&self.entry, listed, facts.content_type)
     }
 
-    /// Returns the values that the listing or a manifest gives for the object, if there are any.
+    /// Returns the values that the listing or a manifest gives for the object, if any.
     pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
         let listed = match naming {
             Naming::Whole | Naming::Item => return None,
@@ -126,7 +127,7 @@ impl CurrentTarget {
             Naming::Listed => ListedKey::read(&self.entry),
             Naming::Url | Naming::Path | Naming::EncodedPath | Naming::Number | Naming::Extension => {
                 let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
-                // For a part, only its own length is known.
+                // Only the length of the part is known.
                 let size = self.range().map_or(size, |range| Some(range.length()));
                 ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
             }
@@ -134,8 +135,7 @@ impl CurrentTarget {
         listed.size.is_some().then_some(listed)
     }
 
-    /// Returns the facts of a fetched target that is stored under the name `stored`. Adds its listed values and its URL
-    /// to `facts`.
+    /// Returns the facts of a fetched object that is stored as `stored`. Adds the listed values and the URL to `facts`.
     pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
         let facts = Facts { listed, replies: self.kept_replies(), ..facts };
@@ -148,7 +148,7 @@ impl CurrentTarget {
         Facts { url, kept, entry, ..facts }
     }
 
-    /// Returns the description of a target that was not fetched.
+    /// Describes a target that was not fetched.
     pub(crate) fn described(&self, naming: Naming, outcome: Outcome) -> EntryDescription<'_> {
         let name = self.name(naming);
         let replies = self.kept_replies();
@@ -157,7 +157,7 @@ impl CurrentTarget {
         }
         let entry = ListEntry::read(&self.entry);
         let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
-        // Use the listed URL, not a redirect's destination: another attempt starts there.
+        // Use the listed URL instead of a redirect's destination, because another attempt starts there.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
         EntryDescription {
             name,
@@ -169,7 +169,7 @@ impl CurrentTarget {
         }
     }
 
-    /// Frees the memory of the kept replies, which have gone with the outcome.
+    /// Frees the kept replies, which were sent with the outcome.
     pub(crate) fn forget_replies(&mut self) {
         self.replies = Vec::new();
     }
@@ -178,7 +178,7 @@ impl CurrentTarget {
         Some(self.replies.as_slice()).filter(|replies| !replies.is_empty())
     }
 
-    /// Finds the name and the URL. If `paths` is given, checks that the name is a valid path to store under.
+    /// Determines the name and the URL. If `paths` is given, checks that the name is a valid path.
     pub(crate) fn read_entry(
         &mut self,
         naming: Naming,
@@ -202,7 +202,7 @@ impl CurrentTarget {
                 self.is_of_store = true;
             }
         }
-        // A folder accepts such a name, because names are bytes there.
+        // A folder accepts this name, because file names are bytes.
         if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
             return Err(FailureKind::Name);
         }
@@ -216,17 +216,17 @@ impl CurrentTarget {
         Ok(())
     }
 
-    /// Returns the requested part of the object. `None` means the whole object.
+    /// Returns the requested part. `None` means the whole object.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         self.request.as_deref()?.range
     }
 
-    /// Returns the hash that the body must have.
+    /// Returns the expected hash of the body.
     pub(crate) fn hash(&self) -> Option<&ExpectedHash> {
         self.request.as_deref()?.hash.as_ref()
     }
 
-    /// Whether the request is conditional.
+    /// Returns whether the request is conditional.
     pub(crate) fn is_conditional(&self) -> bool {
         let Some(request) = self.request.as_deref().filter(|request| !request.fields.is_empty()) else {
             return false;
@@ -234,38 +234,37 @@ impl CurrentTarget {
         self.effects.fields(Some(request)).iter().any(|(name, _)| is_condition(name))
     }
 
-    /// Whether the request's conditions exclude this version of the object.
+    /// Returns whether the conditions exclude this version of the object.
     pub(crate) fn has_version(&self, etag: &[u8]) -> bool {
         let fields = self.effects.fields(self.request.as_deref());
         let mut conditions =
             fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(IF_NONE_MATCH)).peekable();
-        // A condition on the time alone matches any version.
+        // A condition on time alone matches any version.
         conditions.peek().is_none() || conditions.any(|(_, etags)| names_etag(etags, etag))
     }
 
-    /// Whether the request must not be made twice, even after redirects.
+    /// Returns whether the request must be made only once, even after redirects.
     pub(crate) fn is_once(&self) -> bool {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Whether the target may start again with another attempt. It may if its request was not made, or may be made
-    /// twice.
+    /// Returns whether another attempt may start over. This requires that the request was not made, or may be repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }
 
-    /// Whether the request may be repeated at the URL where redirects have led it.
+    /// Returns whether the request may be repeated at its current URL, after any redirects.
     pub(crate) fn may_repeat(&self) -> bool {
         !self.effects.was_sent() || self.effects.may_repeat(self.request.as_deref())
     }
 
-    /// Forgets the target's place, which may be outdated.
+    /// Discards the target's location, which may be outdated.
     pub(crate) fn forget_location(&mut self) {
         self.is_located = false;
         self.at.url.clear();
     }
 
-    /// Starts with an entry of a page, and forgets everything else.
+    /// Starts with an entry of a page and resets everything else.
     pub(crate) fn start(&mut self, entry: &[u8]) {
         self.entry.clear();
         self.entry.extend_from_slice(entry);
@@ -280,19 +279,19 @@ impl CurrentTarget {
         self.seen.clear();
     }
 
-    /// Returns the bucket of a list's target. `None` for a target from a bucket's own listing.
+    /// Returns the bucket of a list target. `None` if the target comes from the bucket's own listing.
     pub(crate) fn bucket(&self, naming: Naming) -> Option<BucketName> {
         let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
         let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
         BucketName::parse(bucket).ok()
     }
 
-    /// Whether this attempt is the recheck of a target that seemed dead.
+    /// Returns whether this attempt rechecks a target that seemed dead.
     pub(crate) fn is_second_look(&self, rules: &Rules) -> bool {
         rules.has_second_look && self.state.throttled_since > 0
     }
 
-    /// Plans another attempt, with the counts so far.
+    /// Plans another attempt and keeps the counts so far.
     pub(crate) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
         let target = WaitingTarget {
             sequence: self.sequence,

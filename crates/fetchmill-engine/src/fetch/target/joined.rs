@@ -1,4 +1,4 @@
-//! Targets whose parts of one object are requested together, by the request of the first one (`--coalesce`).
+//! Targets for parts of one object that the first target's request covers (`--coalesce`).
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
-/// See the module. Memory: the entries of as many targets as the joining code allows.
+/// See the [module documentation](self). Memory use: the entries of as many targets as the coalescing code allows.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
-    /// The first target's own request. `None` means that nothing is joined.
+    /// The first target's own request. `None` if nothing is coalesced.
     pub(super) own: Option<Arc<CustomRequest>>,
-    /// The other targets, in the order of their list. If `own` is `None`, they wait to be requested alone.
+    /// The other targets in list order. If `own` is `None`, they wait to be requested separately.
     pub(super) others: TargetList,
 }
 
@@ -21,22 +21,22 @@ impl JoinedTargets {
         self.others.clear();
     }
 
-    /// Adds a target that had no attempt.
+    /// Adds a target that has had no attempt.
     pub(crate) fn push(&mut self, sequence: Sequence, entry: &[u8]) {
         self.others.push(sequence, entry, 0, 0);
     }
 
-    /// Returns the number of targets besides the first one.
+    /// Returns the number of targets besides the first.
     pub(crate) fn len(&self) -> usize {
         self.others.len()
     }
 
-    /// Returns the bytes of these targets in memory.
+    /// Returns the memory used for these targets in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.others.memory()
     }
 
-    /// Takes the targets without an outcome, which are to be requested alone.
+    /// Takes the unfinished targets, to be requested separately.
     pub(crate) fn take_alone(&mut self) -> Vec<WaitingTarget> {
         let alone = self.others.waiting(FailureKind::Throttled, 0).collect();
         self.others.clear();

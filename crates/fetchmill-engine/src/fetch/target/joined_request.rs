@@ -1,4 +1,4 @@
-//! The request of a target that others are joined to.
+//! The coalesced request of a target and others.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::target::request::TargetRequest;
 use fetchmill_model::verdict::AttemptState;
 
 impl CurrentTarget {
-    /// Returns the part that another target requests, if both requests differ only in the part.
+    /// Returns the part requested by another target, if the requests do not differ otherwise.
     pub(crate) fn part_of_same_object(&self, entry: &[u8]) -> Option<ByteRange> {
         let (own, other) = (ListEntry::read(&self.entry), ListEntry::read(entry));
         if own.url != other.url {
@@ -25,20 +25,20 @@ impl CurrentTarget {
         (without_part(own) == without_part(other)).then_some(range)
     }
 
-    /// Replaces the request by one for `range`, which covers this target's part and those of the joined targets.
+    /// Replaces the request with one for `range`, which covers this target's part and those of the others.
     pub(crate) fn ask_for_joined(&mut self, range: ByteRange) {
         let Some(own) = self.request.take() else { return };
         self.request = Some(Arc::new(own.with_range(range)));
         self.joined.own = Some(own);
     }
 
-    /// Whether the request also covers the parts of others.
+    /// Returns whether the request also covers the parts of other targets.
     pub(crate) fn is_joined(&self) -> bool {
         self.joined.own.is_some()
     }
 
-    /// Restores the target's own request. The attempts of the joined request no longer count. The other targets must be
-    /// requested alone.
+    /// Restores the target's own request. Attempts with the coalesced request no longer count. The other targets must
+    /// be requested separately.
     pub(crate) fn split(&mut self) {
         if let Some(own) = self.joined.own.take() {
             self.request = Some(own);
@@ -46,13 +46,13 @@ impl CurrentTarget {
         }
     }
 
-    /// Restores the target's own request like [`CurrentTarget::split`], and returns the other targets.
+    /// Restores the target's own request as [`CurrentTarget::split`] does, and returns the other targets.
     pub(crate) fn take_joined(&mut self) -> TargetList {
         self.split();
         std::mem::take(&mut self.joined.others)
     }
 
-    /// Returns the other targets to the planner. The joined request was not an attempt at them.
+    /// Returns the other targets to the planner. The coalesced request does not count as an attempt at them.
     pub(crate) fn plan_joined_again(&mut self, now: Millis) -> impl Iterator<Item = Retry> {
         let alone = self.joined.take_alone();
         self.split();

@@ -1,4 +1,4 @@
-//! Targets in progress: the parts that a worker, a dispatcher and a list worker share.
+//! Targets in progress, as shared by workers, dispatchers and list workers.
 
 mod current;
 mod joined;

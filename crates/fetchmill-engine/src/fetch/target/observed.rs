@@ -1,4 +1,4 @@
-//! Observations from the attempts at a target, for the row of a check.
+//! Observations from the attempts at a target, for a row of a check.
 
 use std::net::SocketAddr;
 
@@ -7,27 +7,27 @@ use fetchmill_model::object::Micros;
 use fetchmill_model::target::extra_columns::write_extra;
 use fetchmill_net::{Connection, Phases};
 
-/// The observations of an attempt so far, for a row. The memory is reused.
+/// Observations from an attempt so far. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedReply {
-    /// When the attempt began. 0 means that it has not begun.
+    /// Start of the attempt, or 0 before it.
     pub(crate) started_at: Micros,
-    /// Status of the reply. 0 means that no head has come.
+    /// Status of the reply, or 0 before its head.
     pub(crate) status: u16,
     pub(crate) content_length: Option<u64>,
     pub(crate) content_type: Vec<u8>,
     pub(crate) body_bytes: u64,
     pub(crate) version: Option<Version>,
-    /// Address of the last connection, or of the last attempt to open one.
+    /// Address of the last connection, or of the last attempt to connect.
     pub(crate) address: Option<SocketAddr>,
-    /// Sum over all hops.
+    /// Sum over all redirects.
     pub(crate) phases: Phases,
-    /// URLs that redirects have led to, [as kept values](write_extra).
+    /// URLs reached through redirects, [as kept values](write_extra).
     pub(crate) hops: Vec<u8>,
 }
 
 impl ObservedReply {
-    /// Forgets all observations.
+    /// Discards all observations.
     pub(crate) fn clear(&mut self) {
         self.started_at = 0;
         self.address = None;
@@ -36,7 +36,7 @@ impl ObservedReply {
         self.forget_reply();
     }
 
-    /// Adds the times of this connection to those of earlier connections.
+    /// Adds the times of this connection to those of earlier ones.
     pub(crate) fn connection(&mut self, connection: &Connection) {
         let phases = connection.phases();
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
@@ -51,12 +51,12 @@ impl ObservedReply {
         self.version = connection.version();
     }
 
-    /// Notes that a redirect leads to this URL.
+    /// Records a redirect to this URL.
     pub(crate) fn hop(&mut self, url: &str) {
         write_extra(std::iter::once(Some(url.as_bytes())), &mut self.hops);
     }
 
-    /// Forgets the reply, because the attempt continues at another URL or on another connection.
+    /// Discards the reply, because the attempt continues with another URL or connection.
     pub(crate) fn forget_reply(&mut self) {
         self.status = 0;
         self.content_length = None;
@@ -64,7 +64,7 @@ impl ObservedReply {
         self.body_bytes = 0;
     }
 
-    /// Notes a received head.
+    /// Records a received head.
     pub(crate) fn head(&mut self, head: &Head, bytes: &[u8]) {
         self.forget_reply();
         self.status = head.status;
@@ -76,12 +76,12 @@ impl ObservedReply {
         }
     }
 
-    /// Notes `length` received bytes of the body.
+    /// Records `length` received body bytes.
     pub(crate) fn piece(&mut self, length: usize) {
         self.body_bytes += length as u64;
     }
 
-    /// Moves the reply that an exchange has observed to this attempt.
+    /// Takes over the reply observed by an exchange.
     pub(crate) fn take_reply(&mut self, other: &mut ObservedReply) {
         self.status = other.status;
         self.content_length = other.content_length;

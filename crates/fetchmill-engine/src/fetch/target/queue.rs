@@ -1,4 +1,4 @@
-//! The current batch of a worker.
+//! A worker's current batch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl TargetQueue {
         false
     }
 
-    /// Returns the number and the entry of the next target, if it will be a first attempt.
+    /// Returns the next target's number and entry, if this is its first attempt.
     pub(crate) fn next_first(&self) -> Option<(Sequence, &[u8])> {
         let (page, position) = match self {
             TargetQueue::Page(page, range) => (page, Some(range.start).filter(|_| !range.is_empty())?),
@@ -70,7 +70,7 @@ impl TargetQueue {
         Some((page.first + position as Sequence, page.names.get(position)))
     }
 
-    /// Skips the next target, because another caller has taken it.
+    /// Skips the next target, because it was taken by another way.
     pub(crate) fn skip(&mut self) {
         match self {
             TargetQueue::Page(_, range) => drop(range.next()),
@@ -89,7 +89,7 @@ impl TargetQueue {
         }
     }
 
-    /// Returns the only remaining target, if there is exactly one.
+    /// Returns the last target, if exactly one is left.
     pub(crate) fn only(&self) -> Option<Sequence> {
         match self {
             TargetQueue::Page(page, range) if range.len() == 1 => Some(page.first + range.start as Sequence),

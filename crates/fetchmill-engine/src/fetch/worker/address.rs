@@ -1,4 +1,4 @@
-//! The URL of a target: its name at the only origin, or the URL that a list or a redirect gives.
+//! The URL of a target: derived from its name at the only origin, or given by a list or a redirect.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_net::{Connection, Deadlines, OriginConnections, RequestTarget};
 
 impl Worker {
-    /// Returns the origin that has the target. The first call checks the target's name and finds its URL.
+    /// Returns the target's origin. The first call checks the name and determines the URL.
     pub(super) fn locate(&self, target: &mut CurrentTarget) -> Result<Rc<OriginConnections>, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -24,8 +24,8 @@ impl Worker {
         self.origins.of_target(&target.at.url, &self.pool)
     }
 
-    /// Returns the key of the target's origin, without a connection. A job over many hosts needs the key before it
-    /// looks up the host.
+    /// Returns the key of the target's origin without a connection. A job over many hosts needs it before it looks up
+    /// the host.
     pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -43,7 +43,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Follows a redirect. From now on, the target has another URL.
+    /// Follows a redirect, which changes the target's URL.
     pub(super) fn redirect(
         &self,
         target: &mut CurrentTarget,
@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the rest of a target may be requested if its body breaks off.
+    /// Returns whether the rest of a truncated body may be requested.
     pub(super) fn may_be_resumed(&self, target: &CurrentTarget) -> bool {
         !self.has_rows()
             && !self.setup.decodes
@@ -75,7 +75,7 @@ impl Worker {
             && target.effects.may_be_resumed(target.request.as_deref())
     }
 
-    /// Returns the path of the target's URL at its origin.
+    /// Returns the path of the target's URL.
     pub(super) fn path_at<'t>(&self, origin: &OriginConnections, target: &'t CurrentTarget) -> Cow<'t, str> {
         if let Some(path) = origin.key.path_of(&target.at.url) {
             return path.into();
@@ -85,9 +85,9 @@ impl Worker {
         String::from_utf8_lossy(&path).into_owned().into()
     }
 
-    /// Waits until the rates of the job and of this host allow the next request. Returns `false` if the job ends first.
+    /// Waits until the rates of the job and the host allow another request. Returns `false` if the job ends first.
     pub(super) async fn keep_pace(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
-        // In a job over many hosts, admission to the host already kept the host's pace.
+        // In a job over many hosts, admission has already applied the host's pace.
         let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
         let paces = self.control().pace.iter().chain(of_host);
         let micros = || self.control().clock.micros();
@@ -97,7 +97,7 @@ impl Worker {
             && self.keep_bytes(watch).await
     }
 
-    /// Waits until the received body bytes are within their rate. Returns `false` if the job ends first.
+    /// Waits until the byte rate allows another request. Returns `false` if the job ends first.
     async fn keep_bytes(&self, watch: &Deadlines) -> bool {
         let Some(meter) = &self.control().body_meter else { return true };
         while let Some(wait) = meter.wait().filter(|_| !self.supply.is_done()) {
@@ -110,9 +110,8 @@ impl Worker {
         !self.supply.is_done()
     }
 
-    /// Waits for the pace of the only origin while the origin throttles. Returns `false` if the job ends first.
-    /// Connections wait in a line. Only the first one takes a place, because a new pace would not change places that
-    /// are already taken.
+    /// Waits for the pace of the only origin while it throttles. Returns `false` if the job ends first. Connections
+    /// wait in line. Only the first one reserves a time, because a reserved time would not follow a change of pace.
     async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
         let pace = &self.control().plan.origin_pace;
         if !pace.is_set() {
@@ -128,8 +127,8 @@ impl Worker {
     }
 }
 
-/// Builds the call for a target, with the method, body and fields of a request that is not a plain `GET`. `fields` are
-/// the request's fields after redirects, and `cookies` are the cookies that replies have set.
+/// Builds the request for a target with a custom method, body or fields. `fields` are its fields after redirects, and
+/// `cookies` those set by replies.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,
@@ -141,7 +140,7 @@ pub(super) fn call_of<'t>(
     RequestParts { method: effects.method(request), path, fields, body: effects.body(request), cookies }
 }
 
-/// Returns the path or the name that is requested from the target's origin.
+/// Returns the path or name to request from the target's origin.
 pub(super) fn asked_for<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,

@@ -1,9 +1,9 @@
-//! Targets of a job over many hosts before they get a connection. Each target waits for its host's address, then for
-//! its turn at the host. Waiting targets do not count as in flight, so a slow, dead or huge host does not hold up the
+//! Admits the targets of a job over many hosts before they get a connection. A target waits for its host's address, and
+//! then for its turn at the host. Waiting targets are not in flight, so a slow, dead or huge host does not block the
 //! others.
 //!
-//! The number of waiting targets is bounded. A target without a place here is deferred: it waits in the journal and
-//! comes back later.
+//! The number of waiting targets is bounded. A target that does not fit is deferred to the journal and comes back
+//! later.
 
 use super::start_quota::{TO_LOOK_UP, TO_TAKE};
 use super::state::Worker;
@@ -17,7 +17,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::dns::{LookUpEnd, LookUpKind, LookUpStart};
 
 impl Worker {
-    /// Takes the next target that may start. Returns `false` if no target may start now.
+    /// Takes the next target that may start. Returns `false` if there is none now.
     pub(super) fn take_of_hosts(&self, target: &mut CurrentTarget) -> bool {
         loop {
             if !self.start_quota.allows() {
@@ -44,22 +44,22 @@ impl Worker {
         }
     }
 
-    /// Whether a target that its host has admitted may start. It may if it requests robots.txt, or if the known
-    /// robots.txt permits its URL.
+    /// Returns whether an admitted target may start. It may if it is going to fetch robots.txt, or if the known
+    /// robots.txt allows its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
             return true;
         }
         if self.waiters.needs_robots(target.host) {
-            // The host's robots.txt was forgotten while the target waited.
+            // The host's robots.txt was dropped while the target waited.
             self.leave(target, RequestOutcome::Nothing);
             return self.admit(target);
         }
         self.is_permitted(target)
     }
 
-    /// Whether a target may start immediately. If not, this function has already moved the target: it waits here, is
-    /// deferred, or has its outcome.
+    /// Returns whether a target may start immediately. Otherwise the target has been moved: it waits here, is deferred,
+    /// or has an outcome.
     pub(super) fn admit(&self, target: &mut CurrentTarget) -> bool {
         let key = match self.origin_key(target) {
             Ok(key) => key,
@@ -74,7 +74,7 @@ impl Worker {
         };
         let host = HostId::of_url(target.at.url.as_bytes());
         target.host = host;
-        // The addresses found earlier may belong to another host.
+        // The old addresses may belong to another host.
         target.found = None;
         if !self.is_permitted(target) {
             return false;
@@ -94,14 +94,14 @@ impl Worker {
             && (target.asks_robots || self.is_permitted(target))
     }
 
-    /// Whether the address of a target's host is known. If not, requests the address. The target then waits for the
-    /// answer, or has failed.
+    /// Returns whether the address of the target's host is known. If it is not, requests it. The target then waits for
+    /// the answer or has failed.
     fn knows_address(&self, key: &OriginKey, target: &mut CurrentTarget, now: Millis) -> bool {
         let how = if self.is_second_look(target) { LookUpKind::Again } else { LookUpKind::Usual };
         self.begin_row(target);
         target.asked_at = self.control().clock.micros();
         if target.last_kind == Some(FailureKind::DnsTimeout) && self.pool.names().is_slow_full() {
-            // The lookup of this name was slow before. A lookup now could take the place of a fast name.
+            // An earlier lookup of this name was slow. Do not let it take the place of a fast one.
             self.defer(target, self.waiters.place_among_slow(now), now);
             return false;
         }
@@ -138,15 +138,14 @@ impl Worker {
         false
     }
 
-    /// Defers a target if it must wait for its host in the journal. A target that waits in memory is already in its
-    /// queue.
+    /// Defers a target if it must wait for its host in the journal. If it waits in memory, it is already queued.
     pub(super) fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
         if let WaitPlace::Journal(until) = place {
             self.defer(target, until, now);
         }
     }
 
-    /// Runs at each tick: releases hosts whose time has come, and gives places to targets that wait to start.
+    /// Releases hosts whose wait is over, and starts targets that wait for a place. Called at each tick.
     pub(super) fn tick_hosts(&self, elapsed: Millis, now: Millis) {
         self.pool.names().tick();
         while let Some(host) = self.waiters.take_due(now) {
@@ -156,12 +155,12 @@ impl Worker {
         if let Some(places) = self.start_quota.tick(elapsed, now) {
             self.idle_connections.wake(places);
         } else if !self.supply.is_empty() {
-            // An event that would have woken a connection may have passed without a notification.
+            // The event that should have woken a connection may have been missed.
             self.idle_connections.wake_one();
         }
     }
 
-    /// Takes the answers of name lookups. The targets of these hosts continue.
+    /// Handles the answers to name lookups. Targets of these hosts continue.
     pub(super) fn take_answers(&self) {
         let now = self.clock.now();
         let micros = self.control().clock.micros();
@@ -189,7 +188,7 @@ impl Worker {
         self.ask_again();
     }
 
-    /// Retries targets whose names had no place among the running lookups.
+    /// Retries targets that found no free lookup.
     fn ask_again(&self) {
         loop {
             let blocked = self.waiters.blocked();
@@ -202,11 +201,11 @@ impl Worker {
             }
             self.idle_connections.wake_one();
         }
-        // The other targets of the batch are no longer held up.
+        // The rest of the batch is no longer blocked.
         self.idle_connections.wake(self.supply.len());
     }
 
-    /// Notes that a lookup found no address. This counts as an attempt.
+    /// Records that a lookup found no address, which counts as an attempt.
     fn was_not_found(&self, mut target: CurrentTarget, kind: FailureKind, now: Millis) {
         self.waiters.note(target.host, RequestOutcome::Failure(kind), now);
         let _ = self.failed(&mut target, Failure::unconnected(kind), None);

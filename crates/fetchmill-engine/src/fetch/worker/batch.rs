@@ -1,4 +1,4 @@
-//! A worker's batches and blocks: targets come from the planner, outcomes go to the sink.
+//! A worker's batches of targets from the planner, and blocks of outcomes for the sink.
 
 use super::state::Worker;
 use fetchmill_model::limits;
@@ -7,7 +7,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_store::sink::Block;
 
 impl Worker {
-    /// Reports to the planner and, with a `max`, takes a batch. See [`Control::turn`].
+    /// Reports to the planner, and takes a batch if `max` is above 0. See [`Control::turn`].
     pub(super) fn turn(&self, max: usize) -> bool {
         let max = if self.supply.is_beginning() { 0 } else { max };
         let report = self.report.take(self.outcomes.take_settled());
@@ -23,7 +23,7 @@ impl Worker {
         false
     }
 
-    /// Whether this worker has nothing to do and the planner has nothing for it.
+    /// Returns whether this worker has nothing to do and the planner has nothing for it.
     pub(super) fn is_idle(&self) -> bool {
         if !self.supply.is_empty() || self.waiters.has_ready() {
             return false;
@@ -35,20 +35,19 @@ impl Worker {
         false
     }
 
-    /// Wakes connections for up to `targets` targets, limited by the room in flight.
+    /// Wakes connections for up to `targets` targets, as far as more may be in flight.
     pub(super) fn wake_for(&self, targets: usize) {
         self.idle_connections.wake(targets.min(self.in_flight.room()));
     }
 
-    /// Returns the batch size: as many targets as this worker finishes in a second, and at least one for each
-    /// connection.
+    /// Returns the batch size: as many targets as this worker finishes per second, but at least one per connection.
     fn batch_size(&self) -> usize {
         let for_each = self.control().coalescing.gap_max().map_or(1, |_| limits::JOINED_TARGETS_MAX);
         let least = (self.setup.pool.connections.min(64) * for_each).min(limits::BATCH_TARGETS_MAX);
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink. Waits while the sink is congested.
+    /// Sends the block to the sink, and waits if the sink is congested.
     pub(super) async fn send_block(&self, is_last: bool) {
         if self.sink.is_congested() {
             if self.outcomes.is_full() {
@@ -61,14 +60,14 @@ impl Worker {
         }
     }
 
-    /// If memory has become free, wakes the connections that waited for it.
+    /// Wakes the connections that wait for memory, if there is some.
     pub(super) fn look_for_memory(&self) {
         if self.sink.found_memory(self.load.heads_to_come()) {
             self.idle_connections.wake_all();
         }
     }
 
-    /// Takes the block that goes to the sink now.
+    /// Takes the block that is sent to the sink next.
     fn take_block(&self) -> Block {
         self.outcomes.take_block(self.sink.take_empty(), &self.control().counters[self.setup.index])
     }

@@ -1,5 +1,5 @@
-//! Requests that must not be made twice. The journal records them before they are made, so the run after a killed run
-//! does not make them again. One record covers a batch. Batches without such requests have no record.
+//! Handles requests that must not be sent twice. The journal records them before they are sent, so that the run after a
+//! kill does not repeat them. There is one record per batch, and none for batches without such requests.
 
 use super::state::Worker;
 use crate::attempt::Failure;
@@ -14,7 +14,7 @@ const INTERRUPTED: &str = "the run was killed while working on this target, and 
                            sent; --retry-failed=worker sends it again";
 
 impl Worker {
-    /// Takes a batch. Returns whether it can begin immediately.
+    /// Takes a batch. Returns whether it can start immediately.
     pub(super) fn begin_batch(&self, batch: Batch) -> bool {
         let mut once = self.once_in(&batch);
         if once.is_empty() {
@@ -48,8 +48,7 @@ impl Worker {
         }
     }
 
-    /// Whether a target must not be requested because an earlier run may have done so. Such a target gets its outcome
-    /// here.
+    /// Returns whether a target must not be requested, because an earlier run may have done so. If so, finishes it.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
         let is_interrupted = target.is_once()
             && !target.effects.was_sent()
@@ -60,32 +59,32 @@ impl Worker {
         is_interrupted
     }
 
-    /// Returns the rules for attempts at a target. Another attempt starts at the listed URL, not after a redirect.
+    /// Returns the attempt rules of a target. Another attempt starts at the listed URL, even after a redirect.
     pub(super) fn rules(&self, target: &CurrentTarget) -> Rules {
         Rules { may_repeat: target.may_start_again(), ..self.setup.rules }
     }
 
-    /// Fails the waiting targets that cannot stay pending when the worker ends. Their requests must not be made twice,
-    /// and were already made before a redirect to another host.
+    /// Fails waiting targets that cannot stay pending at the end of the worker. Their requests must not be repeated,
+    /// and were already sent before a redirect to another host.
     pub(super) fn fail_all_left(&self) {
         for target in self.waiters.take_all() {
             self.fail_left(&target);
         }
     }
 
-    /// Fails a target that must not be requested twice, because its reply may belong to another request. The outcome
-    /// goes to the sink with the next block.
+    /// Fails a target that must not be requested twice and whose reply may belong to another request. The outcome is
+    /// sent to the sink with the next block.
     pub(super) fn fail_uncertain(&self, target: &CurrentTarget, failure: &Failure) {
         self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));
     }
 
-    /// Fails the targets of a connection whose requests must not be made twice. Other targets stay as they are.
+    /// Fails a connection's targets whose requests must not be repeated. Ignores other targets.
     pub(super) fn fail_uncertain_of(&self, targets: &TargetList) {
         for waiting in targets.waiting(FailureKind::Framing, 0) {
             if self.setup.requests.is_once(&waiting.name) {
                 let mut target = CurrentTarget::default();
                 target.start_again(&waiting);
-                // The name was checked before the target was requested.
+                // The name was checked before the request.
                 let _ = self.origin_key(&mut target);
                 self.fail_uncertain(&target, &Failure::surplus());
             }

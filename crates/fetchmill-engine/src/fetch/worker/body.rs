@@ -1,4 +1,4 @@
-//! Receives a body. A small body stays in memory while there is room. Other bodies go to a staging file.
+//! Receives a body. Small bodies stay in memory if there is room, and all others go to a staging file.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -38,19 +38,19 @@ use fetchmill_model::verdict::{
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
-/// Reason why a complete body is not stored, with a detail for the user.
+/// Reason for not storing a complete body, with a detail for the user.
 type BodyProblem = (FailureKind, Option<Box<str>>);
 /// Whether a complete body can be stored.
 pub(super) type Completion = std::result::Result<(), BodyProblem>;
 
-/// The body that a task of a worker receives.
+/// The body that a worker's task receives.
 pub(super) type WorkerBody = Resumable<BodyReceiver>;
 
-/// See [`WorkerBody`].
+/// Receiver of a body's bytes. See [`WorkerBody`].
 pub(super) struct BodyReceiver {
     properties: Properties,
     sequence: Sequence,
-    /// The head's bytes, if they are kept.
+    /// Bytes of the head, if it is kept.
     head: Vec<u8>,
     fields: FieldSpans,
     memory: Vec<u8>,
@@ -59,51 +59,52 @@ pub(super) struct BodyReceiver {
     failed: Option<Error>,
     budget: Arc<BodyMemory>,
     meter: Option<Arc<BodyMeter>>,
-    /// Bytes reserved of the memory budget.
+    /// Bytes reserved in the memory budget.
     reserved: usize,
-    /// Stage of the sink, for bodies that are too large for memory. The sink takes over the file, so it is written only
-    /// once. `None` if bodies are not kept.
+    /// The sink's stage, for bodies too large for memory. The sink takes over the staging file, so the body is written
+    /// only once. `None` if bodies are not kept.
     stage: Option<Arc<Stage>>,
-    /// In a check, the values of the target's row.
+    /// In a check, the values for the target's row.
     seen: Option<ObservedReply>,
-    /// Length in bytes after which no more of the body is read.
+    /// Number of body bytes after which reading stops.
     enough: u64,
-    /// For a store: the expected body. `start` has the first bytes of a body that may not be an object.
+    /// The expected kind of body, for a store. `start` holds the first bytes if the body may be an error instead of an
+    /// object.
     expected: ExpectedBody,
     start: Vec<u8>,
     is_caught: bool,
-    /// The requested part of an object.
+    /// The requested part of the object.
     part: Option<ExpectedPart>,
     /// See [`ReplyFacts::is_conditional`].
     is_conditional: bool,
-    /// Whether to compare the body with the checksum that the store gives.
+    /// Whether to verify the checksum that the store sends.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
-    /// The checksum that a list gives, computed over the stored body.
+    /// The checksum from the list. It covers the stored body.
     hash: Option<BodyChecksum>,
-    /// Whether the body is decoded.
+    /// Whether and how the body is decoded.
     decoding: Decoding,
     /// Received bytes, before any decoding.
     received: u64,
     expected_hash: Option<ExpectedHash>,
-    /// With `--opt-out`.
+    /// Set with `--opt-out`.
     opt_out: Option<OptOutReader>,
-    /// With `--accept`.
+    /// Set with `--accept`.
     type_start: Option<BodyStart>,
 }
 
-/// Whether the body is decoded.
+/// Whether and how the body is decoded.
 #[derive(Debug, PartialEq, Eq)]
 enum Decoding {
-    /// The body is stored as it was sent.
+    /// The body is stored as received.
     Off,
-    /// The body is decoded once it is complete, with the encoding that its head names.
+    /// The body will be decoded when complete. The head names the encoding.
     Due(NamedEncoding),
     Done,
 }
 
 impl Decoding {
-    /// Returns the encoding if the body is still to be decoded.
+    /// Returns the encoding if the body is not decoded yet.
     fn take(&mut self) -> NamedEncoding {
         let Decoding::Due(encoding) = self else { return Ok(None) };
         let encoding = std::mem::replace(encoding, Ok(None));
@@ -112,20 +113,20 @@ impl Decoding {
     }
 }
 
-/// The expected kind of body.
+/// Expected kind of body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedBody {
     /// The body is not inspected.
     Anything,
-    /// An object of a store, or an error in its place.
+    /// An object of a store, or an error message in its place.
     Object,
-    /// An object of this length, or an error in its place.
+    /// An object of this length, or an error message in its place.
     ObjectOf(u64),
 }
 
 impl BodyReceiver {
-    /// Makes the receiver. In a check, it reads up to `enough` bytes of a body. `opts_out` makes it search the body for
-    /// a reservation, and `shows_type` makes it keep the start of the body.
+    /// Creates the receiver. In a check, it reads up to `enough` body bytes. `opts_out` makes it look for an opt-out in
+    /// the body, and `shows_type` makes it keep the body's first bytes.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
@@ -166,12 +167,12 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the field or the `meta` of a complete reply that reserves its content. `None` without `--opt-out`.
+    /// Returns the header field or `meta` element by which a complete reply opts out. `None` without `--opt-out`.
     pub(super) fn opt_out(&mut self) -> Option<OptOut> {
         self.opt_out.as_mut()?.found()
     }
 
-    /// Checks the type of a complete body.
+    /// Checks whether the type of a complete body is accepted.
     pub(super) fn check_type(&self, accepted: &AcceptedTypes) -> Completion {
         match self.type_start.as_ref().and_then(|start| start.refusal(accepted)) {
             Some(refusal) => Err((FailureKind::UnexpectedType, Some(refusal.into()))),
@@ -179,7 +180,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Starts another body, for this target, and forgets the last one.
+    /// Resets the receiver for the next body, which belongs to this target.
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.forget();
         self.release_head();
@@ -195,27 +196,27 @@ impl BodyReceiver {
         }
     }
 
-    /// Expects an object of a store, of this `length` if the listing gives one.
+    /// Expects an object from a store. `length` is its listed size, if known.
     pub(super) fn expect(&mut self, length: Option<u64>) {
         self.expected = length.map_or(ExpectedBody::Object, ExpectedBody::ObjectOf);
     }
 
-    /// Expects this part of an object.
+    /// Expects this part of the object.
     pub(super) fn expect_part(&mut self, range: ByteRange) {
         self.part = Some(ExpectedPart::new(range));
     }
 
-    /// Expects the reply to a conditional request, for which "not modified" is a valid answer.
+    /// Expects the reply to a conditional request, so "not modified" is a valid answer.
     pub(super) fn expect_condition(&mut self) {
         self.is_conditional = true;
     }
 
-    /// Expects a body that may be encoded, and stores it decoded.
+    /// Expects a possibly encoded body, and stores it decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.decoding = Decoding::Due(Ok(None));
     }
 
-    /// Returns the facts of the reply for the verdict.
+    /// Returns the facts of the reply that the verdict needs.
     pub(super) fn reply_facts<'r>(
         &'r self,
         head: &Head,
@@ -247,21 +248,21 @@ impl BodyReceiver {
         facts
     }
 
-    /// Compares the body with the checksum that the store gives, if it gives one.
+    /// Verifies the body against the store's checksum, if it sends one.
     pub(super) fn expect_checksum(&mut self) {
         self.wants_checksum = true;
     }
 
-    /// Also compares the body with this hash.
+    /// Also verifies the body against this hash.
     pub(super) fn expect_hash(&mut self, hash: &ExpectedHash) {
         self.hash = Some(BodyChecksum::of_hash(hash));
         self.expected_hash = Some(*hash);
     }
 
-    /// Decodes and checks the complete body. Returns the problem if the body cannot be stored. A decoded body may have
-    /// up to `bytes_max` bytes. If the source gives a `listed` size, that size is the limit.
+    /// Decodes and verifies the complete body. Returns an error if it cannot be stored. A decoded body may have up to
+    /// `bytes_max` bytes. If the source gives a `listed` size, that is the limit instead.
     pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
-        // A store's checksum covers the bytes it sends. A list's checksum covers the stored bytes.
+        // A store's checksum covers the bytes as sent, and a list's checksum covers the stored bytes.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
         if differs(self.checksum.take()) {
             return Err((FailureKind::Checksum, Some("the body does not match the store's checksum".into())));
@@ -283,8 +284,7 @@ impl BodyReceiver {
         Ok(())
     }
 
-    /// Replaces the body by its decoded content. An encoded body in the stage is read from its file, which has no name
-    /// any more.
+    /// Replaces the body with its decoded content. A staged body is read from its file, which is already unlinked.
     fn decode(&mut self, encoding: ContentEncoding, bytes_max: u64) -> Completion {
         let memory = std::mem::take(&mut self.memory);
         self.reserve_memory();
@@ -313,7 +313,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Takes a decoded piece. Returns whether more is wanted.
+    /// Takes a decoded piece. Returns whether to continue.
     fn take_decoded(&mut self, piece: &[u8]) -> bool {
         self.length += piece.len() as u64;
         if let Some(hash) = &mut self.hash {
@@ -324,7 +324,7 @@ impl BodyReceiver {
         !self.has_failed()
     }
 
-    /// Forgets the collected evidence, before the next body or the decoded one.
+    /// Discards the evidence collected so far, before the next or the decoded body.
     fn forget_evidence(&mut self) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.start();
@@ -334,7 +334,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Collects evidence from a piece of the stored body.
+    /// Examines a piece of the stored body for evidence.
     fn note_evidence(&mut self, piece: &[u8]) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.piece(piece);
@@ -364,12 +364,12 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the ETag of an expected object: see [`BodyReceiver::expect`].
+    /// Returns the ETag of an object announced with [`BodyReceiver::expect`].
     pub(super) fn etag(&self) -> Option<&[u8]> {
         self.fields.etag.map(|span| span.in_head(&self.head))
     }
 
-    /// Returns these bytes of the body. `None` if the body is not in memory.
+    /// Returns a range of the body. `None` if the body is not in memory.
     pub(super) fn cut(&self, position: Range<usize>) -> Option<FetchedBody<'_>> {
         if self.spill.is_some() {
             None
@@ -380,12 +380,12 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the length of the head in bytes, as far as it is kept.
+    /// Returns how many bytes of the head are kept.
     pub(super) fn head_bytes(&self) -> usize {
         self.head.len()
     }
 
-    /// Returns the parts of the head that the sink keeps.
+    /// Returns the parts of the head that the sink stores.
     pub(super) fn facts(&self, status: u16) -> Facts<'_> {
         if self.properties.keeps < StoredParts::Facts {
             return Facts { status, content_encoding: self.content_encoding(), ..Facts::default() };
@@ -403,13 +403,13 @@ impl BodyReceiver {
         }
     }
 
-    /// The `Content-Encoding` of the stored body, which the request did not ask for.
+    /// Returns the stored body's `Content-Encoding`, which the request did not ask for.
     fn content_encoding(&self) -> Option<&[u8]> {
         let encoding = self.fields.content_encoding?.in_head(&self.head);
         (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
     }
 
-    /// Adds this reply, which is not an object, to the replies that the target keeps.
+    /// Adds this reply, which is not an object, to the target's kept replies.
     pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
         let in_stage = match (&self.spill, &self.stage) {
             (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
@@ -433,14 +433,14 @@ impl BodyReceiver {
         if is_hop { reply.write_hop(replies) } else { reply.cut_to(KEPT_BODY_BYTES_MAX).write(replies) }
     }
 
-    /// Notes that the sink has taken the body, and with it the staging file.
+    /// Records that the sink has taken over the body and its staging file.
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
         self.release_head();
     }
 
-    /// Returns the URL of the reply's `Location`.
+    /// Returns the reply's `Location`.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.fields.location.map(|span| span.in_head(&self.head))
     }
@@ -450,13 +450,13 @@ impl BodyReceiver {
         RedirectHead { location: self.location(), head: &self.head, now }
     }
 
-    /// The field `WWW-Authenticate` of a reply with this status.
+    /// Returns the `WWW-Authenticate` field of a reply with this status.
     pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
-        // If a reply was discarded, this head still belongs to an earlier reply.
+        // If a reply was discarded, this head is still that of an earlier reply.
         field_in(&self.head, b"www-authenticate:").filter(|_| is_refusal(status))
     }
 
-    /// Returns the observed values of the reply, in a check.
+    /// Returns the values observed by a check.
     pub(super) fn seen(&mut self) -> Option<&mut ObservedReply> {
         self.seen.as_mut()
     }
@@ -465,17 +465,17 @@ impl BodyReceiver {
         self.properties.keeps >= StoredParts::Bodies
     }
 
-    /// Returns the received bytes of the body, before decoding.
+    /// Returns the number of received body bytes, before decoding.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Takes the error that this machine caused, if there is one.
+    /// Takes the error, if something failed on this machine.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
 
-    /// Keeps the wanted part of the head. Of a long head, keeps only the needed values.
+    /// Keeps the needed part of the head. From a long head, keeps only the needed values.
     fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts
@@ -501,7 +501,7 @@ impl BodyReceiver {
         self.reserve_memory();
     }
 
-    /// Frees a large head, because the next head of the connection is probably shorter.
+    /// Frees the buffer of a large head. The connection's next head is probably shorter.
     fn release_head(&mut self) {
         if self.head.capacity() > HEAD_KEPT_BYTES {
             self.head = Vec::new();
@@ -514,7 +514,7 @@ impl BodyReceiver {
         needed > BODY_MEMORY_BYTES_MAX || (needed > BODY_FREE_BYTES && !self.budget.has_room(more))
     }
 
-    /// Adjusts the reservation to the bytes that are in memory now.
+    /// Reserves as much memory as the body now uses.
     fn reserve_memory(&mut self) {
         let held = self.memory.len() + self.head.len();
         let needed = if held > BODY_FREE_BYTES { held } else { 0 };
@@ -526,7 +526,7 @@ impl BodyReceiver {
         self.reserved = needed;
     }
 
-    /// Keeps a piece in memory or in the stage.
+    /// Appends a piece, in memory or in the staging file.
     fn keep(&mut self, bytes: &[u8]) {
         if self.spill.is_some() || self.must_spill(bytes.len()) {
             if let Err(error) = self.spill(bytes) {
@@ -617,7 +617,7 @@ impl BodySink for BodyReceiver {
             meter.take(bytes.len());
         }
         if let Some(seen) = &mut self.seen {
-            // Bytes beyond `enough` that came in the same read do not count.
+            // Ignore bytes after `enough` that the same read returned.
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
@@ -641,7 +641,7 @@ impl BodySink for BodyReceiver {
     }
 }
 
-/// Whether a status means that the credentials of a request are missing or insufficient.
+/// Returns whether a status means missing or insufficient credentials.
 fn is_refusal(status: u16) -> bool {
     matches!(status, 401 | 403)
 }

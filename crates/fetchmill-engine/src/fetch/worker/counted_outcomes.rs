@@ -1,4 +1,4 @@
-//! Outcomes in a block, with their counts.
+//! A block of outcomes with their counts.
 
 use crate::control::counters::{Counters, Delta};
 use fetchmill_model::object::Facts;
@@ -7,12 +7,12 @@ use fetchmill_model::row::CheckRow;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, BlockBody, EntryDescription, FetchedBody};
 
-/// A block of outcomes, and the counts that become visible with it.
+/// A block of outcomes, and the counts to publish with it.
 #[derive(Debug, Default)]
 pub(super) struct CountedOutcomes {
     block: Block,
     delta: Delta,
-    /// Targets with an outcome that is not yet reported to the planner.
+    /// Number of finished targets not yet reported to the planner.
     settled: usize,
 }
 
@@ -41,7 +41,7 @@ impl CountedOutcomes {
         self.block.push_other(sequence, outcome, status, attempts, target);
     }
 
-    /// Adds the row of a check, written as `line`. `bytes` is the part of its body that counts as fetched.
+    /// Adds a row of a check, written as `line`. `bytes` is the part of the body that counts as fetched.
     pub(super) fn push_row(
         &mut self,
         sequence: Sequence,
@@ -55,7 +55,7 @@ impl CountedOutcomes {
         self.block.push_row(sequence, outcome, status, row.attempts, row.body_bytes, line);
     }
 
-    /// Adds the host whose robots.txt forbids the last target.
+    /// Adds the host whose robots.txt forbids the most recent target.
     pub(super) fn note_forbidding_host(&mut self, host: &str) {
         self.block.note_forbidding_host(host);
     }
@@ -69,60 +69,60 @@ impl CountedOutcomes {
         self.delta.attempts += attempts;
     }
 
-    /// Adds received bytes of fetched bodies.
+    /// Adds received body bytes.
     pub(super) fn note_received(&mut self, bytes: u64) {
         self.delta.received += bytes;
     }
 
-    /// Moves everything from `other` to the end of these outcomes.
+    /// Moves everything from `other` to the end.
     pub(super) fn append(&mut self, other: &mut CountedOutcomes) {
         self.block.append_block(&mut other.block);
         self.delta.append(&mut other.delta);
         self.settled += other.take_settled();
     }
 
-    /// Whether the block should go to the sink.
+    /// Returns whether the block is ready for the sink.
     pub(super) fn is_full(&self) -> bool {
         self.block.is_full()
     }
 
-    /// Whether the block has no outcome.
+    /// Returns whether the block has no outcomes.
     pub(super) fn is_empty(&self) -> bool {
         self.block.is_empty()
     }
 
-    /// Returns the bytes of the block in memory.
+    /// Returns the memory used by the block in bytes.
     pub(super) fn memory(&self) -> usize {
         self.block.memory()
     }
 
-    /// Returns the number of finished targets that are not yet reported to the planner.
+    /// Returns the number of finished targets not yet reported to the planner.
     pub(super) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Like [`CountedOutcomes::settled`], and counts these targets as reported.
+    /// Like [`CountedOutcomes::settled`], and marks these targets as reported.
     pub(super) fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }
 
-    /// Returns the targets whose bodies are in staging files.
+    /// Returns the targets with bodies in staging files.
     pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
         let entries = self.block.entries().iter();
         entries.filter(|entry| matches!(entry.body, BlockBody::Spilled(_))).map(|entry| entry.sequence)
     }
 
-    /// Returns the block, with an `empty` one in its place.
+    /// Returns the block and replaces it with `empty`.
     pub(super) fn take_block(&mut self, empty: Block) -> Block {
         std::mem::replace(&mut self.block, empty)
     }
 
-    /// Moves the counts to the counters of the thread.
+    /// Adds the counts to the thread's counters.
     pub(super) fn publish_counts(&mut self, counters: &Counters) {
         counters.add(&mut self.delta);
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Removes everything but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.block.clear();
         (self.delta, self.settled) = (Delta::default(), 0);

@@ -1,4 +1,4 @@
-//! The credentials of requests: those of a store, or tokens from a command.
+//! Credentials of requests: those of a store, or bearer tokens from a command.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 
 impl Worker {
-    /// Notes the generation of the credentials for a request to this origin. The request uses this generation or a
-    /// later one.
+    /// Records which generation of credentials a request to this origin uses. It may use a later one instead.
     pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
         let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
         target.shows_token = tokens.is_some();
@@ -22,14 +21,14 @@ impl Worker {
         }
     }
 
-    /// Notes the status of a reply to a request with a token.
+    /// Records the status of a reply to a request with a token.
     pub(super) fn note_token(&self, target: &CurrentTarget, status: u16) {
         if let Some(tokens) = self.control().tokens.as_ref().filter(|_| target.shows_token) {
             tokens.note_reply(status, target.credentials_generation);
         }
     }
 
-    /// Returns the state of the renewal, after the credentials of the target's last request were refused.
+    /// Returns the state of the renewal after the credentials of the target's last request were rejected.
     pub(super) fn renew(&self, target: &CurrentTarget) -> Renewal {
         let control = self.control();
         match control.tokens.as_ref().filter(|_| target.shows_token) {
@@ -38,8 +37,8 @@ impl Worker {
         }
     }
 
-    /// Waits for newer credentials. Returns `false` if there will be none or if the job ends. The target then stays
-    /// pending. The target keeps its connection, so no other target is sent with the expired credentials.
+    /// Waits for newer credentials. Returns `false` if there will be none or the job ends, and the target stays
+    /// pending. The target keeps its connection, so that no other target is requested with the expired credentials.
     pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
         loop {
             match self.renew(target) {

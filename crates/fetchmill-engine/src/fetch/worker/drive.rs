@@ -1,4 +1,4 @@
-//! Runs a worker: starts its connections, ticks, and ends when they have ended.
+//! Runs a worker: starts its connections, ticks, and returns when all have ended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
-/// Counts a running connection task. It counts the task's end even after a panic, so the worker does not wait for the
-/// task forever.
+/// Counts a running connection task. The end of the task is counted even after a panic, so that the worker does not
+/// wait forever.
 struct Running {
     running: Rc<Cell<usize>>,
     ended: Rc<tokio::sync::Notify>,
@@ -30,7 +30,7 @@ impl Drop for Running {
     }
 }
 
-/// The connection tasks of a worker, and the deadlines of each.
+/// A worker's connection tasks and their deadlines.
 #[derive(Default)]
 struct Tasks {
     watches: RefCell<Vec<Rc<Deadlines>>>,
@@ -38,13 +38,13 @@ struct Tasks {
     ended: Rc<tokio::sync::Notify>,
 }
 
-/// Runs a worker until the job ends. The runtime is the thread's own.
+/// Runs a worker until the job ends. The runtime belongs to this thread.
 pub(crate) fn run(setup: WorkerSetup, sink: SinkQueue) -> Result<()> {
     network_runtime()?.block_on(Rc::new(Worker::new(setup, sink)).drive())
 }
 
 impl Worker {
-    /// Starts the connections, ticks, and ends when they have ended.
+    /// Starts the connections, ticks, and returns when all have ended.
     async fn drive(self: Rc<Self>) -> Result<()> {
         let tasks = Tasks::default();
         self.start_tasks(&tasks);
@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Starts the tasks that may have a target now. Existing tasks stay.
+    /// Starts tasks that may get a target now. Existing tasks are kept.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
@@ -83,15 +83,14 @@ impl Worker {
         }
     }
 
-    /// At a tick, reports the load to the planner.
+    /// Reports the load to the planner. Called at each tick.
     fn tell_load(&self) {
         if self.control().finds_concurrency() {
             self.report.set_load(self.load.take(self.in_flight.count()));
         }
     }
 
-    /// Reports to the job's sampler. Reports the use of the worker's capacity at each tick, and the rest twice a
-    /// second.
+    /// Reports to the job's sampler: the use of the capacity at each tick, and the rest twice per second.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
         let share = self.in_flight.share();
@@ -106,7 +105,7 @@ impl Worker {
         self.load.report_latency_if_due(telemetry, now);
     }
 
-    /// Returns the reason why fewer requests are in flight than allowed.
+    /// Returns the reason why not all slots are in use.
     fn use_of_idle(&self, now: Millis) -> CapacityUse {
         if self.sink.holds_back() {
             CapacityUse::Sink
@@ -123,9 +122,9 @@ impl Worker {
         }
     }
 
-    /// Closes connections that neither requests nor rests need, because open connections can slow a server down. After
-    /// the number in flight was lowered, this happens soon: the next round must measure the server without them. With
-    /// many hosts, nobody can know which connection is needed next, so all of them stay open.
+    /// Closes connections that are not needed for requests or rests, because open connections can slow a server down.
+    /// This happens soon after the concurrency was lowered, because the next round must measure the server without
+    /// them. In a job over many hosts, any connection may be needed next, so all stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
         let surplus = if self.in_flight.was_lowered(now) {
@@ -136,7 +135,7 @@ impl Worker {
         self.pool.sweep(needed, surplus);
     }
 
-    /// Adopts the planner's share of targets in flight. If the share is lower, tasks that finish take no other target.
+    /// Adopts the planner's new share of requests in flight. If it is lower, some finishing tasks take no other target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.in_flight.set_share(share, self.control().clock.now());
@@ -149,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// Checks again for targets and memory, after something has changed. The planner may also have targets again.
+    /// Checks again for targets and memory after a change. The planner may have targets again, too.
     fn look_again(&self) {
         self.supply.refill();
         self.wake_for(self.supply.begin_noted());
@@ -178,13 +177,13 @@ impl Worker {
             self.turn(0);
         }
         self.take_share(tasks);
-        // The tick must not wait for a congested sink.
+        // A tick must not wait for a congested sink.
         if self.sink.has_room() {
             self.send_block(false).await;
         }
     }
 
-    /// Ends attempts that take too long, and notes the latest deadline of the others.
+    /// Ends attempts that exceed their deadline, and records the latest deadline of the others.
     fn check_deadlines(&self, tasks: &Tasks) {
         let mut last = 0;
         for watch in tasks.watches.borrow().iter() {
@@ -217,7 +216,7 @@ impl Worker {
             self.send_block(true).await;
         }
         self.turn(0);
-        // Attempts without an outcome are not in any block.
+        // Attempts without an outcome are not part of any block.
         self.outcomes.publish_counts(&self.control().counters[self.setup.index]);
         self.control().counters[self.setup.index].set_in_flight(0);
         self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);

@@ -1,4 +1,4 @@
-//! How long this machine has had no descriptor or port left for a connection.
+//! Tracks how long this machine has been out of descriptors or ports.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use fetchmill_model::planner::origin::Millis;
 /// Milliseconds after which a machine that cannot open any connection counts as broken.
 const ENDS_AFTER: Millis = 10_000;
 
-/// The time since which no connection could be opened for lack of descriptors or ports.
+/// Time since which no connection could be opened for lack of descriptors or ports.
 #[derive(Debug, Default)]
 pub(super) struct Exhaustion {
     /// `None` if the last attempt opened a connection.
@@ -15,13 +15,13 @@ pub(super) struct Exhaustion {
 }
 
 impl Exhaustion {
-    /// Notes that a connection was opened.
+    /// Records that a connection was opened.
     pub(super) fn end(&self) {
         self.since.set(None);
     }
 
-    /// Notes that no connection could be opened. Returns whether the job must end: after 10 s, if no connection is left
-    /// (`open` is 0).
+    /// Records that no connection could be opened. Returns whether the job is ending: after 10 s, if no connection is
+    /// left (`open` is 0).
     pub(super) fn note(&self, open: usize, now: Millis) -> bool {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));

@@ -1,4 +1,4 @@
-//! Details for the user, from the reply of a failed target.
+//! Derives details for the user from a failed target's reply.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -10,7 +10,7 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 
 impl Worker {
-    /// Adds the reply's own explanation to a verdict that follows from its status and has no other detail.
+    /// Adds the reply's explanation to a verdict that is based on its status and has no other detail.
     pub(super) fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -27,13 +27,13 @@ impl Worker {
             challenge: body.challenge(head.status),
             location: body.location(),
             retry_after: head.retry_after.map(|after| after.wait(self.clock.now() / 1000)),
-            // If a store refuses a request, its error document says why.
+            // If a store refuses a request, its error document gives the reason.
             had_credentials: (!target.is_of_store).then(|| self.shows_credentials(target)),
         };
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Whether the last request of a target had a field that may be a secret.
+    /// Returns whether a target's last request had a header field that may be secret.
     fn shows_credentials(&self, target: &CurrentTarget) -> bool {
         let own = target.effects.fields(target.request.as_deref());
         let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);

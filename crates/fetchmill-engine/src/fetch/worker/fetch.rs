@@ -1,4 +1,4 @@
-//! The life of one connection of a worker: take a target, send its request, finish it, and handle failures.
+//! The main loop of a worker's connection: takes a target, sends its request, finishes it, and handles failures.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_net::Deadlines;
 
-/// Number of failures after which the state of the origin is reported to the planner immediately.
+/// Number of failures at which the state of the origin is reported to the planner immediately.
 const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {
@@ -72,7 +72,7 @@ impl Worker {
         self.resting.part(&mut task, &self.pool);
     }
 
-    /// Makes the immediate attempts at one target. `came` is the result of the first attempt if it was already made.
+    /// Makes the immediate attempts at a target. `came` is the result of the first attempt, if it was already made.
     async fn fetch_target(
         &self,
         task: &mut WorkerConnection,
@@ -83,7 +83,7 @@ impl Worker {
     ) {
         fulfil(self, task, target, body, watch, came).await;
         self.plan_joined_again(target);
-        // A target that has moved to another host has already left this one.
+        // A target that was redirected to another host has already left this one.
         self.leave(target, RequestOutcome::Nothing);
     }
 
@@ -123,9 +123,9 @@ impl Worker {
         self.supply.take(target)
     }
 
-    /// Waits without a target. The connection rests, or is kept for a while.
+    /// Waits without a target. The connection rests or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        // A task above the share does not need its connection. Let other tasks use it.
+        // A task beyond the share does not need its connection, so let other tasks use it.
         if task.is_holding() || self.in_flight.is_full() {
             self.resting.part(task, &self.pool);
         }

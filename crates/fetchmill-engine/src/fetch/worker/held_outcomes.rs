@@ -1,4 +1,4 @@
-//! The connection of a task, with the outcomes that wait until they are certain.
+//! A task's connection and the outcomes held on it until they are certain.
 
 use std::cell::RefCell;
 
@@ -10,25 +10,24 @@ use fetchmill_model::target::{Sequence, TargetList};
 use fetchmill_model::verdict::AttemptState;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
-/// A task's connection, with its outcomes that are not certain yet.
+/// A task's connection, with its uncertain outcomes.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
-/// Held bytes are counted in steps of this size, so a small object costs nothing here.
+/// Held bytes are counted in steps of this size, so small objects cost nothing here.
 const COUNTED_BYTES: usize = 4096;
 
-/// Outcomes that wait until their replies certainly answer their requests. Memory: a share of `HELD_BYTES_MAX`, and one
-/// more body.
+/// Outcomes held until their replies are certain. Memory use: a share of `HELD_BYTES_MAX`, plus one body.
 #[derive(Debug, Default)]
 pub(super) struct HeldOutcomes {
     outcomes: CountedOutcomes,
     targets: TargetList,
-    /// Bytes reserved of the worker's memory for bodies.
+    /// Bytes reserved in the worker's memory budget for bodies.
     reserved: usize,
 }
 
 impl HeldOutcomes {
-    /// Runs `settle` and collects its outcomes here instead of in `next`, which goes to the sink. `settle` must note
-    /// each target that it finishes. It does not wait, so no other task can write to `next` in the meantime.
+    /// Runs `settle` and collects its outcomes here instead of in `next`, which is sent to the sink. `settle` must
+    /// record each target that it finishes. It does not wait, so no other task can write to `next` meanwhile.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,
@@ -49,8 +48,8 @@ impl HeldOutcomes {
         done
     }
 
-    /// Moves the held outcomes to `next`, which goes to the sink. If the replies `may_be_shifted`, the targets become
-    /// the `last` certain ones of their connection.
+    /// Moves the held outcomes to `next`, which is sent to the sink. If the replies `may_be_shifted`, the targets
+    /// become the `last` certain ones of their connection.
     pub(super) fn commit(
         &mut self,
         next: &OutcomeBuffer,
@@ -68,24 +67,24 @@ impl HeldOutcomes {
         self.targets.clear();
     }
 
-    /// Forgets the held outcomes.
+    /// Discards the held outcomes.
     pub(super) fn clear(&mut self, memory: &BodyMemory) {
         self.release(memory);
         self.outcomes.clear();
         self.targets.clear();
     }
 
-    /// Returns the bytes in memory.
+    /// Returns the memory used in bytes.
     pub(super) fn memory(&self) -> usize {
         self.outcomes.memory() + self.targets.memory()
     }
 
-    /// Returns the targets whose outcomes are held.
+    /// Returns the targets with held outcomes.
     pub(super) fn targets(&self) -> &TargetList {
         &self.targets
     }
 
-    /// Returns the targets whose bodies are in staging files.
+    /// Returns the targets with bodies in staging files.
     pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
         self.outcomes.spilled()
     }
@@ -115,7 +114,7 @@ mod tests {
     use fetchmill_model::object::Facts;
     use fetchmill_store::sink::FetchedBody;
 
-    /// Holds the outcome of one target. Another target is noted that has no outcome.
+    /// Holds the outcome of one target, and records another target without an outcome.
     fn hold(held: &mut HeldOutcomes, next: &OutcomeBuffer, memory: &BodyMemory, body: FetchedBody<'_>) {
         let mut target = CurrentTarget::default();
         target.start_first(7, b"name");

@@ -1,4 +1,4 @@
-//! The targets of one host that wait in a worker.
+//! A host's targets that wait in a worker.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -9,26 +9,26 @@ use crate::fetch::target::CurrentTarget;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Number of a host's targets that must have gone before its measured pace is used.
+/// Number of targets that must leave the queue before the measured pace is used.
 const PACE_SAMPLE: u32 = 16;
-/// Microseconds between two deferred targets of a host without a rate, before its pace is known.
+/// Microseconds between two deferred targets of a host without a rate, until its pace is known.
 const FIRST_PACE: u64 = 1000;
 
-/// Targets of one host in their order, with the reason why they wait and the pace at which they go.
+/// A host's targets in order, with the reason for the wait and the pace at which they leave.
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,
-    /// Reason why the host waits. `None` before it waits.
+    /// Reason for the wait, if the host waits.
     waits_for: Option<HostWait>,
-    /// Whether the host waits for a place that prompt hosts leave free.
+    /// Whether the host waits for a slot not used by prompt hosts.
     is_crowded: bool,
-    /// When a timer wakes the host. `None` means that no timer is set.
+    /// Time of the timer that wakes the host, if one is set.
     due: Option<Millis>,
-    /// When the wait began.
+    /// Start of the wait.
     since: Millis,
-    /// Targets that have gone since `since`.
+    /// Number of targets that left the queue after `since`.
     gone: u32,
-    /// When the last deferred target comes back, in microseconds.
+    /// Return time of the last deferred target, in microseconds.
     deferred_until: u64,
 }
 
@@ -37,7 +37,7 @@ impl HostQueue {
         self.targets.push_back(target);
     }
 
-    /// Removes the first target, which no longer waits.
+    /// Takes the first target.
     pub(super) fn pop(&mut self) -> Option<CurrentTarget> {
         let target = self.targets.pop_front()?;
         self.gone += 1;
@@ -60,17 +60,17 @@ impl HostQueue {
         self.targets
     }
 
-    /// Notes that the host's targets wait from `now` on.
+    /// Records that the host's targets have been waiting since `now`.
     pub(super) fn wait_from(&mut self, now: Millis) {
         self.since = now;
     }
 
-    /// Returns the reason why the host's targets wait. `None` if they do not wait.
+    /// Returns the reason why the host's targets wait, if they do.
     pub(super) fn waits_for(&self) -> Option<HostWait> {
         self.waits_for
     }
 
-    /// Notes the reason why targets wait from now on.
+    /// Records why targets wait from now on.
     pub(super) fn wait_for(&mut self, wait: Option<HostWait>) {
         self.waits_for = wait;
     }
@@ -79,7 +79,7 @@ impl HostQueue {
         self.waits_for == Some(HostWait::Address)
     }
 
-    /// Passes the end of a lookup to the waiting targets, with the addresses if there are any.
+    /// Ends the lookup for the waiting targets and passes them the addresses, if there are any.
     pub(super) fn end_look_up(&mut self, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         for target in &mut self.targets {
             target.looked_up_in = Some(now.saturating_sub(target.asked_at));
@@ -89,7 +89,7 @@ impl HostQueue {
         }
     }
 
-    /// Notes that the host waits for a place that prompt hosts leave free. Returns `false` if it already did.
+    /// Records that the host waits for a slot not used by prompt hosts. Returns `false` if it already did.
     pub(super) fn enter_crowd(&mut self) -> bool {
         !std::mem::replace(&mut self.is_crowded, true)
     }
@@ -98,7 +98,7 @@ impl HostQueue {
         self.is_crowded = false;
     }
 
-    /// Sets the timer that wakes the host. Returns `false` if an earlier timer is set.
+    /// Sets the timer that wakes the host. Returns `false` if an earlier one is set.
     pub(super) fn set_due(&mut self, then: Millis) -> bool {
         let is_earlier = self.due.is_none_or(|due| then < due);
         if is_earlier {
@@ -111,8 +111,9 @@ impl HostQueue {
         self.due = None;
     }
 
-    /// Returns the time when a target without room here comes back: when the targets before it should have gone.
-    /// `interval` is the host's rate in microseconds a target. `outlook` is the time when the host takes targets again.
+    /// Returns the time when a target without room here comes back. By then, the targets before it should be gone.
+    /// `interval` is the host's rate in microseconds per target. `outlook` is the time when the host accepts targets
+    /// again.
     pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
         let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
         let pace = if self.gone < PACE_SAMPLE { FIRST_PACE } else { seen };

@@ -1,5 +1,5 @@
-//! Turns at the hosts of a job over many hosts. A waiting target may go when another target leaves the host, or when
-//! the host has rested. At a dead host, waiting targets fail.
+//! Releases targets that wait for their host, in a job over many hosts. One may go when another target leaves the host,
+//! or when the host has rested. At a dead host, waiting targets fail.
 
 use super::state::Worker;
 use super::waiters::AdmissionStep;
@@ -8,7 +8,7 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::{HostId, RequestOutcome};
 
 impl Worker {
-    /// Notes that a target has left its host, and releases the next one.
+    /// Records that a target has left its host, and releases the next one.
     pub(super) fn leave(&self, target: &mut CurrentTarget, seen: RequestOutcome) {
         if std::mem::take(&mut target.is_admitted) {
             let now = self.clock.now();
@@ -19,14 +19,14 @@ impl Worker {
         }
     }
 
-    /// Releases hosts that wait for a place that prompt hosts leave free.
+    /// Releases hosts that wait for a slot not used by prompt hosts.
     pub(super) fn release_crowded(&self) {
         while let Some(host) = self.waiters.take_crowded(self.clock.now()) {
             self.release(host);
         }
     }
 
-    /// Releases the targets that wait for a host, as many as may go now.
+    /// Releases as many targets of a host as may go now.
     pub(super) fn release(&self, host: HostId) {
         let now = self.clock.now();
         loop {
@@ -49,8 +49,8 @@ impl Worker {
         }
     }
 
-    /// Ends a target without another attempt, because its host is dead. If the job has rechecks, the target waits for
-    /// its recheck.
+    /// Finishes a target without another attempt, because its host is dead. If the job makes rechecks, the target waits
+    /// for one.
     pub(super) fn close(&self, target: &mut CurrentTarget, kind: FailureKind) {
         if target.state.wants_second_look(kind, &self.setup.rules) {
             self.look_again_later(target, kind);

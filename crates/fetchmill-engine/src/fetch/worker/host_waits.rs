@@ -1,22 +1,22 @@
-//! Reasons why the targets of a worker wait for their hosts, with the number of hosts for each reason.
+//! Counts a worker's waiting hosts by reason.
 
 use std::cell::Cell;
 
 use crate::control::telemetry::CapacityUse;
 use fetchmill_model::planner::hosts::Admission;
 
-/// Reason why the targets of a host wait.
+/// Reason why a host's targets wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostWait {
     /// The host's address is being looked up.
     Address,
-    /// Limit of requests to the host: another request must end first (`--limit-per-host`).
+    /// The host is at its request limit (`--limit-per-host`).
     Turn,
-    /// The host's rate (`--rate-per-host`).
+    /// The host's rate limit (`--rate-per-host`).
     Rate,
-    /// The host needs a place that hosts with prompt answers leave free.
+    /// All slots are in use or reserved for prompt hosts.
     Place,
-    /// The host rests: it asked for a pause, or did not answer.
+    /// The host must rest: it asked for a pause or did not answer.
     Rest,
 }
 
@@ -24,7 +24,7 @@ impl HostWait {
     const ALL: [HostWait; 5] =
         [HostWait::Address, HostWait::Turn, HostWait::Rate, HostWait::Place, HostWait::Rest];
 
-    /// Returns the reason why a target was not admitted. `None` if the target does not wait.
+    /// Returns the reason for which a target was not admitted. `None` if it does not have to wait.
     pub(super) fn of(admission: Admission) -> Option<Self> {
         Some(match admission {
             Admission::Full => HostWait::Turn,
@@ -35,7 +35,7 @@ impl HostWait {
         })
     }
 
-    /// Returns the name of the capacity that is unused for this reason.
+    /// Returns the kind of idle capacity that corresponds to this reason.
     pub(super) fn capacity_use(self) -> CapacityUse {
         match self {
             HostWait::Address => CapacityUse::Names,
@@ -47,12 +47,12 @@ impl HostWait {
     }
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(super) struct HostWaits([Cell<usize>; HostWait::ALL.len()]);
 
 impl HostWaits {
-    /// Notes that the reason of a host changes. `None` means that the host does not wait.
+    /// Records that a host's reason changes. `None` means that it does not wait.
     pub(super) fn change(&self, from: Option<HostWait>, to: Option<HostWait>) {
         if let Some(from) = from {
             let count = &self.0[from as usize];
@@ -64,7 +64,7 @@ impl HostWaits {
         }
     }
 
-    /// Returns the most frequent reason of the waiting hosts. `None` if no host waits.
+    /// Returns the most frequent reason of all waiting hosts. `None` if none waits.
     pub(super) fn most(&self) -> Option<HostWait> {
         let count = |wait: &HostWait| self.0[*wait as usize].get();
         HostWait::ALL.into_iter().max_by_key(count).filter(|wait| count(wait) > 0)

@@ -1,4 +1,4 @@
-//! The number of targets that a worker has in flight, and the number that is allowed.
+//! The number of targets that a worker has in flight, and its maximum.
 
 use std::cell::Cell;
 
@@ -7,12 +7,12 @@ use fetchmill_model::planner::origin::Millis;
 /// Milliseconds for which a share counts as recently lowered.
 const LOWERED: Millis = 5_000;
 
-/// The targets that a worker has in flight, and the share that the planner allows.
+/// A worker's number of targets in flight, and the share allowed by the planner.
 #[derive(Debug)]
 pub(super) struct InFlight {
     count: Cell<usize>,
     share: Cell<usize>,
-    /// When the share became lower. `None` means never.
+    /// Time when the share was last lowered, if ever.
     lowered_at: Cell<Option<Millis>>,
 }
 
@@ -52,7 +52,7 @@ impl InFlight {
         self.room() == 0
     }
 
-    /// Sets the share and returns the previous one. If the share is lower, the excess targets stay in flight until they
+    /// Sets the share and returns the previous one. If the new share is lower, excess targets stay in flight until they
     /// are finished.
     pub(super) fn set_share(&self, share: usize, now: Millis) -> usize {
         let before = self.share.replace(share);
@@ -62,7 +62,7 @@ impl InFlight {
         before
     }
 
-    /// Whether the share became lower in the last 5 s.
+    /// Returns whether the share was lowered in the last 5 s.
     pub(super) fn was_lowered(&self, now: Millis) -> bool {
         self.lowered_at.get().is_some_and(|at| now.saturating_sub(at) < LOWERED)
     }

@@ -1,6 +1,6 @@
-//! Parts of one object that are requested together (`--coalesce`). The request counts as an attempt at the first part.
-//! If the reply has exactly the requested range, it is cut into the parts. Otherwise the request decides nothing about
-//! its targets, and each part is requested alone.
+//! Coalesces requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
+//! part. If the reply contains exactly the requested range, it is cut into the parts. Otherwise each part is requested
+//! separately, and nothing is decided about its target.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -14,7 +14,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 
 impl Worker {
-    /// Joins more targets to the first one, as far as one request can cover their parts.
+    /// Adds targets to the first one's request, as long as one range can cover their parts.
     pub(super) fn join(&self, first: &mut CurrentTarget) {
         let Some(gap_max) = self.control().coalescing.gap_max() else { return };
         if !self.may_join(first) {
@@ -30,7 +30,7 @@ impl Worker {
             }
             let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
             let Some(part) = part else { return false };
-            // Overlapping parts are stored separately, so their bytes can exceed the received bytes by far.
+            // Overlapping parts are stored separately, so their total size can far exceed the received bytes.
             bytes = bytes.saturating_add(part.length());
             let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
             let Some(joined) = joined else { return false };
@@ -43,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Whether others may join this target. It must be a first attempt at the only origin, and there must be free
-    /// memory.
+    /// Returns whether other targets may be added to this one's request. It must be a first attempt at the only origin,
+    /// and there must be free memory.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0
@@ -56,14 +56,14 @@ impl Worker {
         }
         let is_located = self.locate(first).is_ok();
         if !is_located {
-            // The later attempt locates the target again, and reports the failure.
+            // The next attempt locates the target again and reports the failure.
             first.forget_location();
         }
         is_located
     }
 
-    /// Cuts the received range. Each target gets its own part and is passed to `note`. If a part does not match its
-    /// target, that target is requested alone.
+    /// Cuts the received range into parts. Stores each target's part and passes the target to `note`. If a part does
+    /// not match its target, that target is requested separately.
     pub(super) fn cut(
         &self,
         first: &mut CurrentTarget,
@@ -74,7 +74,7 @@ impl Worker {
         let Some(whole) = first.range() else { return AttemptEnd::Split };
         self.control().coalescing.note_joined();
         self.outcomes.note_received(body.received());
-        // Each target keeps a copy of the head.
+        // Each target keeps its own copy of the head.
         if body.head_bytes() * (first.joined.len() + 1) > limits::BODY_MEMORY_BYTES_MAX {
             return AttemptEnd::Split;
         }
@@ -93,7 +93,7 @@ impl Worker {
         if is_stored { AttemptEnd::Over } else { AttemptEnd::Split }
     }
 
-    /// Stores a target's part of the received range. Returns `false` if the part is missing or contradicts the list.
+    /// Stores a target's part of the received range. Returns `false` if it is missing or contradicts the list.
     fn store_cut(
         &self,
         target: &mut CurrentTarget,
@@ -115,7 +115,7 @@ impl Worker {
         true
     }
 
-    /// Returns to the planner the targets that were requested together with this one and have no outcome.
+    /// Returns the unfinished targets of this coalesced request to the planner.
     pub(super) fn plan_joined_again(&self, target: &mut CurrentTarget) {
         if target.is_joined() {
             let now = self.clock.now();

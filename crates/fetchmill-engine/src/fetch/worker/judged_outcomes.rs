@@ -1,4 +1,4 @@
-//! Outcomes of a connection that are held until they are certain: until the connection has rested or has ended.
+//! Outcomes held on a connection until they are certain, which is when the connection has rested or ended.
 
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
@@ -11,18 +11,18 @@ use fetchmill_model::target::TargetList;
 use fetchmill_net::certain::Judged;
 
 impl Worker {
-    /// Returns the bytes that a connection may hold.
+    /// Returns the maximum number of bytes held on a connection.
     pub(super) fn held_bytes_max(&self) -> usize {
         let share = limits::HELD_BYTES_MAX / self.control().plan.workers() / self.in_flight.share().max(1);
         share.clamp(limits::HELD_BYTES_MIN, limits::HELD_BYTES_EACH_MAX)
     }
 
-    /// Whether a connection must not hold more.
+    /// Returns whether a connection must not hold more.
     pub(super) fn holds_enough(&self, held: &HeldOutcomes) -> bool {
         held.memory() >= self.held_bytes_max() || self.setup.body_memory.is_used_up()
     }
 
-    /// Runs `settle` and adds its outcomes to those that a connection holds ([`HeldOutcomes::collect`]).
+    /// Runs `settle` and adds its outcomes to those held on a connection ([`HeldOutcomes::collect`]).
     pub(super) fn hold<T>(
         &self,
         held: &mut HeldOutcomes,
@@ -31,7 +31,7 @@ impl Worker {
         held.collect(&self.outcomes, &self.setup.body_memory, settle)
     }
 
-    /// Acts on the judgement of the outcomes that a connection holds.
+    /// Processes the judgement on a connection's held outcomes.
     pub(super) fn judge(&self, task: &mut WorkerConnection, judged: Judged) {
         match judged {
             Judged::Pending => {}
@@ -48,15 +48,15 @@ impl Worker {
         }
     }
 
-    /// Sends the held outcomes to the sink. If their replies may still turn out to belong to other requests, the
-    /// connection remembers the targets.
+    /// Sends the held outcomes to the sink. If their replies may still belong to other requests, the connection
+    /// remembers the targets.
     fn commit(&self, task: &mut WorkerConnection, may_be_shifted: bool) {
         let WorkerConnection { connection, held } = task;
         held.commit(&self.outcomes, &self.setup.body_memory, connection.last_certain(), may_be_shifted);
     }
 
     /// Plans the held targets again, because their replies will never be certain. This does not count as an attempt.
-    /// Targets whose requests must not be made twice fail.
+    /// Targets whose requests must not be repeated fail.
     pub(super) fn fetch_again(&self, held: &mut HeldOutcomes, kind: FailureKind) {
         for sequence in held.spilled() {
             if let Some(stage) = &self.setup.stage

@@ -1,5 +1,4 @@
-//! A worker's requests in flight and received replies. Used to find the useful number of requests, and to sample the
-//! job.
+//! A worker's requests in flight and received replies, for the concurrency search and the job's samples.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -10,24 +9,24 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Few requests are in flight if there are fewer than the allowed number divided by this.
+/// The load is low if the requests in flight are fewer than the allowed number divided by this.
 const FEW: usize = 8;
-/// Milliseconds between two reports of reply times.
+/// Interval between reports of reply times, in milliseconds.
 const LATENCY_EVERY: Millis = 500;
 
-/// Counters that are updated once a reply, so they have no lock.
+/// Counters updated once per reply. They belong to one thread and so need no lock.
 #[derive(Debug, Default)]
 pub(super) struct WorkerLoad {
     counter: LoadCounter,
-    /// Replies whose requests went out while few others were in flight, and the sum of their times.
+    /// Number of replies to requests sent under low load, and the sum of their times.
     unloaded: Cell<(u64, MonotonicMicros)>,
-    /// Bytes of the longest recent head, if heads are stored.
+    /// Size in bytes of the longest recent head, if heads are stored.
     head_bytes: Cell<u32>,
-    /// Bytes of the largest reply in a pipelined batch.
+    /// Size in bytes of the largest reply in a pipelined batch.
     largest_reply: Cell<usize>,
     histogram: RefCell<LatencyHistogram>,
     origins: RefCell<OriginHistograms>,
-    /// When reply times were last reported.
+    /// Time of the last report of reply times.
     reported_at: Cell<Millis>,
 }
 
@@ -40,8 +39,8 @@ impl Deref for WorkerLoad {
 }
 
 impl WorkerLoad {
-    /// Notes a complete reply that is not a sign of trouble. `is_unloaded` is the value of [`WorkerLoad::is_low`] when
-    /// the request went out.
+    /// Records a complete reply that indicates no trouble. `is_unloaded` is the value of [`WorkerLoad::is_low`] when
+    /// its request was sent.
     pub(super) fn note_reply(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
         self.histogram.borrow_mut().record(took);
         if is_unloaded {
@@ -51,39 +50,39 @@ impl WorkerLoad {
         self.counter.note(took, bytes);
     }
 
-    /// Notes a head that is going to be stored. A long head counts for a few dozen shorter heads after it.
+    /// Records a head that will be stored. A long head affects the estimate for a few dozen shorter ones.
     pub(super) fn note_stored_head(&self, length: u32) {
         let before = self.head_bytes.get();
         self.head_bytes.set(length.max(before - before / 16));
     }
 
-    /// Returns the bytes of memory that the heads of coming replies may take. Unlike bodies, heads cannot wait in a
+    /// Returns the memory in bytes that the heads of coming replies may take. Unlike bodies, heads cannot wait in a
     /// file.
     pub(super) fn heads_to_come(&self) -> usize {
         self.counter.places().0 * self.head_bytes.get() as usize
     }
 
-    /// Notes the time of a reply for its origin, in a job over many origins.
+    /// Records a reply time for its origin, in a job over many origins.
     pub(super) fn note_origin(&self, origin: &OriginKey, took: MonotonicMicros) {
         self.origins.borrow_mut().record(origin, took);
     }
 
-    /// Whether few requests are in flight, compared with the allowed `share`.
+    /// Returns whether the load is low compared with the allowed `share`.
     pub(super) fn is_low(&self, share: usize) -> bool {
         self.counter.places().0 < (share / FEW).max(1)
     }
 
-    /// Notes the largest reply of a pipelined batch.
+    /// Records the largest reply of a pipelined batch.
     pub(super) fn note_batch(&self, largest: usize) {
         self.largest_reply.set(self.largest_reply.get().max(largest));
     }
 
-    /// Returns the bytes of the largest reply in a pipelined batch. 0 before the first one.
+    /// Returns the size in bytes of the largest reply in a pipelined batch. 0 before the first batch.
     pub(super) fn largest_reply(&self) -> usize {
         self.largest_reply.get()
     }
 
-    /// Reports reply times if that is due.
+    /// Reports reply times if a report is due.
     pub(super) fn report_latency_if_due(&self, telemetry: &WorkerTelemetry, now: Millis) {
         if now.saturating_sub(self.reported_at.get()) >= LATENCY_EVERY {
             self.reported_at.set(now);

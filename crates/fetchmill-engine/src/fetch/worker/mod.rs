@@ -1,18 +1,17 @@
-//! A worker: a thread that fetches, with its connections as tasks of a current-thread runtime.
+//! A worker: a thread that fetches. Its connections are tasks in a current-thread runtime.
 //!
-//! The path of one object has no lock, no task, no message and no timer. A connection takes a target from the worker's
-//! batch, sends, receives, and appends the outcome to the worker's block. The planner's lock is taken once a batch, the
-//! sink gets whole blocks, and a tick checks the deadlines.
+//! Fetching an object takes no lock, task, message or timer. A connection takes a target from the worker's batch, sends
+//! the request, receives the reply, and appends the outcome to the worker's block. The planner's lock is taken once per
+//! batch, the sink gets whole blocks, and a tick checks the deadlines.
 //!
 //! `state` builds the worker from small states, each with private fields in its own file:
 //! - incoming targets: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
-//! - places of targets: `entry_reader`, `origin_lookup`, `part_etags`;
+//! - locations of targets: `entry_reader`, `origin_lookup`, `part_etags`;
 //! - number of targets in flight: `in_flight`, `load`;
 //! - outgoing outcomes: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
-//! - outcomes that go: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
 //! - this machine: `worker_clock`, `exhaustion`.
 //!
-//! The other files contain the operations of the worker on this state.
+//! The other files contain the operations on this state.
 
 mod address;
 mod admission;

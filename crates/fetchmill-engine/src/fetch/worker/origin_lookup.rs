@@ -1,4 +1,4 @@
-//! Finds the connections of the origin that has a target.
+//! Finds the connections to a target's origin.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::{OriginConnections, Pool};
 
-/// The origins that a worker has found: the server that lists its own objects, and the origin of the last URL.
+/// The origins that a worker knows: the server that lists its own objects, and the origin of the last URL.
 pub(super) struct OriginLookup {
     server: Option<Rc<OriginConnections>>,
     last: RefCell<Option<Rc<OriginConnections>>>,
@@ -18,12 +18,12 @@ impl OriginLookup {
         OriginLookup { server, last: RefCell::new(None) }
     }
 
-    /// Returns the only origin, if a server lists its objects itself.
+    /// Returns the only origin, if a server lists its own objects.
     pub(super) fn server(&self) -> Option<&Rc<OriginConnections>> {
         self.server.as_ref()
     }
 
-    /// Returns the origin of a target's URL. The URL is empty while the target is at the server that listed it.
+    /// Returns the origin of a target's URL. The URL is empty if the target is at the server that listed it.
     pub(super) fn of_target(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         match &self.server {
             Some(server) if url.is_empty() => Ok(Rc::clone(server)),
@@ -31,7 +31,7 @@ impl OriginLookup {
         }
     }
 
-    /// Returns the origin of a URL, usually that of the last URL.
+    /// Returns the origin of a URL, which is usually that of the last one.
     fn of_url(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last.borrow_mut();
         if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {

@@ -1,4 +1,4 @@
-//! The outcomes that a worker sends to its sink with the next block.
+//! The outcomes that a worker will send to its sink in the next block.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,15 +11,15 @@ use fetchmill_model::row::CheckRow;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// Outcomes on their way to the sink, and the rate of finished targets.
+/// Outcomes for the sink, and the rate of finished targets.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeBuffer {
     next: RefCell<CountedOutcomes>,
-    /// The row that is being written.
+    /// The row being written.
     line: RefCell<Vec<u8>>,
-    /// Targets finished since the last tick.
+    /// Number of targets finished since the last tick.
     finished: Cell<u64>,
-    /// Targets finished in a second, as a moving mean.
+    /// Targets finished per second, as a moving average.
     rate: Cell<f64>,
 }
 
@@ -48,7 +48,7 @@ impl OutcomeBuffer {
         self.finish();
     }
 
-    /// Adds the row of a check. `bytes` is the part of its body that counts as fetched.
+    /// Adds a row of a check. `bytes` is the part of the body that counts as fetched.
     pub(super) fn push_row(&self, sequence: Sequence, outcome: Outcome, bytes: u64, row: &CheckRow<'_>) {
         let mut line = self.line.borrow_mut();
         line.clear();
@@ -57,7 +57,7 @@ impl OutcomeBuffer {
         self.finish();
     }
 
-    /// Adds the host whose robots.txt forbids the last target.
+    /// Adds the host whose robots.txt forbids the most recent target.
     pub(super) fn note_forbidding_host(&self, host: &str) {
         self.next.borrow_mut().note_forbidding_host(host);
     }
@@ -70,60 +70,60 @@ impl OutcomeBuffer {
         self.next.borrow_mut().note_attempts(attempts);
     }
 
-    /// Adds received bytes of fetched bodies.
+    /// Adds received body bytes.
     pub(super) fn note_received(&self, bytes: u64) {
         self.next.borrow_mut().note_received(bytes);
     }
 
-    /// Swaps the outcomes for the next block with other outcomes.
+    /// Swaps the outcomes of the next block with `other`.
     pub(super) fn swap(&self, other: &mut CountedOutcomes) {
         std::mem::swap(&mut *self.next.borrow_mut(), other);
     }
 
-    /// Adds other outcomes to those for the next block.
+    /// Appends `other` to the outcomes of the next block.
     pub(super) fn append(&self, other: &mut CountedOutcomes) {
         self.next.borrow_mut().append(other);
     }
 
-    /// Whether the block should go to the sink.
+    /// Returns whether the block is ready for the sink.
     pub(super) fn is_full(&self) -> bool {
         self.next.borrow().is_full()
     }
 
-    /// Whether there are no outcomes for the sink.
+    /// Returns whether there are no outcomes.
     pub(super) fn is_empty(&self) -> bool {
         self.next.borrow().is_empty()
     }
 
-    /// Returns the number of finished targets that are not yet reported to the planner.
+    /// Returns the number of finished targets not yet reported to the planner.
     pub(super) fn settled(&self) -> usize {
         self.next.borrow().settled()
     }
 
-    /// Like [`OutcomeBuffer::settled`], and counts these targets as reported.
+    /// Like [`OutcomeBuffer::settled`], and marks these targets as reported.
     pub(super) fn take_settled(&self) -> usize {
         self.next.borrow_mut().take_settled()
     }
 
-    /// Returns the block for the sink and puts an `empty` one in its place. The block's counts become visible.
+    /// Returns the block for the sink and replaces it with `empty`. Publishes the block's counts.
     pub(super) fn take_block(&self, empty: Block, counters: &Counters) -> Block {
         let mut next = self.next.borrow_mut();
         next.publish_counts(counters);
         next.take_block(empty)
     }
 
-    /// Publishes the counts of attempts that are not in any block.
+    /// Publishes the counts of attempts outside of any block.
     pub(super) fn publish_counts(&self, counters: &Counters) {
         self.next.borrow_mut().publish_counts(counters);
     }
 
-    /// Updates the rate at a tick that came `elapsed` after the last one.
+    /// Updates the rate, `elapsed` after the last tick.
     pub(super) fn tick(&self, elapsed: Millis) {
         let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
         self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
     }
 
-    /// Returns the number of targets finished in a second.
+    /// Returns the number of targets finished per second.
     pub(super) fn rate(&self) -> f64 {
         self.rate.get()
     }

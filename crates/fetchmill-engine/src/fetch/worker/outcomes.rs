@@ -1,4 +1,4 @@
-//! The end of an attempt. An outcome goes into the block, and another attempt goes to the planner.
+//! The end of an attempt: an outcome is added to the block, or a retry is given to the planner.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -7,11 +7,11 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 
-/// Detail of a target that a redirect led to a host that could not be requested immediately.
+/// Detail of a target that a redirect led to a host without a free slot.
 const LEFT: &str = "the request was sent, but the host of its redirect had no free place";
 
 impl Worker {
-    /// Finishes a target. `made` is 1 if an attempt was made that is not yet in the count of the target.
+    /// Finishes a target. `made` is 1 if an attempt was made that the target's count does not include yet.
     pub(super) fn settle_other(
         &self,
         target: &CurrentTarget,
@@ -29,7 +29,7 @@ impl Worker {
             described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
             self.outcomes.push_other(target.sequence, outcome, status, attempts, &described);
         }
-        // A complete reply shows that the origin is alive, whatever its status. A target without a request shows
+        // A complete reply shows that the origin is alive, whatever the status. A target without a request shows
         // nothing.
         if status != 0 && !is_trouble(outcome) {
             self.report.note_success();
@@ -44,7 +44,7 @@ impl Worker {
         self.report.plan_again(Retry { not_before: Some(later), ..again });
     }
 
-    /// Notes a failed attempt, after `attempts` attempts that counted.
+    /// Records a failed attempt, after `attempts` counted attempts.
     pub(super) fn observe(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if self.has_rows() || self.control().origins.are_many() {
             return;
@@ -52,7 +52,7 @@ impl Worker {
         self.report.note_failure(kind, attempts, retry_after);
     }
 
-    /// Fails a target that cannot wait for another attempt, because its request was made and must not be made twice.
+    /// Fails a target that cannot be retried, because its request was sent and must not be repeated.
     pub(super) fn fail_left(&self, target: &CurrentTarget) {
         if !target.may_start_again() {
             let kind = target.last_kind.unwrap_or(FailureKind::Worker);
@@ -60,8 +60,8 @@ impl Worker {
         }
     }
 
-    /// Defers a target, on disk if the wait is long. This does not count as an attempt. After a redirect, the target
-    /// would start again from its first URL. If it must not do so, it fails.
+    /// Defers a target, in the journal if the wait is long. This does not count as an attempt. After a redirect, the
+    /// target will start over from its first URL. If that is not allowed, it fails.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
         if !target.may_start_again() {
             return self.fail_left(target);

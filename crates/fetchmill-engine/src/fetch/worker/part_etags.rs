@@ -1,23 +1,23 @@
-//! Checks whether two parts belong to the same object. A worker remembers the strong ETags of the objects whose parts
-//! it fetched last.
+//! Checks whether two parts belong to the same object, by the strong ETags of objects whose parts a worker fetched
+//! recently.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
 use fetchmill_model::limits::PART_ETAGS_MAX;
 
-/// See the module. Memory: `PART_ETAGS_MAX` places, allocated with the first part. A new object replaces the older one
-/// in its place. Objects and ETags are stored as hashes with a secret key, so that no server can provoke a collision.
+/// See the [module documentation](self). Memory use: `PART_ETAGS_MAX` slots, allocated with the first part. A new
+/// object replaces an older one in the same slot. Objects and ETags are stored as hashes with a secret key, so that a
+/// server cannot provoke collisions.
 #[derive(Debug, Default)]
 pub(super) struct PartEtags {
     keys: RandomState,
-    /// The object, and its ETag.
+    /// Object and ETag of each slot.
     places: RefCell<Vec<(u64, u64)>>,
 }
 
 impl PartEtags {
-    /// Returns `false` if a part with this ETag contradicts the last part of the same URL. A weak or missing ETag never
-    /// contradicts.
+    /// Returns `false` if a part's ETag contradicts the last part of the same URL. A weak or missing ETag never does.
     pub(super) fn agrees(&self, url: &[u8], etag: Option<&[u8]>) -> bool {
         let Some(etag) = etag.filter(|etag| etag.starts_with(b"\"")) else { return true };
         let (object, tag) = (self.keys.hash_one(url), self.keys.hash_one(etag));
@@ -32,7 +32,7 @@ impl PartEtags {
         place.1 == tag
     }
 
-    /// Forgets all ETags, because they may come from replies about other objects.
+    /// Discards all ETags, because they may come from replies about other objects.
     pub(super) fn forget(&self) {
         self.places.borrow_mut().clear();
     }

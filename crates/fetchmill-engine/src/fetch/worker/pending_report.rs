@@ -1,4 +1,4 @@
-//! The next report of a worker to the planner.
+//! A worker's next report to the planner.
 
 use std::cell::RefCell;
 
@@ -7,19 +7,19 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::{Retry, WorkerReport};
 
-/// The next report to the planner, without the number of finished targets. That number is kept with the outcomes.
+/// The next report without the number of finished targets, which is kept with the outcomes.
 #[derive(Debug, Default)]
 pub(super) struct PendingReport {
     report: RefCell<WorkerReport>,
 }
 
 impl PendingReport {
-    /// Notes a complete reply that is not a sign of trouble.
+    /// Records a complete reply that indicates no trouble.
     pub(super) fn note_success(&self) {
         self.report.borrow_mut().observed.successes += 1;
     }
 
-    /// Notes a fetched target. Each report keeps one `entry`, which can be requested again to check the origin.
+    /// Records a fetched target. Each report keeps one `entry`, so that it can be requested again to check the origin.
     pub(super) fn note_fetched(&self, entry: &[u8]) {
         let mut report = self.report.borrow_mut();
         report.observed.successes += 1;
@@ -28,12 +28,12 @@ impl PendingReport {
         }
     }
 
-    /// Notes a failed attempt, after `attempts` attempts that counted.
+    /// Records a failed attempt, after `attempts` counted attempts.
     pub(super) fn note_failure(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
     }
 
-    /// Notes that the target that checked the origin has come back.
+    /// Records that the target that checked the origin has returned.
     pub(super) fn note_probe(&self) {
         self.report.borrow_mut().observed.probes += 1;
     }
@@ -51,18 +51,18 @@ impl PendingReport {
         self.report.borrow_mut().retries.extend(retries);
     }
 
-    /// Returns how many targets go back to the planner.
+    /// Returns how many targets will be returned to the planner.
     pub(super) fn retries(&self) -> usize {
         self.report.borrow().retries.len()
     }
 
-    /// Whether the report has nothing that the planner must know soon. A fetched entry alone can wait.
+    /// Returns whether the report contains nothing urgent. A fetched entry by itself can wait.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.report.borrow();
         report.load.is_none() && report.retries.is_empty() && report.observed == Observations::default()
     }
 
-    /// Returns the report, with the number of finished targets, and begins the next one.
+    /// Takes the report, completed with the number of finished targets, and starts the next one.
     pub(super) fn take(&self, settled: usize) -> WorkerReport {
         WorkerReport { settled, ..self.report.take() }
     }

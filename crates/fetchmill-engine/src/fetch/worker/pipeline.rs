@@ -1,5 +1,5 @@
-//! A batch of requests that are sent together on one connection. If all replies come, the targets are finished.
-//! Otherwise each target is requested alone.
+//! A batch of requests sent together on one connection. If all replies arrive, the targets are finished. Otherwise each
+//! target is requested separately.
 
 use super::address::asked_for;
 use super::body::WorkerBody;
@@ -15,16 +15,15 @@ use fetchmill_net::{
     BrokenBatch, BrokenExchange, Deadlines, IdleState, OriginConnections, PipelinedReplies, ReceivedReply,
 };
 
-/// The targets of a task: one, or a batch that is requested together. Memory: the targets and replies of one full
-/// batch.
+/// A task's targets: one, or a batch requested together. Memory use: the targets and replies of a full batch.
 pub(super) struct TargetBatch {
     targets: Vec<CurrentTarget>,
-    /// Number of targets requested together. 0 means only the first one, alone.
+    /// Number of targets requested together. 0 if only the first one is requested, by itself.
     count: usize,
     replies: PipelinedReplies,
-    /// Targets to request alone, with the results that they already have. The first one is last in the vector.
+    /// Targets to request separately, with their results if they have any. The first is at the end of the vector.
     alone: Vec<(usize, Option<AttemptEnd>)>,
-    /// Targets to request alone because the joined request of the first one did not return their parts.
+    /// Targets to request separately because the first one's coalesced request did not return their parts.
     split: std::vec::IntoIter<WaitingTarget>,
 }
 
@@ -46,7 +45,7 @@ impl TargetBatch {
         &mut self.targets[0]
     }
 
-    /// Returns the next target to request alone, and its result if it already has one.
+    /// Returns the next target to request separately, and its result if it has one.
     pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<AttemptEnd>)> {
         if let Some((number, came)) = self.alone.pop() {
             return Some((&mut self.targets[number], came));
@@ -60,7 +59,7 @@ impl TargetBatch {
         Some((target, None))
     }
 
-    /// Requests each target of the batch alone.
+    /// Prepares to request each target of the batch separately.
     fn split(&mut self) {
         self.alone.extend((0..self.count).rev().map(|number| (number, None)));
     }
@@ -74,7 +73,7 @@ impl TargetBatch {
 }
 
 impl Worker {
-    /// Adds more targets to the first one, up to the number that the connection can request together.
+    /// Adds targets after the first one, up to the number that the connection can request together.
     pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) {
         let most = self.batch_max(task, batch.first());
         batch.count = 1;
@@ -96,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Returns how many requests may be sent together, including the first target's.
+    /// Returns the maximum number of requests to send together, including the first.
     fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
         let connection = &task.connection;
         if !self.origins.server().is_some_and(|server| connection.is_at(server)) {
@@ -104,7 +103,7 @@ impl Worker {
         }
         let replies = connection.replies();
         let allowed = self.control().pipeline.batch_max(replies) as usize;
-        // Do not pipeline before one plain reply has shown that the server keeps the connection.
+        // Do not pipeline until a plain reply has shown that the server keeps the connection open.
         if allowed <= 1
             || replies == 0
             || !self.is_plain(first)
@@ -119,7 +118,7 @@ impl Worker {
         allowed.min(certain).min(room).max(1)
     }
 
-    /// Whether a target's request may be pipelined: it is a plain first attempt at the only origin.
+    /// Returns whether a target's request may be pipelined. It must be a plain first attempt at the only origin.
     fn is_plain(&self, target: &mut CurrentTarget) -> bool {
         target.state.attempts == 0
             && target.state.throttled_since == 0
@@ -129,7 +128,7 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Requests the targets of the batch together, if there are any. Targets without an outcome are requested alone
+    /// Requests the batch's targets together, if it has several. Targets without an outcome are requested separately
     /// afterwards.
     pub(super) async fn fetch_together(
         &self,
@@ -186,7 +185,7 @@ impl Worker {
         task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
     }
 
-    /// Holds the replies of a complete batch until they certainly answer their requests.
+    /// Holds a complete batch's replies until they are certain.
     fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut WorkerBody) {
         self.load.note_batch(batch.replies.largest());
         let WorkerConnection { connection, held } = task;

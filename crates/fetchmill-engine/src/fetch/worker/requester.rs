@@ -1,4 +1,4 @@
-//! How a worker makes the requests of its targets ([`crate::attempt`]).
+//! Makes a worker's requests for its targets ([`crate::attempt`]).
 
 use std::rc::Rc;
 
@@ -29,9 +29,9 @@ impl Requester for Worker {
 
     const CERTAIN: CertainReplies = CertainReplies::First;
 
-    /// Returns the origin of the target, or how the attempt ends without one. If credentials are not loaded yet, the
-    /// target waits here briefly, because they usually come within a second. After that it is deferred, so that it does
-    /// not hold up others.
+    /// Returns the target's origin, or the end of the attempt if there is none. If credentials are still being loaded,
+    /// waits briefly, because they usually arrive within a second. After that, defers the target, so that it does not
+    /// block others.
     async fn find_origin(
         &self,
         target: &mut CurrentTarget,
@@ -112,8 +112,8 @@ impl Requester for Worker {
         opened
     }
 
-    /// Handles a server that cannot be trusted. If the server is the job's only origin, the job ends. The target stays
-    /// pending, because the next run may trust the server. With many hosts, the user is notified.
+    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends, and the target stays
+    /// pending because the next run may trust the server. With many hosts, the user gets a notice.
     fn note_unconnected(
         &self,
         _target: &mut CurrentTarget,
@@ -167,8 +167,8 @@ impl Requester for Worker {
         }
     }
 
-    /// Whether to check the socket, which costs a system call. If the reply waits for a rest anyway, this is worthwhile
-    /// only if the origin has sent unsolicited bytes before.
+    /// Returns whether to check the socket for more bytes, which costs a system call. If the reply must wait for a rest
+    /// anyway, the check pays off only if the origin has sent unsolicited bytes before.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool {
         is_certain || connection.origin().is_some_and(|origin| origin.replies.borrow().has_surplus())
     }
@@ -270,7 +270,7 @@ impl Requester for Worker {
 }
 
 impl Worker {
-    /// Whether the job ends if this origin cannot be trusted. A check continues, because this is an answer.
+    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because this is a result.
     fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }
@@ -301,7 +301,7 @@ impl Worker {
         }
     }
 
-    /// Notes an opened connection to the only origin.
+    /// Records a new connection to the only origin.
     fn note_connection(&self, connection: &Connection, target: &CurrentTarget) {
         let (address, took) = (connection.address(), self.pool.take_connect_time());
         if self.control().telemetry.note_connection(address, took)
@@ -312,8 +312,8 @@ impl Worker {
         }
     }
 
-    /// Pauses while this machine has no descriptor or port left, which is not the targets' fault. After 10 s, the job
-    /// ends if no connection is open.
+    /// Pauses while this machine is out of descriptors or ports, which is not the target's fault. Ends the job after 10
+    /// s without any open connection.
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.now();
         self.start_quota.overload(now);

@@ -1,4 +1,4 @@
-//! Counts the replies of a worker, and handles the rests and ends of its connections ([`fetchmill_net::certain`]).
+//! Counts a worker's replies, and handles the rest and the end of its connections ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Notes the replies of a batch whose requests were sent at `sent`. The time of the whole batch counts for each
-    /// reply.
+    /// Records the replies of a batch sent at `sent`. Each reply counts with the time of the whole batch.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,
@@ -33,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Counts a reply if it is not a sign of trouble. Returns whether it was counted.
+    /// Counts a reply unless it indicates trouble. Returns whether it was counted.
     pub(super) fn note_load(
         &self,
         head: &Head,
@@ -46,26 +45,25 @@ impl Worker {
             if self.setup.properties.keeps >= StoredParts::Heads {
                 self.load.note_stored_head(head.length);
             }
-            // Body and head both take memory while they are in flight.
+            // In flight, both the body and the head take memory.
             self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
         is_well
     }
 
-    /// Decides what a connection does after a reply: continue, end with the next request, or rest.
+    /// Decides how a connection continues after a reply: take another request, end with the next one, or rest.
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
-        // With many hosts, the next target probably needs another connection. A rest is then useful only for held
-        // replies.
+        // With many hosts, the next target probably needs another connection, so only held replies are worth a rest.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
             let judged = self.resting.rest(task, self.resting_max(), watch).await;
             self.judge(task, judged);
         }
     }
 
-    /// Returns the maximum number of resting connections, in addition to those in use. It is a fraction of the latter.
-    /// When the job ends, there is no limit.
+    /// Returns the maximum number of resting connections, besides those in use. It is a fraction of the connections in
+    /// use. While the job is ending, there is no limit.
     fn resting_max(&self) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
@@ -73,8 +71,8 @@ impl Worker {
         limits::resting_connections(self.in_flight.share()).min(self.setup.resting_max)
     }
 
-    /// Limits the number of resting connections before a task opens one. If too many rest, the task takes a resting
-    /// connection to its origin, or waits until fewer rest.
+    /// Enforces the limit of resting connections before a task opens another. If there are too many, the task takes a
+    /// resting connection to its origin, or waits until there are fewer.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,
@@ -91,7 +89,7 @@ impl Worker {
                 && !connection.is_ending()
                 && !self.holds_enough(&resting.held)
         };
-        // A repeated request needs a fresh connection.
+        // A repeated request needs a new connection.
         while !target.state.is_repeated()
             && let Some(mut found) = self.resting.take_last(is_fit)
         {
@@ -108,13 +106,13 @@ impl Worker {
         }
     }
 
-    /// Ends all rests that are over, as long as the sink keeps up.
+    /// Ends all rests that are over, unless the sink is congested.
     pub(super) async fn finish_rests(&self) {
         let now = Instant::now();
         loop {
             if self.outcomes.is_full() {
                 if !self.sink.has_room() {
-                    // The next tick continues. Do not wait here for a congested sink.
+                    // Continue at the next tick. Do not wait for a congested sink here.
                     return tokio::time::sleep(limits::TICK).await;
                 }
                 self.send_block(false).await;
@@ -125,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// When the worker ends, waits for the resting connections: up to the maximum of a rest or of the drain.
+    /// Waits for the resting connections at the end of the worker, up to the maximum duration of a rest or the drain.
     pub(super) async fn end_rests(&self, drain_until: Option<Millis>) {
         let drain = drain_until.unwrap_or(0).saturating_sub(self.control().clock.now());
         let until = Instant::now() + Duration::from_micros(REST_MAX).max(Duration::from_millis(drain));
@@ -142,7 +140,7 @@ impl Worker {
         self.tell_doubtful();
     }
 
-    /// Reports the targets that have become doubtful because of late unsolicited bytes.
+    /// Reports targets made doubtful by late unsolicited bytes.
     pub(super) fn tell_doubtful(&self) {
         for targets in self.pool.take_doubtful() {
             self.control().stray.note(0);
@@ -150,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// Handles a connection that the server ends after this reply.
+    /// Handles a connection that the server closes after this reply.
     pub(super) async fn end_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let judged = self.resting.end(task, self.resting_max(), watch).await;
         self.judge(task, judged);

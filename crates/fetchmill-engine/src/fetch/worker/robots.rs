@@ -1,4 +1,4 @@
-//! `--robots` for a list: the request for a host's robots.txt, and its effect on the host's targets.
+//! Handles `--robots` for a list: requests a host's robots.txt and applies it to the host's targets.
 
 use super::held_outcomes::WorkerConnection;
 use super::robots_body::RobotsBody;
@@ -39,8 +39,8 @@ impl Worker {
         self.take_robots(target, request.into_end());
     }
 
-    /// Waits until the host of a redirect has a place for a request, and returns the time of admission. `None` if the
-    /// host has no place within the timeout for a head.
+    /// Waits until a redirect's host admits a request, and returns the time of admission. `None` if the head timeout
+    /// expires first.
     async fn enter_host(&self, host: HostId, watch: &Deadlines) -> Option<Millis> {
         watch.rest();
         let until = self.clock.now() + watch.timeouts().head.as_millis() as Millis;
@@ -53,7 +53,7 @@ impl Worker {
         None
     }
 
-    /// Ends the request for robots.txt. Its target continues, and so do the targets that waited for it.
+    /// Ends a request for robots.txt. Its target and those that waited for it continue.
     fn take_robots(&self, mut target: CurrentTarget, end: RobotsEnd) {
         let (host, now) = (target.host, self.clock.now());
         match end {

@@ -1,4 +1,4 @@
-//! A robots.txt while it is received, as far as it must be read.
+//! A robots.txt being received, up to the size that must be read.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use fetchmill_model::limits::{ROBOTS_BYTES_MAX, ROBOTS_FREE_BYTES};
 use fetchmill_model::reply::content_encoding::{ContentEncoding, NamedEncoding};
 use fetchmill_model::verdict::{field_in, fields_in};
 
-/// See the module. Memory: [`ROBOTS_FREE_BYTES`], and up to [`ROBOTS_BYTES_MAX`] within the budget for bodies.
+/// See the [module documentation](self). Memory use: [`ROBOTS_FREE_BYTES`], and up to [`ROBOTS_BYTES_MAX`] within the
+/// budget for bodies.
 #[derive(Debug)]
 pub(super) struct RobotsBody {
     bytes: Vec<u8>,
     encoding: NamedEncoding,
     location: Option<Vec<u8>>,
     budget: Arc<BodyMemory>,
-    /// Bytes reserved of the budget.
+    /// Bytes reserved in the budget.
     reserved: usize,
     has_no_room: bool,
 }
@@ -38,14 +39,14 @@ impl RobotsBody {
         self.location.as_deref()
     }
 
-    /// Whether memory ran out for this file.
+    /// Returns whether memory ran out during the transfer of this file.
     pub(super) fn has_no_room(&self) -> bool {
         self.has_no_room
     }
 
-    /// Returns the decoded text. If the encoding is broken, returns the text before the error.
+    /// Returns the decoded content. If decoding fails, returns what comes before the error.
     pub(super) fn text(&self) -> Vec<u8> {
-        // An unknown or missing encoding leaves the text unchanged.
+        // An unknown or missing encoding leaves the content unchanged.
         let Ok(Some(encoding)) = &self.encoding else { return self.bytes.clone() };
         let mut text = Vec::new();
         let _ = encoding.decode(self.bytes.as_slice(), u64::MAX, |piece| {

@@ -1,5 +1,5 @@
-//! Makes a worker's request for a host's robots.txt ([`crate::attempt`]). It is one request, within the limits of the
-//! host, on the connection of the task that has a target there.
+//! Fetches a host's robots.txt for a worker ([`crate::attempt`]). This is one request within the host's limits, on the
+//! connection of a task that has a target there.
 
 use std::rc::Rc;
 
@@ -20,33 +20,33 @@ use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules, Verdict, is_red
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget};
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct RobotsRequester<'w>(pub(super) &'w Worker);
 
-/// The request for a host's robots.txt.
+/// Request for a host's robots.txt.
 pub(super) struct RobotsRequest {
-    /// The URL of the file, with the addresses of its host.
+    /// URL of the file and addresses of its host.
     at: CurrentTarget,
-    /// Host that a redirect has led to, until that host has admitted the request.
+    /// Host that a redirect leads to, until it admits the request.
     new_host: Option<HostId>,
     end: RobotsEnd,
 }
 
-/// The result of the request.
+/// Result of the request.
 #[derive(Debug)]
 pub(super) enum RobotsEnd {
-    /// No result: the job ends.
+    /// None, because the job is ending.
     Nothing,
-    /// The answer, and the state of the host that it shows.
+    /// The answer, and what it says about the host.
     Answer(HostRobots, RequestOutcome),
-    /// No request was made, since the host cannot be reached.
+    /// No request was sent, because the host is unreachable.
     Unreached(Failure),
-    /// The file came, but there was no memory for it.
+    /// The file arrived, but there was no memory for it.
     NoRoom,
 }
 
 impl RobotsRequest {
-    /// Makes the request for the host of a target.
+    /// Creates the request for the host of a target.
     pub(super) fn of(target: &CurrentTarget) -> Self {
         let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);
         let url = key.map_or_else(String::new, |key| format!("{}{ROBOTS_PATH}", key.text()));
@@ -65,7 +65,7 @@ impl RobotsRequest {
         self.new_host.take()
     }
 
-    /// Notes that a host did not admit the request in time.
+    /// Records that a host did not admit the request in time.
     pub(super) fn refuse(&mut self) {
         self.fail(FailureKind::Throttled, "the request to the redirect's host waited too long for its turn");
     }
@@ -97,7 +97,7 @@ impl RobotsRequester<'_> {
         status: u16,
     ) -> AttemptEnd {
         let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
-        // The rules of a host are the same for everyone, so cookies are ignored.
+        // A host's rules are the same for everyone, so ignore cookies.
         let redirect = RedirectHead { location: body.inner.location(), ..RedirectHead::default() };
         match request.at.at.follow(connection.address(), &redirect, policy) {
             Ok(leads_away) => {
@@ -233,7 +233,7 @@ impl Requester for RobotsRequester<'_> {
             return AttemptEnd::Over;
         }
         let seen = match FailureKind::of_status(status) {
-            // The reply comes from the destination of a redirect, so it says nothing about this host.
+            // The reply comes from a redirect's destination and says nothing about this host.
             Err(kind) if kind.is_retryable() && !request.at.at.is_redirected() => {
                 self.0.seen_of(kind, Some(replied), self.0.retry_after(replied))
             }
@@ -242,7 +242,7 @@ impl Requester for RobotsRequester<'_> {
         request.answer(HostRobots::of_reply(status, &body.inner.text()), seen)
     }
 
-    /// Discards a reply that may belong to another request. The file is requested again on a fresh connection.
+    /// Discards a reply that may belong to another request. The file is requested again on a new connection.
     fn hold_reply(
         &self,
         _task: &mut WorkerConnection,

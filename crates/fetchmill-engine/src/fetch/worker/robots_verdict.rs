@@ -1,4 +1,4 @@
-//! `--robots` for a list: whether a target may be requested.
+//! Decides whether a target may be requested, with `--robots` for a list.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -10,7 +10,7 @@ use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::planner::hosts::RequestOutcome;
 
 impl Worker {
-    /// Whether the known robots.txt of its host permits a target. If not, the target now has its outcome.
+    /// Returns whether a host's known robots.txt allows a target. If not, finishes the target.
     pub(super) fn is_permitted(&self, target: &mut CurrentTarget) -> bool {
         let Some(robots) = self.waiters.known_robots(target.host) else { return true };
         let (outcome, why) = match verdict(&robots, &target.at.url) {

@@ -1,4 +1,4 @@
-//! The rows of a check: the observed values of a target's last reply, and how they become a line.
+//! Rows of a check: the values observed in a target's last reply, formatted as a line.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use fetchmill_model::target::extra_columns::extra_values;
 use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 impl Worker {
-    /// Starts a row when an attempt begins or continues at another URL.
+    /// Starts a row when an attempt starts or continues with another URL.
     pub(super) fn begin_row(&self, target: &mut CurrentTarget) {
         if !self.has_rows() {
             return;
@@ -24,7 +24,8 @@ impl Worker {
         }
     }
 
-    /// Adds the row of a finished target. `attempts` counts all attempts, and `bytes` of the body count as fetched.
+    /// Adds the row of a finished target. `attempts` is the number of all attempts, and `bytes` the part of the body
+    /// that counts as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,
@@ -74,8 +75,8 @@ impl Worker {
     }
 }
 
-/// Returns the failure kind of a row. A complete reply has no kind, whatever its status, because a check reports how a
-/// site answers. A body that is longer than the check reads has no kind either.
+/// Returns the failure kind of a row. A complete reply has none, whatever its status, because a check reports how a
+/// site answers. A body longer than the check reads has none either.
 fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     use FailureKind::{BodyTooLarge, Redirect, ServerError, Status, Throttled, UnverifiedLength};
     let Outcome::Failed(kind) = outcome else { return None };
@@ -84,7 +85,7 @@ fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     (status == 0 || !is_answer).then_some(kind)
 }
 
-/// Returns the detail of a failed or absent target, even if the reply is complete. For a skipped target, returns the
+/// Returns the detail of a failed or absent target, even if its reply is complete. For a skipped target, returns the
 /// reason.
 fn detail_of(outcome: Outcome, status: u16, given: Option<&str>) -> Option<Cow<'static, str>> {
     match outcome {

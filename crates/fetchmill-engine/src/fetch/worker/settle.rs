@@ -13,12 +13,11 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_net::{Connection, ReceivedReply};
 use fetchmill_store::sink::StoredParts;
 
-/// Detail of a part that belongs to another object than the parts before it.
+/// Detail of a part that belongs to another object than earlier parts.
 const REPLACED: &str = "the ETag differs from that of an earlier part, so the object was replaced";
 
 impl Worker {
-    /// Finishes a target with a complete reply that certainly answers its request. Passes each finished target to
-    /// `note`.
+    /// Finishes a target with a complete, certain reply. Passes each finished target to `note`.
     pub(super) fn settle(
         &self,
         connection: &Connection,
@@ -99,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// Keeps a reply that redirects, or that explains why there is no object (`--keep-failed`).
+    /// Keeps a redirect, or a reply that explains why there is no object (`--keep-failed`).
     fn keep_reply(
         &self,
         target: &mut CurrentTarget,
@@ -112,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Stores the object after its complete body was checked.
+    /// Stores the object after its complete body was verified.
     fn store(
         &self,
         target: &mut CurrentTarget,
@@ -120,7 +119,7 @@ impl Worker {
         replied: &ReceivedReply,
     ) -> AttemptEnd {
         let rules = self.rules(target);
-        // A store lists the size of the sent bytes. The verdict has already compared it.
+        // A store lists the size of the bytes as sent, which the verdict has already compared.
         let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
         let completed = body.inner.complete(rules.body_max, listed);
         if body.inner.has_failed() {
@@ -152,14 +151,14 @@ impl Worker {
         }
     }
 
-    /// Whether a part has another ETag than the last part of its object. Parts are compared by their listed URL, not by
-    /// the destination of redirects.
+    /// Returns whether a part has another ETag than the object's previous part. Parts are matched by listed URL rather
+    /// than by redirect destination.
     fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
         let url = || ListEntry::read(&target.entry).url;
         target.range().is_some() && !self.part_etags.agrees(url(), body.etag())
     }
 
-    /// Handles a replaced object. Only the first reply on a fresh connection certainly belongs to the target.
+    /// Handles a replaced object. Only the first reply on a new connection certainly belongs to the target.
     fn met_another(
         &self,
         target: &mut CurrentTarget,

@@ -1,4 +1,4 @@
-//! The queue of blocks from a worker to its sink, which slows the worker down while the sink is congested.
+//! A worker's queue of blocks for its sink. It slows the worker down when the sink cannot keep up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,16 +10,16 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use crate::control::body_memory::BodyMemory;
 use fetchmill_store::sink::Block;
 
-/// Blocks on their way to the sink. Memory: the channel, and while one block waits, one block for each task.
+/// Blocks on their way to the sink. Memory use: the channel, plus a block per task while another block waits.
 pub(crate) struct SinkQueue {
     blocks: Sender<Block>,
-    /// Blocks that the sink has emptied.
+    /// Blocks returned empty by the sink.
     empty: RefCell<Receiver<Block>>,
-    /// Full blocks that came while another one waited for the sink.
+    /// Full blocks that arrived while another one waited for the sink.
     backlog: RefCell<VecDeque<Block>>,
-    /// Whether a block waits for the sink. While it does, no target is taken.
+    /// Whether a block is waiting for the sink. If so, no target is taken.
     is_congested: Cell<bool>,
-    /// Whether a connection took no target because bodies have used up their memory.
+    /// Whether a connection took no target because the memory for bodies was used up.
     waits_for_memory: Cell<bool>,
     memory: Arc<BodyMemory>,
 }
@@ -41,7 +41,7 @@ impl SinkQueue {
         self.empty.borrow_mut().try_recv().unwrap_or_default()
     }
 
-    /// Sends a block, and those that arrive while it waits for the sink. Returns whether it waited.
+    /// Sends a block, and the blocks that arrive while it waits for the sink. Returns whether it had to wait.
     pub(super) async fn send(&self, block: Block, is_last: bool) -> bool {
         self.memory.reserve(block.memory());
         match self.blocks.try_send(block) {
@@ -55,34 +55,34 @@ impl SinkQueue {
                 self.is_congested.set(false);
                 true
             }
-            // If the sink has ended, the job has ended too.
+            // If the sink has ended, so has the job.
             Ok(()) | Err(TrySendError::Closed(_)) => false,
         }
     }
 
-    /// Adds a block to those that are sent after the one that waits.
+    /// Queues a block after the one that waits.
     pub(super) fn send_later(&self, block: Block) {
         self.memory.reserve(block.memory());
         self.backlog.borrow_mut().push_back(block);
     }
 
-    /// Whether a block waits for the sink.
+    /// Returns whether a block is waiting for the sink.
     pub(super) fn is_congested(&self) -> bool {
         self.is_congested.get()
     }
 
-    /// Ends the congestion, so that the last block is sent even if another one waits.
+    /// Clears the congestion flag, so that the last block is sent even if another one waits.
     pub(super) fn end_congestion(&self) {
         self.is_congested.set(false);
     }
 
-    /// Whether the sink has room for a block, so that sending one does not wait.
+    /// Returns whether the sink can take a block without waiting.
     pub(super) fn has_room(&self) -> bool {
         self.blocks.capacity() > 0
     }
 
-    /// Whether there is memory for another body and `heads` bytes of coming heads. If not, notes that a connection
-    /// waits for memory.
+    /// Returns whether there is memory for another body and for `heads` bytes of heads. Otherwise records that a
+    /// connection waits for memory.
     pub(super) fn has_memory(&self, heads: usize) -> bool {
         let is_short = self.is_short_of_memory(heads);
         if is_short {
@@ -91,7 +91,7 @@ impl SinkQueue {
         !is_short
     }
 
-    /// Whether a connection has waited for memory that is available now.
+    /// Returns whether the memory that a connection waited for is available.
     pub(super) fn found_memory(&self, heads: usize) -> bool {
         let is_found = self.waits_for_memory.get() && !self.is_short_of_memory(heads);
         if is_found {
@@ -100,13 +100,13 @@ impl SinkQueue {
         is_found
     }
 
-    /// Whether no target is taken because the sink cannot keep up.
+    /// Returns whether no targets are taken because the sink cannot keep up.
     pub(super) fn holds_back(&self) -> bool {
         self.is_congested.get() || self.waits_for_memory.get()
     }
 
-    /// Whether bodies have used up their memory and the sink will free some. The sink must have blocks for this,
-    /// because bodies that are being received may keep their memory for long.
+    /// Returns whether the memory for bodies is used up and the sink will free some. The sink must hold blocks for
+    /// this, because a body in transfer may keep its memory for a long time.
     fn is_short_of_memory(&self, heads: usize) -> bool {
         !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
     }
@@ -126,7 +126,7 @@ mod tests {
         block
     }
 
-    /// A queue to a sink that takes one block, with that sink.
+    /// Returns a queue to a sink that takes one block, and that sink.
     fn queue() -> (SinkQueue, Receiver<Block>) {
         let (blocks, sink) = channel(1);
         let (_, empty) = channel(1);

@@ -1,8 +1,8 @@
-//! The number of targets that a worker may start in one tick, adapted to its load.
+//! Limits how many targets a worker starts per tick, depending on its load.
 //!
-//! A connection with TLS costs this processor a third of a millisecond, and thousands may be opened together. Each of
-//! them then waits for all others and may time out because of this machine, not because of the host. For this reason, a
-//! worker that is late opens half as many in its next tick. A worker that is in time and has used its whole quota may
+//! A TLS connection costs a third of a millisecond of processor time, and thousands may be opened together. Each of
+//! them then waits for all others, and may time out because of this machine instead of the host. So a worker whose tick
+//! is late opens half as many connections in its next tick. A worker that is on time and has used its whole quota may
 //! open a quarter more.
 
 use std::cell::Cell;
@@ -10,27 +10,26 @@ use std::cell::Cell;
 use fetchmill_model::limits;
 use fetchmill_model::planner::origin::Millis;
 
-/// Delay of a tick, in milliseconds, from which on the worker counts as too busy.
+/// Delay of a tick in milliseconds from which the worker counts as too busy.
 const LATE: Millis = 60;
-/// Delay of a tick, in milliseconds, from which on attempts may have failed because of the delay.
+/// Delay of a tick in milliseconds that may have made attempts fail.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;
 const MOST: usize = 4096;
-/// Limit of the cost in one tick, for targets that may have to wait. One unit takes about 5 us, and replies must not
-/// wait longer.
+/// Maximum cost per tick of targets that may have to wait. One unit takes about 5 us, and replies must not wait longer.
 const SPENT_MAX: usize = 4096;
-/// Cost of a target that waits after others of its host.
+/// Cost of a target that is queued after others of its host.
 pub(super) const TO_TAKE: usize = 1;
 pub(super) const TO_LOOK_UP: usize = 3;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct StartQuota {
     quota: Cell<usize>,
     started: Cell<usize>,
     spent: Cell<usize>,
-    /// Whether a target was refused in this tick.
+    /// Whether a target was turned away in this tick.
     is_wanted: Cell<bool>,
     overloaded_at: Cell<Millis>,
 }
@@ -48,14 +47,14 @@ impl Default for StartQuota {
 }
 
 impl StartQuota {
-    /// Whether another target may start in this tick.
+    /// Returns whether another target may start in this tick.
     pub(super) fn allows(&self) -> bool {
         let is_allowed = self.started.get() < self.quota.get() && self.spent.get() < SPENT_MAX;
         self.is_wanted.set(self.is_wanted.get() || !is_allowed);
         is_allowed
     }
 
-    /// Adds the `cost` of a target of the batch.
+    /// Adds the `cost` of a target in the batch.
     pub(super) fn spend(&self, cost: usize) {
         self.spent.set(self.spent.get() + cost);
     }
@@ -65,7 +64,7 @@ impl StartQuota {
         self.started.set(self.started.get() + 1);
     }
 
-    /// Adapts the quota at a tick that came `elapsed` after the last one. Returns the quota if targets wait for it.
+    /// Adapts the quota, `elapsed` after the last tick. Returns it if targets are waiting for it.
     pub(super) fn tick(&self, elapsed: Millis, now: Millis) -> Option<usize> {
         let late = elapsed.saturating_sub(limits::TICK.as_millis() as Millis);
         let quota = self.quota.get();
@@ -82,12 +81,12 @@ impl StartQuota {
         self.is_wanted.take().then(|| self.quota.get())
     }
 
-    /// Notes that this machine was too busy, or had no descriptor or port left.
+    /// Records that this machine was too busy or out of descriptors or ports.
     pub(super) fn overload(&self, now: Millis) {
         self.overloaded_at.set(now);
     }
 
-    /// Whether an overload was noted at or after `then`.
+    /// Returns whether an overload was recorded at or after `then`.
     pub(super) fn was_overloaded_since(&self, then: Millis) -> bool {
         self.overloaded_at.get() >= then.max(1)
     }

@@ -1,4 +1,4 @@
-//! The parts of a worker, and the state that its tasks share.
+//! The parts of a worker, and the state shared by its tasks.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{IoBuffers, Pool, PoolSettings};
 use fetchmill_store::sink::{Properties, Stage};
 
-/// The settings and shared parts of a worker.
+/// Settings and shared parts of a worker.
 pub(crate) struct WorkerSetup {
     pub(crate) index: usize,
     pub(crate) control: Arc<Control>,
@@ -41,33 +41,33 @@ pub(crate) struct WorkerSetup {
     pub(crate) server: Option<ListingServer>,
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// Settings of this worker's connections. There are at most as many tasks as connections.
+    /// Connection settings of this worker. There are no more tasks than connections.
     pub(crate) pool: PoolSettings,
-    /// Connections that may rest in addition to those of the tasks.
+    /// Maximum number of resting connections, besides those of the tasks.
     pub(crate) resting_max: usize,
     pub(crate) rules: Rules,
-    /// Methods, bodies and fields of the requests.
+    /// Methods, bodies and header fields of the requests.
     pub(crate) requests: JobRequests,
-    /// Whether a fetched target may still fail later. If so, its entry goes to the sink with it.
+    /// Whether a fetched target may still fail later. If so, its entry is sent to the sink too.
     pub(crate) keeps_entries: bool,
-    /// Targets without an outcome that an earlier run may have requested.
+    /// Targets without an outcome that an earlier run may already have requested.
     pub(crate) interrupted: Arc<Runs>,
-    /// Whether requests accept encoded replies, which are stored decoded.
+    /// Whether to accept encoded replies and store them decoded.
     pub(crate) decodes: bool,
-    /// Whether objects whose replies reserve them are skipped (`--opt-out`).
+    /// Whether to skip objects whose replies opt out (`--opt-out`).
     pub(crate) opts_out: bool,
-    /// Rules for the hosts of a job over many hosts.
+    /// Rules per host, in a job over many hosts.
     pub(crate) hosts: HostRules,
-    /// In a check: maximum number of bytes of a body that are read. Every outcome of a check is a row.
+    /// In a check, the maximum number of body bytes to read. Every outcome of a check is a row.
     pub(crate) enough: Option<u64>,
     pub(crate) properties: Properties,
     /// See [`BodyMemory`].
     pub(crate) body_memory: Arc<BodyMemory>,
-    /// The stage for bodies that do not fit into memory.
+    /// The stage for bodies too large for memory.
     pub(crate) stage: Option<Arc<Stage>>,
 }
 
-/// The state that the tasks of a worker share. Nothing in it is borrowed across an await.
+/// State shared by a worker's tasks. Nothing in it is borrowed across an await.
 pub(super) struct Worker {
     pub(super) setup: WorkerSetup,
     pub(super) pool: Pool,
@@ -77,14 +77,14 @@ pub(super) struct Worker {
     pub(super) supply: TargetSupply,
     pub(super) in_flight: InFlight,
     pub(super) load: WorkerLoad,
-    /// ETags of the objects whose parts were fetched last.
+    /// ETags of the objects whose parts were fetched most recently.
     pub(super) part_etags: PartEtags,
     pub(super) waiters: Waiters,
     pub(super) start_quota: StartQuota,
     pub(super) idle_connections: IdleConnections,
-    /// At most one connection for each task, plus `resting_max`.
+    /// Resting connections: at most one per task, plus `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
-    /// Line of this worker's connections that wait for a place in the origin's pace.
+    /// Line of this worker's connections that wait for the origin's pace.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) outcomes: OutcomeBuffer,
@@ -93,7 +93,7 @@ pub(super) struct Worker {
     pub(super) exhaustion: Exhaustion,
 }
 
-/// Makes the waiters of a worker, without targets.
+/// Creates a worker's waiters without targets.
 fn waiters_of(setup: &WorkerSetup) -> Waiters {
     let workers = setup.control.plan.workers();
     let robots = setup.control.robots.as_ref().map(|board| RobotsGate::new(board, workers));
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// Whether this is a check, in which every outcome is a row.
+    /// Returns whether this is a check, in which every outcome is a row.
     pub(super) fn has_rows(&self) -> bool {
         self.setup.enough.is_some()
     }
@@ -139,7 +139,7 @@ impl Worker {
         &self.setup.control
     }
 
-    /// Whether this is the recheck of a target that seemed dead.
+    /// Returns whether this attempt rechecks a target that seemed dead.
     pub(super) fn is_second_look(&self, target: &CurrentTarget) -> bool {
         target.is_second_look(&self.setup.rules)
     }

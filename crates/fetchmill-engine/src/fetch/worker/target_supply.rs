@@ -1,4 +1,4 @@
-//! The next targets of a worker: a batch from the planner, or the time until which the planner has no targets.
+//! A worker's supply of targets: a batch from the planner, or the time until which the planner has none.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -8,31 +8,30 @@ use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Batch, Sequence};
 
-/// A batch with requests that must not be made twice, until the journal has recorded them.
+/// A batch that must not be requested twice. It waits until the journal has recorded it.
 struct BeginningBatch {
     batch: Batch,
-    /// Reports that the journal has recorded the batch. The shard number is meaningless here.
+    /// Signals that the journal has recorded the batch. The shard number has no meaning here.
     noted: Receiver<Option<ShardNumber>>,
 }
 
-/// The rest of a worker's batch, and the time of the next question to the planner.
+/// The rest of a worker's batch, and the time to ask the planner again.
 #[derive(Default)]
 pub(super) struct TargetSupply {
     queue: RefCell<TargetQueue>,
     beginning: RefCell<Option<BeginningBatch>>,
-    /// Time until which the planner has nothing, unless it wakes the worker earlier. `None` means that it may have
-    /// something.
+    /// Until this time the planner has nothing, unless it wakes the worker earlier. `None` if it may have something.
     dry_until: Cell<Option<Millis>>,
     is_done: Cell<bool>,
 }
 
 impl TargetSupply {
-    /// Takes the next target of the batch. Returns `false` if there is none.
+    /// Takes the next target of the batch. Returns `false` if the batch is empty.
     pub(super) fn take(&self, target: &mut CurrentTarget) -> bool {
         self.queue.borrow_mut().take(target)
     }
 
-    /// Offers the next targets one by one, while each is a first attempt and `takes` accepts it.
+    /// Offers the next targets to `takes`, as long as they are first attempts and `takes` accepts them.
     pub(super) fn take_firsts(&self, mut takes: impl FnMut(Sequence, &[u8]) -> bool) {
         let mut queue = self.queue.borrow_mut();
         while let Some((sequence, entry)) = queue.next_first()
@@ -42,7 +41,7 @@ impl TargetSupply {
         }
     }
 
-    /// Returns the number of targets that are left in the batch.
+    /// Returns the number of targets left in the batch.
     pub(super) fn len(&self) -> usize {
         self.queue.borrow().len()
     }
@@ -51,34 +50,34 @@ impl TargetSupply {
         self.queue.borrow().is_empty()
     }
 
-    /// Returns the only target that is left, if exactly one is left.
+    /// Returns the last target in the batch, if exactly one is left.
     pub(super) fn only(&self) -> Option<Sequence> {
         self.queue.borrow().only()
     }
 
-    /// Returns the rest of the batch, for the planner.
+    /// Returns the rest of the batch to the planner.
     pub(super) fn give_back(&self) -> Option<Batch> {
         self.queue.borrow_mut().give_back()
     }
 
-    /// Begins a batch.
+    /// Starts a batch.
     pub(super) fn begin(&self, batch: Batch) {
         self.queue.borrow_mut().set(batch);
     }
 
-    /// Keeps a batch until the journal has `noted` its requests.
+    /// Keeps a batch until `noted` signals that the journal has recorded it.
     pub(super) fn begin_when(&self, noted: Receiver<Option<ShardNumber>>, batch: Batch) {
         *self.beginning.borrow_mut() = Some(BeginningBatch { batch, noted });
         self.dry_until.set(Some(Millis::MAX));
     }
 
-    /// Whether a batch waits for the journal.
+    /// Returns whether a batch is waiting for the journal.
     pub(super) fn is_beginning(&self) -> bool {
         self.beginning.borrow().is_some()
     }
 
-    /// Begins the batch that waits for the journal, if the journal has recorded it. Returns the number of its targets.
-    /// If the journal has ended, the job ends too, and the batch is dropped.
+    /// Starts the batch that waits for the journal, if it has been recorded. Returns the number of its targets. If the
+    /// journal has ended, the job is ending too, and the batch is dropped.
     pub(super) fn begin_noted(&self) -> usize {
         let mut beginning = self.beginning.borrow_mut();
         let is_noted = match beginning.as_ref().map(|beginning| beginning.noted.try_recv()) {
@@ -95,34 +94,34 @@ impl TargetSupply {
         count
     }
 
-    /// Notes that the planner has nothing until `until`. Without `is_asked`, the planner was not asked for a batch, and
-    /// `until` ignores the origin's rest. In this case it can only make a known time earlier.
+    /// Records that the planner has nothing until `until`. Without `is_asked`, the planner was not asked for a batch,
+    /// and `until` ignores the origin's rest. In this case, the known time can only become earlier.
     pub(super) fn wait(&self, until: Millis, is_asked: bool) {
         let known = self.dry_until.get();
         self.dry_until.set(if is_asked { Some(until) } else { known.map(|known| known.min(until)) });
     }
 
-    /// Whether the planner has nothing now.
+    /// Returns whether the planner has nothing at present.
     pub(super) fn is_dry(&self) -> bool {
         self.dry_until.get().is_some()
     }
 
-    /// Whether the planner had nothing, and must be asked again now.
+    /// Returns whether it is time to ask the planner again.
     pub(super) fn is_due(&self, now: Millis) -> bool {
         self.dry_until.get().is_some_and(|until| until <= now)
     }
 
-    /// Notes that the planner may have something.
+    /// Records that the planner may have something.
     pub(super) fn refill(&self) {
         self.dry_until.set(None);
     }
 
-    /// Notes that no further target is taken.
+    /// Records that no more targets will be taken.
     pub(super) fn end(&self) {
         self.is_done.set(true);
     }
 
-    /// Whether no further target is taken: the planner has no more, or the job stops.
+    /// Returns whether no more targets will be taken, because the planner has none left or the job is stopping.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.get()
     }

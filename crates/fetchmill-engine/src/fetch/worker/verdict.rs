@@ -1,5 +1,5 @@
-//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): store, finish, plan another attempt, or
-//! correct.
+//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): store, finish, plan a retry, or correct a
+//! setting.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Worker {
-    /// Prepares `task_body` for the reply, with the facts that are known in advance.
+    /// Prepares `task_body` for the reply with what is known in advance.
     pub(super) fn expect(&self, target: &CurrentTarget, task_body: &mut WorkerBody) {
         task_body.start(self.may_be_resumed(target));
         let body = &mut task_body.inner;
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Handles an attempt that brought no complete reply.
+    /// Handles an attempt without a complete reply.
     pub(super) fn broken(
         &self,
         target: &mut CurrentTarget,
@@ -54,28 +54,28 @@ impl Worker {
         broken: BrokenFacts,
     ) -> AttemptEnd {
         if self.supply.is_done() && target.may_start_again() {
-            // The attempt was dropped because the job ends. The target stays pending.
+            // The attempt was dropped because the job is ending. The target stays pending.
             return AttemptEnd::Over;
         }
         let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.now());
         self.carry_out(target, failure.explain(verdict), None)
     }
 
-    /// Leaves a target pending because the job ends. If its request was made before a redirect and must not be made
-    /// twice, the target fails.
+    /// Leaves a target pending because the job is ending. The target fails if its request was sent before a redirect
+    /// and must not be repeated.
     pub(super) fn leave_pending(&self, target: &CurrentTarget) -> AttemptEnd {
         self.fail_left(target);
         AttemptEnd::Over
     }
 
-    /// Defers a target until there are credentials, in the same way as a target that waits for its host.
+    /// Defers a target until credentials are available, like a target that waits for its host.
     pub(super) fn defer_for_credentials(&self, target: &mut CurrentTarget) {
         let now = self.clock.now();
         self.defer(target, now, now);
         self.leave(target, RequestOutcome::Nothing);
     }
 
-    /// Handles a failed attempt: the target waits for another attempt, or has failed.
+    /// Handles a failed attempt. The target waits for a retry, or fails.
     pub(super) fn failed(
         &self,
         target: &mut CurrentTarget,
@@ -89,7 +89,7 @@ impl Worker {
         self.carry_out(target, failure.explain(verdict), replied)
     }
 
-    /// Carries out every verdict except `Store` and `Redirect`.
+    /// Carries out all verdicts but `Store` and `Redirect`.
     pub(super) fn carry_out(
         &self,
         target: &mut CurrentTarget,
@@ -134,7 +134,8 @@ impl Worker {
         AttemptEnd::Over
     }
 
-    /// Ends a joined attempt whose verdict would finish its target. Instead, each of its targets is requested alone.
+    /// Rejects a verdict that would finish the target of a coalesced request. Each of its targets is requested
+    /// separately instead.
     fn refuse_joined(&self, outcome: Outcome) -> AttemptEnd {
         use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
         if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
@@ -143,13 +144,13 @@ impl Worker {
         AttemptEnd::Split
     }
 
-    /// Returns the delay that the reply asks for before the next attempt, if any.
+    /// Returns the delay that the reply requests before the next attempt, if any.
     pub(super) fn retry_after(&self, replied: &ReceivedReply) -> Option<Millis> {
         let retry_after = replied.head.retry_after?;
         Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))
     }
 
-    /// Returns the state of the host that a failed attempt shows.
+    /// Returns what a failed attempt says about the host.
     pub(super) fn seen_of(
         &self,
         kind: FailureKind,
@@ -159,13 +160,13 @@ impl Worker {
         if replied.is_some() && kind.class() == FailureClass::Final {
             return RequestOutcome::Answer;
         }
-        // Start from the exact time. The worker's clock is up to one tick late, so the request would be too early.
+        // Use the precise time. The worker's clock is up to one tick late, which would make the request too early.
         let until = retry_after
             .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         hosts::seen(kind, until)
     }
 
-    /// Finishes a target whose object, or in a check whose wanted part, has come.
+    /// Finishes a target whose object has arrived. In a check, the wanted part is enough.
     pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
@@ -188,12 +189,12 @@ impl Worker {
         self.leave(target, RequestOutcome::Answer);
     }
 
-    /// Returns the listed values of an object that is fetched whole. A check reads only the start, so it has none.
+    /// Returns the listed values of an object that is fetched completely. A check reads only the start, so it has none.
     pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
         if self.has_rows() { None } else { target.listed(self.setup.naming) }
     }
 
-    /// Corrects the setting that a store or a server has shown to be wrong.
+    /// Corrects a setting that a store or server rejected.
     fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> AttemptEnd {
         if target.shows_token {
             return match self.renew(target) {
@@ -215,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Ends the job, since no other target would fare better. Unfinished targets stay pending.
+    /// Ends the job because all other targets would fail in the same way. Unfinished targets stay pending.
     fn stop(&self, target: &mut CurrentTarget, error: Error) -> AttemptEnd {
         self.control().stop.fail(error);
         self.leave(target, RequestOutcome::Nothing);

@@ -1,5 +1,5 @@
-//! Targets of a job over many hosts that wait before they get a connection, grouped by host. The number of waiting
-//! targets is bounded, so there may be no place for another target.
+//! Queues the targets of a job over many hosts until they get a connection. Each host has its own queue. The total
+//! number of queued targets is bounded, so a queue may be full.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,24 +20,24 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 
-/// Microseconds that the lookup of a name takes if no name server answers, including all tries and their delays.
+/// Duration of a lookup in microseconds if no name server answers, including all tries and delays.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
-/// Targets wait in memory for rests that are shorter than this, in milliseconds.
+/// Rests shorter than this many milliseconds are waited out in memory.
 pub(super) const SHORT_REST: Millis = 1000;
 
-/// The place where a target waits for its host.
+/// Place where a target waits for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitPlace {
     /// In memory.
     Memory,
-    /// In the journal until this time, because there is no room in memory.
+    /// In the journal until this time, because memory has no room.
     Journal(Millis),
 }
 
-/// The next step for the first target that waits for a host.
+/// Next step for the first target in a host's queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionStep {
-    /// The target is ready for a connection.
+    /// The target may get a connection.
     Goes,
     Waits,
     /// All targets of the host are deferred until this time.
@@ -46,30 +46,30 @@ pub(super) enum AdmissionStep {
     Ends(FailureKind),
 }
 
-/// The hosts of a worker, and the targets that wait for them.
+/// A worker's hosts and their queues of targets.
 #[derive(Debug)]
 pub(super) struct Waiters {
     rules: Rules,
     hosts: RefCell<HostTable>,
     queues: RefCell<HashMap<HostId, HostQueue>>,
-    /// Counts the reasons of the hosts in `queues`.
+    /// Number of waiting hosts, by reason.
     waits: HostWaits,
     /// `None` without `--robots`.
     robots: Option<RobotsGate>,
-    /// Targets that have a place at their hosts and will soon have a connection. There are two queues, of prompt hosts
-    /// and of other hosts, which take turns.
+    /// Admitted targets that will soon get a connection. There are two queues, for prompt hosts and for other hosts,
+    /// and they are served in turn.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
-    /// Hosts that wait for a place that prompt hosts leave free.
+    /// Hosts that wait for a slot not used by prompt hosts.
     crowded: RefCell<VecDeque<HostId>>,
     timer: RefCell<BinaryHeap<Reverse<(Millis, HostId)>>>,
-    /// Targets in `queues`.
+    /// Total number of targets in `queues`.
     held: Cell<usize>,
     held_max: usize,
-    /// Targets whose names have no place among the running lookups. While there are any, no other target is taken. All
-    /// but the last one came by a redirect, so there are at most as many as tasks.
+    /// Targets whose name lookups exceed the limit of concurrent lookups. While there are any, no other target is
+    /// taken. All but the last came from a redirect, so there are at most as many as tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
-    /// When the last deferred name is looked up again, in microseconds, and the interval between two of these.
+    /// Time of the last scheduled retry of a deferred name, in microseconds, and the interval between two retries.
     slow_until: Cell<u64>,
     slow_pace: u64,
 }
@@ -94,20 +94,20 @@ impl Waiters {
         }
     }
 
-    /// If the target's host rests or is dead, returns the reason why the target cannot go now.
+    /// Returns the reason why a target cannot go now, if its host is dead or must rest.
     pub(super) fn refusal(&self, target: &CurrentTarget, now: Millis) -> Option<Admission> {
         self.doubt_what_was_seen(target, now);
         self.hosts.borrow().refusal(target.host, now)
     }
 
-    /// Adds the gate for the robots.txt of hosts.
+    /// Adds the gate that applies robots.txt.
     #[must_use]
     pub(super) fn with_robots(self, robots: Option<RobotsGate>) -> Self {
         Waiters { robots, ..self }
     }
 
-    /// Requests a place for one target of a host. Until the host's robots.txt is known, only the first target gets a
-    /// place. This target requests the file ([`Waiters::asks_robots`]).
+    /// Requests a slot for one target of a host. Until the host's robots.txt is known, only the first target is
+    /// admitted. That target fetches the robots.txt ([`Waiters::asks_robots`]).
     pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
         let Some(robots) = self.robots.as_ref().filter(|_| self.needs_robots(host)) else {
             return self.admit_at_host(host, now);
@@ -123,62 +123,62 @@ impl Waiters {
         Admission::Later(now + limits::ROBOTS_AWAITED.as_millis() as Millis)
     }
 
-    /// Requests a place, without regard to robots.txt.
+    /// Like [`Waiters::admit`], but ignores robots.txt.
     pub(super) fn admit_at_host(&self, host: HostId, now: Millis) -> Admission {
         self.hosts.borrow_mut().admit(host, now)
     }
 
-    /// Whether a target that was just admitted must request its host's robots.txt.
+    /// Returns whether the target that was just admitted must fetch its host's robots.txt.
     pub(super) fn asks_robots(&self, host: HostId) -> bool {
         self.robots.as_ref().is_some_and(|robots| robots.is_asking(host))
     }
 
-    /// Returns the robots.txt of a host. `None` if robots.txt is ignored or not known.
+    /// Returns a host's robots.txt. `None` if it is ignored or not known.
     pub(super) fn known_robots(&self, host: HostId) -> Option<Arc<HostRobots>> {
         self.robots.as_ref()?.known(host)
     }
 
-    /// Whether the robots.txt of a host must be known and is not.
+    /// Returns whether a host's robots.txt is required but not known yet.
     pub(super) fn needs_robots(&self, host: HostId) -> bool {
         self.robots.as_ref().is_some_and(|robots| robots.known(host).is_none())
     }
 
-    /// Ends the request for a host's robots.txt. `None` means that it had no answer.
+    /// Ends the request for a host's robots.txt. `None` means that the request failed.
     pub(super) fn settle_robots(&self, host: HostId, answer: Option<HostRobots>) {
         if let Some(robots) = &self.robots {
             robots.settle(host, answer);
         }
     }
 
-    /// Prepares a recheck: earlier observations of the host no longer count.
+    /// Prepares a recheck, in which earlier observations of the host no longer count.
     fn doubt_what_was_seen(&self, target: &CurrentTarget, now: Millis) {
         if target.is_second_look(&self.rules) {
             self.hosts.borrow_mut().doubt(target.host, target.state.throttled_since, now);
         }
     }
 
-    /// Notes that a target has left its host, `took` after it was admitted.
+    /// Records that a target leaves its host, `took` after its admission.
     pub(super) fn leave(&self, host: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
         self.hosts.borrow_mut().left_after(host, seen, took, now);
     }
 
-    /// Notes an observation of a host, without a target there.
+    /// Records an observation of a host that has no target in flight.
     pub(super) fn note(&self, host: HostId, seen: RequestOutcome, now: Millis) {
         self.hosts.borrow_mut().note(host, seen, now);
     }
 
-    /// Whether a target could start now.
+    /// Returns whether a target could start now.
     pub(super) fn has_ready(&self) -> bool {
         self.ready.borrow().iter().any(|ready| !ready.is_empty())
     }
 
-    /// Adds a target that may start as soon as a connection is free.
+    /// Adds a target that starts when a connection is free.
     pub(super) fn push_ready(&self, target: CurrentTarget) {
         let is_prompt = self.hosts.borrow().is_prompt(target.host);
         self.ready.borrow_mut()[usize::from(is_prompt)].push_back(target);
     }
 
-    /// Takes the next target that starts, from both queues in turn.
+    /// Takes the next target to start, from both queues in turn.
     pub(super) fn take_ready(&self) -> Option<CurrentTarget> {
         let turn = self.turn.replace(1 - self.turn.get());
         let mut ready = self.ready.borrow_mut();
@@ -186,7 +186,7 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Returns the most frequent reason of the waiting hosts. `None` if no host waits.
+    /// Returns the most frequent reason why hosts wait. `None` if none waits.
     pub(super) fn main_wait(&self) -> Option<HostWait> {
         self.waits.most()
     }
@@ -196,14 +196,14 @@ impl Waiters {
         queue.wait_for(wait);
     }
 
-    /// If other targets of its host wait, lets a target wait after them, and returns where. Otherwise returns `None`.
+    /// Queues a target after others of its host and returns its place. Returns `None` if the host's queue is empty.
     pub(super) fn join_queue(&self, target: &mut CurrentTarget, now: Millis) -> Option<WaitPlace> {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.get_mut(&target.host)?;
         Some(self.hold(queue, target, now))
     }
 
-    /// Lets a target wait for a turn at its host, which did not admit the target now. Returns where it waits.
+    /// Queues a target that its host did not admit. Returns its place.
     pub(super) fn wait_for_turn(
         &self,
         admission: Admission,
@@ -223,7 +223,7 @@ impl Waiters {
         self.hold(queue, target, now)
     }
 
-    /// Lets a target wait for the address of its host.
+    /// Queues a target until its host's address is known.
     pub(super) fn wait_for_address(&self, target: CurrentTarget, now: Millis) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(target.host).or_default();
@@ -232,7 +232,7 @@ impl Waiters {
         self.push(queue, target);
     }
 
-    /// Passes the end of a lookup to the targets of a host, with the addresses if there are any.
+    /// Ends a host's lookup and passes on the addresses, if there are any.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
             self.set_wait(queue, None);
@@ -240,10 +240,9 @@ impl Waiters {
         }
     }
 
-    /// Adds a target after others of its host. If there is no room, the target comes back when the others should have
-    /// gone.
+    /// Appends a target to its host's queue. If there is no room, the target comes back when the queue should be empty.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
-        // Always keep the first target of a queue in memory, since it wakes the queue.
+        // Keep the first target of a queue in memory: it is the one that wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
             self.push(queue, std::mem::take(target));
             return WaitPlace::Memory;
@@ -262,7 +261,7 @@ impl Waiters {
         queue.push(target);
     }
 
-    /// Makes the first target of a host ready, if it may go.
+    /// Makes a host's first target ready, if it may go.
     pub(super) fn step(&self, host: HostId, now: Millis) -> AdmissionStep {
         let mut queues = self.queues.borrow_mut();
         let Some(queue) = queues.get_mut(&host) else { return AdmissionStep::Waits };
@@ -303,14 +302,14 @@ impl Waiters {
         }
     }
 
-    /// Lets a host wait for a place that prompt hosts leave free.
+    /// Lets a host wait for a slot not used by prompt hosts.
     fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
         if queue.enter_crowd() {
             self.crowded.borrow_mut().push_back(host);
         }
     }
 
-    /// Removes the first host that waits for such a place, if one is free.
+    /// Takes the first host that waits for such a slot, if one is free.
     pub(super) fn take_crowded(&self, now: Millis) -> Option<HostId> {
         if self.crowded.borrow().is_empty() || !self.hosts.borrow().has_room(now) {
             return None;
@@ -328,7 +327,7 @@ impl Waiters {
         }
     }
 
-    /// Returns the next host whose time has come.
+    /// Returns the next host whose wait is over.
     pub(super) fn take_due(&self, now: Millis) -> Option<HostId> {
         let mut timer = self.timer.borrow_mut();
         let Reverse((then, host)) = *timer.peek()?;
@@ -342,23 +341,23 @@ impl Waiters {
         Some(host)
     }
 
-    /// Keeps a target whose name has no place among the running lookups.
+    /// Keeps a target whose name cannot be looked up yet, because there are too many lookups.
     pub(super) fn block(&self, target: CurrentTarget) {
         self.blocked.borrow_mut().push_front(target);
     }
 
-    /// Returns the number of targets whose names have no place among the running lookups.
+    /// Returns the number of targets that wait for a free lookup.
     pub(super) fn blocked(&self) -> usize {
         self.blocked.borrow().len()
     }
 
-    /// Removes the first target whose name may get a place now.
+    /// Takes the first target that waits for a free lookup, if there is one.
     pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
         self.blocked.borrow_mut().pop_front()
     }
 
-    /// Returns the time when a deferred name is looked up again. Deferred names come back as fast as slow lookups end.
-    /// In this way, names without an answer do not come back all the time.
+    /// Returns the time of a deferred name's next lookup. Deferred names come back at the rate at which slow lookups
+    /// end. This keeps names without an answer from being retried constantly.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;
@@ -366,7 +365,7 @@ impl Waiters {
         place / 1000
     }
 
-    /// Takes all waiting targets.
+    /// Takes all queued targets.
     pub(super) fn take_all(&self) -> Vec<CurrentTarget> {
         let queues = std::mem::take(&mut *self.queues.borrow_mut());
         let ready = std::mem::take(&mut *self.ready.borrow_mut());
@@ -379,7 +378,7 @@ impl Waiters {
         queued.chain(ready.into_iter().flatten()).chain(blocked).collect()
     }
 
-    /// Takes all targets that wait for a host.
+    /// Takes all targets in a host's queue.
     pub(super) fn take_queue(&self, host: HostId) -> VecDeque<CurrentTarget> {
         let queue = self.queues.borrow_mut().remove(&host);
         self.waits.change(queue.as_ref().and_then(HostQueue::waits_for), None);
@@ -395,7 +394,7 @@ mod tests {
 
     const HOST: &[u8] = b"http://127.0.0.1/a";
 
-    /// Waiters whose hosts have one request in flight each.
+    /// Returns waiters that allow one request in flight per host.
     fn waiters() -> Waiters {
         let hosts =
             HostRules { connections: 1, rate: None, probes: 1, dead_for: 60_000, held_max: 100, places: 0 };

@@ -1,18 +1,18 @@
-//! The clock of a worker, which advances only at ticks.
+//! A worker's clock, which advances only at ticks.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since the last tick after which a tick counts as late.
+/// Milliseconds since the last tick that make a tick late.
 const LATE: Millis = 100;
 
-/// The time of the last tick, shared with the connections' deadlines.
+/// Time of the last tick, shared with the connections' deadlines.
 #[derive(Debug)]
 pub(super) struct WorkerClock {
     ticked_at: Rc<Cell<Millis>>,
-    /// Whether the last tick came late and checked no deadline.
+    /// Whether the last tick was late and so checked no deadlines.
     was_late: Cell<bool>,
 }
 
@@ -21,23 +21,23 @@ impl WorkerClock {
         WorkerClock { ticked_at: Rc::new(Cell::new(now)), was_late: Cell::new(false) }
     }
 
-    /// Returns the time of the last tick: up to one tick ago.
+    /// Returns the time of the last tick, which is up to one tick ago.
     pub(super) fn now(&self) -> Millis {
         self.ticked_at.get()
     }
 
-    /// Returns the same time as a shared cell, for code that follows the ticks.
+    /// Returns the clock as a shared cell.
     pub(super) fn share(&self) -> Rc<Cell<Millis>> {
         Rc::clone(&self.ticked_at)
     }
 
-    /// Moves the clock and returns the milliseconds since the last tick, at least 1.
+    /// Advances the clock and returns the milliseconds since the last tick, at least 1.
     pub(super) fn tick(&self, now: Millis) -> Millis {
         now.saturating_sub(self.ticked_at.replace(now)).max(1)
     }
 
-    /// Whether a tick that came `elapsed` after the last one checks deadlines. After a late tick, replies that came in
-    /// time may still be unread. The worker reads them first, and the next tick checks.
+    /// Returns whether a tick that comes `elapsed` after the last one checks deadlines. After a late tick, replies that
+    /// arrived in time may still be unread. The worker reads them first, and the next tick checks.
     pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
         let checks = elapsed < LATE || self.was_late.get();
         self.was_late.set(!checks);

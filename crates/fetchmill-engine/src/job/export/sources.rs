@@ -1,4 +1,4 @@
-//! What an export reads: the objects of one job, or of all ranges of a shared job, in a fixed order.
+//! The input of an export: the objects of a job, or of all ranges of a shared job, in a fixed order.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -12,28 +12,28 @@ use fetchmill_store::journal::{
 use fetchmill_store::reader::{are_of_list, are_stripped, for_each_object, request_of};
 use fetchmill_store::sink::Format;
 
-/// Names of doubtful objects that are copied in one step.
+/// Number of doubtful objects that are copied at a time.
 const DOUBTFUL_AT_ONCE: usize = 1000;
-/// A destination that an export reads.
+/// A destination to export.
 #[derive(Debug, Clone)]
 pub struct ExportSource {
     /// Destination of the job.
     pub dest: PathBuf,
-    /// Folder of the job's journal, if the job has a separate one.
+    /// Journal folder of the job, if it is separate.
     pub state: Option<PathBuf>,
 }
 
-/// An opened destination. Its snapshot takes some kilobytes of memory.
+/// An opened destination. Its snapshot takes a few kilobytes.
 struct OpenedSource {
     place: JobLocation,
     snapshot: JournalSnapshot,
 }
 
-/// The destinations of an export, in their order.
+/// The destinations of an export in order.
 pub(super) struct Sources(Vec<OpenedSource>);
 
 impl Sources {
-    /// Opens the destinations, and refuses those that cannot be exported in this format.
+    /// Opens the destinations. Fails if one cannot be exported in this format.
     pub(super) fn open(sources: &[ExportSource], format: Format) -> Result<Self> {
         let opened: Vec<OpenedSource> = sources
             .iter()
@@ -52,17 +52,18 @@ impl Sources {
         Ok(sources)
     }
 
-    /// The snapshot that says how the objects were requested and stored. It is the same for all ranges of a job.
+    /// Returns the snapshot that describes how objects were requested and stored. It is the same for all ranges of a
+    /// job.
     pub(super) fn description(&self) -> &JournalSnapshot {
         &self.0[0].snapshot
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     pub(super) fn objects(&self) -> u64 {
         self.0.iter().map(|source| source.snapshot.tally.fetched).sum()
     }
 
-    /// A digest of the shards and counts of all destinations.
+    /// Returns a digest over the shards and counts of all destinations.
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         for OpenedSource { snapshot, .. } in &self.0 {
@@ -72,7 +73,7 @@ impl Sources {
         hasher.digest()
     }
 
-    /// Calls `each` with every object from this number on. Objects are numbered in their order.
+    /// Calls `each` with every object from this number on. Numbers follow the order of the objects.
     pub(super) fn for_each(
         &self,
         from: Sequence,
@@ -97,7 +98,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Calls `take` with the doubtful objects, some at a time. Their numbers are unique among all destinations.
+    /// Calls `take` with doubtful objects, in groups. Their numbers are unique across all destinations.
     pub(super) fn doubtful(
         &self,
         take: &mut dyn FnMut(Vec<(Sequence, Vec<u8>)>) -> Result<()>,
@@ -119,11 +120,11 @@ impl Sources {
         Ok(())
     }
 
-    /// Refuses destinations that were not made with the same options.
+    /// Fails if the destinations were made with different options.
     fn must_be_of_one_job(&self) -> Result<()> {
         let parts = |source: &OpenedSource| {
             let mut parts = source.snapshot.identity.clone();
-            // Each range has a pipe of its own as the source.
+            // Each range has a separate pipe as its source.
             parts.remove("source");
             parts
         };
@@ -139,7 +140,7 @@ impl Sources {
     }
 }
 
-/// Refuses a destination whose objects cannot be stored again in this format.
+/// Fails if a destination's objects cannot be stored in this format.
 fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) -> Result<()> {
     must_have_objects(&snapshot.identity, &from.dest)?;
     must_be_here(&snapshot.identity, from)?;

@@ -1,5 +1,5 @@
-//! The end of a run whose threads have ended. If every target has an outcome, the job is concluded. Otherwise the next
-//! run continues it.
+//! Ends a run after its threads have ended. If every target has an outcome, the job is finished. Otherwise the next run
+//! continues it.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use fetchmill_store::results;
 /// A job whose threads have ended.
 pub(super) struct FinishedJob {
     pub(super) plan: JobPlan,
-    /// `None` if the journal's thread has failed.
+    /// `None` if the journal's thread failed.
     pub(super) journal: Option<Journal>,
     /// `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
 }
 
 impl FinishedJob {
-    /// Makes the last transaction, because every target has an outcome. Before that, a job of rows writes its results,
-    /// and a job of shards writes its files about targets without an object. If the run is asked to stop, the next run
-    /// does this.
+    /// Makes the final transaction, because every target has an outcome. Before it, a job that writes rows writes its
+    /// results, and a job with shards lists its targets without an object. If the run is stopped, the next run does all
+    /// this.
     fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
         let kept_rows = self.plan.request.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
@@ -54,14 +54,15 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
     }
 
-    /// Removes shards that no journal contains. A run that lost the job may have begun them before it noticed the loss.
+    /// Removes shards that the journal does not contain. A run that lost the job may have started them before it
+    /// noticed.
     fn remove_strays(&self) -> Result<()> {
         let shard_folder = self.plan.sink_setup(1)?.shard_folder();
         let contested = shard_folder.filter(|_| self.plan.place.is_contested());
         contested.map_or(Ok(()), |shard_folder| shard_folder.clear_open(""))
     }
 
-    /// Writes missing indexes. Returns `false` if the run was asked to stop before every shard has an index.
+    /// Writes missing indexes. Returns `false` if the run is stopped before all shards have one.
     fn write_indexes(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -69,8 +70,8 @@ impl FinishedJob {
         shard_folder.map_or(Ok(true), |shard_folder| cdxj::write_indexes(journal, &shard_folder, &goes_on))
     }
 
-    /// Writes the files about targets without an object. Returns `false` if the run was asked to stop before they are
-    /// in place.
+    /// Writes the files that list targets without an object. Returns `false` if the run is stopped before they are in
+    /// place.
     fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -86,7 +87,7 @@ impl FinishedJob {
         Ok(true)
     }
 
-    /// Whether the run ends normally: nothing has asked it to stop, or only a rule did after everything was done.
+    /// Returns whether the run ended normally: it was not stopped, or a rule stopped it after everything was done.
     fn has_come_to_its_end(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let is_stored = self.plan.request.rows.is_none() && self.plan.request.upload.is_none();
         Ok(match control.stop.get() {
@@ -96,12 +97,12 @@ impl FinishedJob {
         })
     }
 
-    /// Writes the end to the journal. Returns the report.
+    /// Writes the end of the run to the journal and returns the report.
     pub(super) fn finish(self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
         control.tokens.iter().for_each(|tokens| tokens.close());
         let finished = self.write_end(shared);
-        // Uploads may still run until this point.
+        // Uploads may have been running until now.
         control.store.close();
         finished
     }
@@ -116,14 +117,14 @@ impl FinishedJob {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
         if control.stop.get() != Stop::Abort && failure.is_none() {
-            // Requests that were not sent stay pending. All others have their outcomes.
+            // Requests that were never sent stay pending. All others have outcomes.
             journal.end_requests()?;
             journal.commit()?;
         }
         if failure.is_none() && self.has_come_to_its_end(&journal, control)? {
             notices.extend(self.complete(&mut journal, control)?);
         }
-        // After an error, a journaled window may still be in the stage. The next run moves it to its place.
+        // After an error, a committed window may still be staged. The next run moves it into place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.plan.place.stage_path())?;
         }
@@ -133,17 +134,17 @@ impl FinishedJob {
         }
     }
 
-    /// Returns the failure of the run: its folder has moved, or a thread has failed.
+    /// Returns the failure of the run, if its folder was moved or a thread failed.
     fn failure(&self, control: &Control) -> Result<Option<Error>> {
         if let Err(moved) = self.plan.place.must_be_in_place() {
             return Ok(Some(moved));
         }
-        // Another run may have taken over the folder. The files on disk then belong to that run.
+        // If another run has taken over the folder, the files on disk are not ours.
         self.plan.place.must_be_ours()?;
         Ok(control.stop.take_failure())
     }
 
-    /// Concludes a job that has no targets left. Returns a notice if it has found nothing.
+    /// Finishes a job without unfinished targets. Returns a notice if it found nothing.
     fn complete(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<Option<String>> {
         let tally = journal.tally();
         if tally.pending() > 0 {

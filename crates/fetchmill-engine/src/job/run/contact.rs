@@ -1,6 +1,5 @@
-//! The first contact with the source and the destination, before anything is listed or fetched. It finds credentials,
-//! the region of a bucket, the addresses of a server, and the kind of its listing. It also claims a destination in a
-//! bucket.
+//! The first contact with source and destination, before anything is listed or fetched. It finds credentials, the
+//! region of a bucket, the addresses of a server, and the type of its listing. It also claims a destination bucket.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -29,22 +28,22 @@ use fetchmill_model::target::extra_columns::column_types;
 use fetchmill_net::{NameResolver, PoolSettings};
 use fetchmill_store::journal::Journal;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct Contact {
-    /// The plan, with the region of the bucket and the kind of listing.
+    /// The plan, completed with the bucket's region and the listing type.
     pub(super) plan: JobPlan,
-    /// Settings of connections, with the token of a command.
+    /// Connection settings, with the bearer token if there is one.
     pub(super) pool: PoolSettings,
-    /// The only origin of the job, if there is one.
+    /// The job's only origin, if it has only one.
     pub(super) server: Option<ListingServer>,
     /// Uploads shards. `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
-    /// First page of the listing, if it was requested to detect the kind of listing.
+    /// First page of the listing, if it was requested to detect the type.
     pub(super) first_page: Option<FetchedPage>,
 }
 
 impl Contact {
-    /// Makes contact. Also fails if the job must end before that.
+    /// Makes contact. Fails if the job ends during this time.
     pub(super) fn make(plan: &JobPlan, journal: &mut Journal, control: &Arc<Control>) -> Result<Self> {
         let pool = plan.pool_settings(&control.store)?;
         control.store.prepare(pool.clone(), 0);
@@ -57,8 +56,8 @@ impl Contact {
         contact.with_listing(journal, control)?.with_item_columns(journal, control)
     }
 
-    /// Sets the limit that protects the job's only origin. If the origin comes from a list, the limit is set later,
-    /// when the first connection is open.
+    /// Applies the limit that protects the job's only origin. If a list determines the origin, this happens later, when
+    /// the first connection is open.
     pub(super) fn settle_courtesy(&self, control: &Control) {
         let request = &self.plan.request;
         let only = self.server.as_ref().filter(|_| !request.leads_anywhere());
@@ -70,7 +69,7 @@ impl Contact {
         }
     }
 
-    /// Detects the columns of items that are rows of a table, and writes them to the journal.
+    /// Detects the columns of items stored as table rows, and records them in the journal.
     fn with_item_columns(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(pages) = self.plan.request.json_pages().filter(|_| self.plan.needs_item_columns()) else {
             return Ok(self);
@@ -87,13 +86,13 @@ impl Contact {
         Ok(Contact { plan, first_page: Some(first_page), ..self })
     }
 
-    /// Detects the kind of the server's listing, if it is unknown, and writes it to the journal.
+    /// Detects the type of the server's listing if it is unknown, and records it in the journal.
     fn with_listing(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(server) = self.server.as_ref().filter(|_| self.plan.is_listing_unknown()) else {
             return Ok(self);
         };
         if journal.is_begun()? {
-            // If the job walked over folders, this was recognised when it was opened.
+            // A job that walks folders was recognised when it was opened.
             return Ok(Contact { plan: self.plan.listed_as(Listing::Api), ..self });
         }
         let access = PageAccess { server: Some(server.clone()), pool: self.pool.clone(), first_page: None };
@@ -110,7 +109,7 @@ impl Contact {
     }
 }
 
-/// Asks the store for the region of the job's bucket. Returns the plan with this region.
+/// Asks the store for the region of the job's bucket. Returns the plan with that region.
 fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) -> Result<JobPlan> {
     let SourceOptions::S3 { bucket, prefix } = &plan.request.source else { return Ok(plan.clone()) };
     let store = &control.store;
@@ -122,7 +121,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 
-/// Runs the command that prints tokens, if there is one. Returns settings of connections that send the token.
+/// Runs the token command if there is one. Returns connection settings that send the token.
 fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
     let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
         return Ok(pool);
@@ -131,8 +130,7 @@ fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Re
     Ok(tokens.shown_by(pool))
 }
 
-/// Returns the uploader of shards if the destination is a bucket. Below its prefix, only objects of this job are
-/// allowed.
+/// Returns the shard uploader if the destination is a bucket. The prefix may contain only objects of this job.
 fn prepare_upload(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -156,14 +154,14 @@ fn prepare_upload(
         uploader.claim(control)?;
         journal.claim_destination()?;
     }
-    // A run without anything to fetch would upload the same failures file again.
+    // If nothing is left to fetch, the run would upload the same failures file again.
     if !journal.is_settled()? || plan.request.retry_failed.is_some() {
         withdraw_failures(&uploader, journal, control)?;
     }
     Ok(Some(uploader))
 }
 
-/// Removes the failures file that an earlier run has uploaded, before more targets are fetched.
+/// Deletes the failures file uploaded by an earlier run, before more targets are fetched.
 fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Control>) -> Result<()> {
     for file in journal.unfetched()? {
         uploader.withdraw_failures(control, &file.data)?;
@@ -171,14 +169,13 @@ fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Contr
     journal.forget_unfetched()
 }
 
-/// Returns the only origin of the job with its addresses, if there is one.
+/// Returns the job's only origin with its addresses, if it has only one.
 fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
     let Some((key, template)) = plan.server()? else { return Ok(None) };
     if !plan.request.leads_anywhere() {
         control.origins.set_server(key.clone());
     }
-    // A store has many addresses, and they change. They are looked up while the job runs. A proxy makes its own
-    // lookups.
+    // A store has many changing addresses, so they are looked up while the job runs. A proxy does its own lookups.
     let is_of_store = matches!(plan.request.source, SourceOptions::S3 { .. });
     if is_of_store || plan.request.http.proxy_of(&key).is_some() {
         return Ok(Some(ListingServer { key, template, addresses: None }));
@@ -190,7 +187,7 @@ fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Opt
     Ok(Some(ListingServer { key, template, addresses: Some(addresses) }))
 }
 
-/// Looks up the host of an origin, until the job must end.
+/// Looks up an origin's host. Stops early if the job is ending.
 fn look_up(
     plan: &JobPlan,
     control: &Control,

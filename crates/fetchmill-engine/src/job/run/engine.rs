@@ -1,4 +1,4 @@
-//! The threads that fetch or make rows, each with a writer thread. They end with the job.
+//! The threads that fetch or write rows, each with a writer thread. They end with the job.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,10 +24,10 @@ use fetchmill_net::PoolSettings;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::SinkSetup;
 
-/// Threads that return nothing.
+/// Handles of threads that return nothing.
 pub(super) type Threads = Vec<JoinHandle<Option<()>>>;
 
-/// The engine of a run, before its threads are started.
+/// The engine of a run before its threads start.
 pub(super) struct Engine<'r> {
     pub(super) control: &'r Arc<Control>,
     pub(super) contact: &'r Contact,
@@ -36,7 +36,7 @@ pub(super) struct Engine<'r> {
 }
 
 impl Engine<'_> {
-    /// Starts the threads. Rows for the program go to `rows_chunks`.
+    /// Starts the threads. Rows for the program are sent to `rows_chunks`.
     pub(super) fn start(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         match self.plan().request.workers {
             _ if self.plan().request.lists_only() => self.start_list_worker(rows_chunks),
@@ -50,21 +50,21 @@ impl Engine<'_> {
         &self.contact.plan
     }
 
-    /// Returns the setup of the sinks of `workers` workers. The sinks share the uploader if there is one.
+    /// Returns the sink setup for `workers` workers. If there is an uploader, the sinks share it.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let uploader = self.contact.uploader.as_ref();
         let upload_queue = uploader.map(|uploader| Arc::clone(&uploader.upload_queue));
         Ok(SinkSetup { upload_queue, ..self.plan().sink_setup(workers)? })
     }
 
-    /// Makes the writer of a worker, and the connection to it.
+    /// Creates a worker's writer and its connection to it.
     fn writer(&self, setup: &SinkSetup, index: usize) -> Result<(writer::SinkWriter, writer::BlockInput)> {
-        // The first worker merges small shards of earlier runs.
+        // The first worker merges small shards from earlier runs.
         let small = if index == 0 { recovery::sealed_shards(self.journal)? } else { Vec::new() };
         writer::open(self.plan(), self.control, setup, index, small)
     }
 
-    /// Starts the thread that makes rows of listed targets.
+    /// Starts the thread that turns listed targets into rows.
     fn start_list_worker(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         let plan = self.plan();
         let (writer, block_input) = self.writer(&plan.sink_setup(1)?, 0)?;
@@ -103,7 +103,7 @@ impl Engine<'_> {
         Ok(vec![spawn("fetchmill-sink", &self.control.stop, move || writer.run())?])
     }
 
-    /// Starts a supervisor for each process of the engine.
+    /// Starts a supervisor per process of the engine.
     fn start_supervisors(&self) -> Result<Threads> {
         let poison_candidates = PoisonCandidates::default();
         let mut threads = Vec::new();
@@ -120,7 +120,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Starts the native threads of this crate: first the writers, then the workers.
+    /// Starts this crate's native threads: the writers, then the workers.
     fn start_native(&self) -> Result<Threads> {
         let count = self.control.plan.workers();
         let common = NativeWorkers::of(self, count)?;
@@ -141,7 +141,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Returns the setup of one native worker, and its queue to its sink.
+    /// Returns the setup of a native worker and the queue to its sink.
     fn worker(
         &self,
         index: usize,
@@ -176,19 +176,19 @@ impl Engine<'_> {
     }
 }
 
-/// Settings that native workers have in common.
+/// Settings shared by the native workers.
 struct NativeWorkers {
     count: usize,
-    /// The only origin, with the template for requests to objects.
+    /// The only origin and its request template, if a server lists its own objects.
     server: Option<ListingServer>,
     fields: OriginFields,
-    /// Total limit of requests in flight.
+    /// Maximum number of requests in flight, in total.
     limit: usize,
-    /// Connections of each worker that may rest, in addition to those in use.
+    /// Maximum number of resting connections per worker, besides those in use.
     resting_max: usize,
-    /// Connections of each worker that are kept without a target.
+    /// Maximum number of connections per worker that are kept without a target.
     idle_max: usize,
-    /// Targets whose requests an earlier run has begun but not finished.
+    /// Targets whose requests an earlier run started but did not finish.
     interrupted: Arc<Runs>,
 }
 
@@ -196,9 +196,9 @@ impl NativeWorkers {
     fn of(engine: &Engine<'_>, count: usize) -> Result<Self> {
         let plan = engine.plan();
         let resting_max = plan.machine.resting_max.div_ceil(count);
-        // With one origin, a connection that has rested is also the next one to rest.
+        // With one origin, a rested connection is the next to be used and to rest again.
         let rested = if engine.control.origins.are_many() { 0 } else { resting_max };
-        // The pages of the listing are not decoded, so they are requested without encoding.
+        // Listing pages are not decoded, so they are requested without an encoding.
         let template = plan.object_server()?.map(|(_, template)| template);
         let server = engine.contact.server.as_ref().zip(template);
         Ok(NativeWorkers {

@@ -1,4 +1,4 @@
-//! Finds where the listing continues, and sets up its thread.
+//! Determines where the listing continues, and sets up its thread.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use fetchmill_net::PoolSettings;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Format;
 
-/// Access to the pages of the listing.
+/// Access to the listing's pages.
 pub(super) struct PageAccess {
     /// The server that lists. `None` if the source is a list.
     pub(super) server: Option<ListingServer>,
     pub(super) pool: PoolSettings,
-    /// The first page. `None` if it was not requested yet.
+    /// The first page, if it was already requested.
     pub(super) first_page: Option<FetchedPage>,
 }
 
-/// Returns where the listing continues. Begins a new walk over folders in the journal.
+/// Returns the point where the listing continues. For a new walk over folders, starts it in the journal.
 pub(super) fn listing_start(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -134,8 +134,8 @@ fn filters(plan: &JobPlan) -> Result<Filters> {
     Filters::new(&plan.request.list.include, &plan.request.list.exclude)
 }
 
-/// Returns how the listing begins again if its marker has expired. For this, the names of all targets must be stored as
-/// they are listed. Targets that a transform has dropped have no names.
+/// Returns how to restart the listing if its marker has expired. This requires that the names of all targets are stored
+/// as listed. Targets dropped by a transform have no stored names.
 fn relisting(plan: &JobPlan) -> Option<Relisting> {
     let request = &plan.request;
     let keeps_names = request.rows.is_none()

@@ -1,5 +1,4 @@
-//! A run of a job. It makes first contact with the source, starts the threads, waits for them, and writes the end to
-//! the journal.
+//! A run of a job: contacts the source, starts the threads, waits for them, and writes the end to the journal.
 
 mod conclusion;
 mod contact;
@@ -28,7 +27,7 @@ use crate::plan::job_plan::JobPlan;
 use fetchmill_model::error::Result;
 use fetchmill_store::journal::Journal;
 
-/// A job before its threads are started.
+/// A job before its threads start.
 pub(crate) struct Run {
     pub(crate) plan: JobPlan,
     /// The list, if the source is one.
@@ -37,12 +36,12 @@ pub(crate) struct Run {
     pub(crate) messages: Receiver<JournalRequest>,
     pub(crate) was_finished: bool,
     pub(crate) worker_registry: Arc<WorkerRegistry>,
-    /// Channel for the rows that the program takes.
+    /// Channel for rows taken by the program.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 
 impl Run {
-    /// Runs until the job has ended.
+    /// Runs until the job ends.
     pub(crate) fn run(mut self, shared: &Arc<JobState>) -> Result<JobReport> {
         if self.was_finished && !self.plan.request.retry_failed.is_some() {
             return report_finished(shared, &self.journal, &self.plan);
@@ -66,7 +65,7 @@ impl Run {
         FinishedJob { plan, journal, uploader }.finish(shared)
     }
 
-    /// Starts the threads. The fetching threads start first, and wait for targets.
+    /// Starts the threads, with the fetching threads first, which wait for targets.
     fn start(self, contact: Contact, shared: &Arc<JobState>) -> Result<(JobPlan, RunningJob)> {
         let Run { list, mut journal, messages, worker_registry, rows_chunks, .. } = self;
         let control = &shared.control;

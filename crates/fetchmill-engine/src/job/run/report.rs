@@ -1,4 +1,4 @@
-//! The report of a run that has ended.
+//! The report of a finished run.
 
 use crate::control::stop::Stop;
 use crate::job::job_state::{Interruption, JobReport, JobState};
@@ -22,7 +22,7 @@ pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPl
     Ok(JobReport { was_finished: true, ..report(shared, journal, plan, notices)? })
 }
 
-/// Returns the report of a run whose job was not finished before.
+/// Returns the report of a run whose job was unfinished.
 pub(super) fn report(
     shared: &JobState,
     journal: &Journal,
@@ -58,10 +58,9 @@ pub(super) fn report(
     })
 }
 
-/// Whether requests may have sent credentials. All requests may have sent them, or only the requests of some list
-/// targets.
+/// Returns whether requests may have carried credentials. All of them may, or only those of some list targets.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
-    // The conditions that a sync adds are not secrets. The fields of a program's own requests are unknown.
+    // Conditions added by a sync are not secret. The fields of a program's own requests are unknown.
     let of_rows = &plan.request.list.request.headers;
     let has_own =
         journal.traits()?.request && (of_rows.is_empty() || of_rows.iter().any(|field| !field.is_open));

@@ -1,4 +1,4 @@
-//! A job with running threads: starts the threads other than the engine's, and waits for all of them.
+//! A job with running threads. Starts all threads except the engine's, and waits for all of them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -29,9 +29,9 @@ use fetchmill_model::source::sitemap::sitemap_path;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::UploadQueue;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct RunningJob {
-    /// The engine's threads.
+    /// Threads of the engine.
     pub(super) fetching: Threads,
     pub(super) lister: Lister,
     pub(super) health_checker: JoinHandle<Option<()>>,
@@ -42,7 +42,7 @@ pub(super) struct RunningJob {
 }
 
 impl RunningJob {
-    /// Waits for all threads. Returns the journal. `None` if its thread has failed.
+    /// Waits for all threads and returns the journal. Returns `None` if the journal's thread failed.
     pub(super) fn wait(self, control: &Control) -> Option<Journal> {
         for thread in self.fetching {
             join(thread);
@@ -62,7 +62,7 @@ impl RunningJob {
 /// The listing's thread.
 pub(super) struct Lister {
     thread: JoinHandle<Option<()>>,
-    /// Whether the thread reads the items of a program.
+    /// Whether the thread reads items from a program.
     is_given: bool,
 }
 
@@ -76,8 +76,8 @@ impl Lister {
         Ok(Lister { thread, is_given: matches!(plan.request.source, SourceOptions::Iterable) })
     }
 
-    /// Waits for the thread. A thread that reads a program's items may wait forever for the next item. It is not waited
-    /// for any longer then, and ends when that item comes.
+    /// Waits for the thread. A thread that reads items from a program may wait forever for the next one. This function
+    /// then stops waiting, and the thread ends when that item arrives.
     fn join(self) {
         let until = Instant::now() + limits::DRAIN;
         while self.is_given && !self.thread.is_finished() && Instant::now() < until {
@@ -101,14 +101,14 @@ impl Uploading {
         Ok(Uploading { thread: uploader.start(control)?, upload_queue })
     }
 
-    /// Waits until all shards are uploaded. No further shards will come.
+    /// Waits until all shards are uploaded. No more shards will come.
     fn join(self) {
         self.upload_queue.complete();
         join(self.thread);
     }
 }
 
-/// Starts the thread that owns the journal.
+/// Starts the journal's thread.
 pub(super) fn start_recorder(
     control: &Arc<Control>,
     plan: &JobPlan,
@@ -140,7 +140,7 @@ pub(super) fn start_sampler(shared: &Arc<JobState>, plan: &JobPlan) -> Result<Sa
     Sampler::start(shared, sampled)
 }
 
-/// Starts the thread that checks the origin when it seems to be in trouble.
+/// Starts the thread that checks an origin that seems to be in trouble.
 pub(super) fn start_health_checker(
     control: &Arc<Control>,
     contact: &Contact,
@@ -160,7 +160,7 @@ pub(super) fn start_health_checker(
     spawn("fetchmill-health", &control.stop, move || checker.run(&questions))
 }
 
-/// Returns the URL of the listing's first page, if that page shows the state of the origin.
+/// Returns the URL of the listing's first page, if it shows the state of the origin.
 fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
     let url = match &plan.request.source {
         SourceOptions::Server(url) => url,
@@ -175,7 +175,7 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // The objects may be on other origins, or the source is the only object. The page says nothing about them.
+        // The objects may be at other origins, or the source is the only object. The page would say nothing about them.
         Listing::Json | Listing::Object => return Ok(None),
     };
     Ok(Some(format!("{}://{}{path}", url.scheme(), url.authority())))

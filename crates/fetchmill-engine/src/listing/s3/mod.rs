@@ -1,6 +1,5 @@
-//! A bucket. Its keys are listed in parallel ranges, as many as needed to stay ahead of the fetching ([`ranges`]). If
-//! the keys of a store turn out not to be in byte order, the listing follows the store's tokens instead, one page after
-//! another ([`tokens`]).
+//! Lists a bucket. Its keys are listed in parallel ranges, as many as needed to stay ahead of fetching ([`ranges`]). If
+//! the keys turn out not to be in byte order, the listing follows the store's tokens page by page ([`tokens`]).
 
 mod order;
 mod pages;
@@ -23,25 +22,25 @@ use fetchmill_model::s3::{BucketName, Disorder, Selection};
 use fetchmill_model::source::BucketCursor;
 use fetchmill_net::PoolSettings;
 
-/// The parts of a bucket lister, which any thread can use.
+/// The parts of a bucket lister that can be moved to another thread.
 pub(crate) struct BucketListerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) pool: PoolSettings,
     pub(crate) bucket: BucketName,
     pub(crate) prefix: String,
-    /// Which keys are fetched.
+    /// Selection of keys to fetch.
     pub(crate) selection: Selection,
     /// The part of the bucket that is not listed yet.
     pub(crate) cursor: BucketCursor,
-    /// State for a listing that begins again. `None` if the names of the job are not known.
+    /// State for restarting the listing. `None` if the job does not know its names.
     pub(crate) relisting: Option<Relisting>,
-    /// Whether the listing had begun again when an earlier run ended.
+    /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Time in milliseconds after which a failing page ends the job.
+    /// Milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
 }
 
-/// Lists all remaining keys. Stops early if the job must end.
+/// Lists all remaining keys. Stops early if the job is ending.
 pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
     let BucketListerSetup {
         control,

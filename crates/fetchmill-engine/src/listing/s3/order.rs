@@ -1,13 +1,13 @@
-//! Checks whether a key divides the listing of a bucket in two.
+//! Checks whether a key splits a bucket's listing cleanly in two.
 //!
-//! A store over a file system may walk it folder by folder. In that order `a/1` comes before `a-b`, although `-` is
-//! less than `/`. A page or range that begins after a key contains only greater keys. The page or range before it has
-//! ended at the first greater key. A lesser key that the store lists later is in neither of them, and nothing shows
-//! that it is missing.
+//! A store on top of a file system may walk it folder by folder. In that order, `a/1` comes before `a-b`, although `-`
+//! is less than `/`. A page or range that starts after a key contains only greater keys. The page or range before it
+//! ends at the first greater key. A lesser key listed after that is in neither of them, and nothing shows that it is
+//! missing.
 //!
-//! Such keys exist only if a folder and another name have the same beginning, and continue with `/` and with a lesser
-//! byte. For each such byte in a key, the check requests the text before that byte and looks for such names. If there
-//! are any, it checks which of them comes first.
+//! Such keys exist only if a folder and another name share a prefix, followed by `/` in one and a lesser byte in the
+//! other. For each such byte in a key, the check requests the prefix before it and looks for such names. If there are
+//! any, it checks which comes first.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -17,31 +17,30 @@ use fetchmill_model::error::Result;
 use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
 use fetchmill_net::certain::RestedConnection;
 
-/// Limit of texts that are known to be in order: 4 MiB with keys of 1,024 bytes. When it is reached, all texts are
-/// forgotten.
+/// Maximum number of prefixes known to be in order. They take 4 MiB if keys have 1,024 bytes. When the limit is
+/// reached, all are discarded.
 const KNOWN_MAX: usize = 4096;
-/// The text itself, its folder, and the least of the other names. A store that walks a file system lists these names
-/// first.
+/// The prefix itself, its folder, and the least of the other names, which a store on a file system lists first.
 const NAMES_ASKED: u32 = 3;
 
-/// The result for a key.
+/// Result for a key.
 pub(super) enum Border {
-    /// All greater keys come after the key, as far as can be seen.
+    /// All greater keys seem to follow the key.
     Ordered,
-    /// Some greater keys come before the key.
+    /// Some greater keys precede the key.
     Disordered(Disorder),
-    /// The job must end.
+    /// The job is ending.
     Over,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Default)]
 pub(super) struct OrderCheck {
     known: RefCell<HashSet<Vec<u8>>>,
 }
 
 impl OrderCheck {
-    /// Checks a key. The empty key is before all others.
+    /// Checks a key. The empty key precedes all others.
     pub(super) async fn check(
         &self,
         pages: &BucketPages,
@@ -69,7 +68,7 @@ impl OrderCheck {
     }
 }
 
-/// Returns the beginnings of a key, after the prefix of the job: each ends before a byte that is not greater than `/`.
+/// Returns the prefixes of a key, beyond the job's prefix, that end before a byte no greater than `/`.
 fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
     (prefix_len..key.len()).filter(|at| key[*at] <= b'/').map(|at| &key[..at])
 }
@@ -100,7 +99,7 @@ async fn check_stem(pages: &BucketPages, connection: &mut RestedConnection, stem
     })
 }
 
-/// Returns a name that continues after the text with a byte less than `/`.
+/// Returns a name that continues the prefix with a byte less than `/`.
 fn lesser_name(page: &ListedKeys, stem: &[u8]) -> Option<Vec<u8>> {
     let keys = page.keys.iter().map(|entry| ListedKey::read(entry).key);
     let mut names = keys.chain(page.end.folders.iter().map(Vec::as_slice));

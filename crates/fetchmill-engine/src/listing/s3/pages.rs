@@ -1,4 +1,4 @@
-//! Pages of a bucket's listing. Each page is requested until it comes or has failed for too long.
+//! Pages of a bucket's listing. Each page is requested until it arrives or has failed for too long.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 use fetchmill_net::PoolSettings;
 use fetchmill_net::certain::RestedConnection;
 
-/// Delay before a waiting task checks again.
+/// Interval at which a waiting task checks again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The result of a request for a page.
+/// Result of a page request.
 pub(super) enum BucketPageAnswer {
     /// The page.
     Page(ListedKeys),
-    /// The store refuses the request, because it does not know the token or `start-after`.
+    /// The store rejects the token or `start-after`.
     Refused(Error),
-    /// The job must end.
+    /// The job is ending.
     Over,
 }
 
-/// The keys of a page, with their listed values.
+/// Keys of a page with their listed values.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
-    /// Reason why each key is not a target, in the order of the keys. `None` for targets.
+    /// For each key, the reason why it is not a target. `None` for targets.
     reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
     /// The first key.
@@ -45,7 +45,7 @@ pub(super) struct ListedKeys {
 }
 
 impl ListedKeys {
-    /// Returns the place where the keys of the page do not ascend, within the page or after the key `after`.
+    /// Returns the first key out of order in the page, or at its start after the key `after`.
     pub(super) fn disorder_after(&self, after: &[u8]) -> Option<Disorder> {
         let is_before = |first: &&Vec<u8>| first.as_slice() <= after && !after.is_empty();
         let before = self.first.as_ref().filter(is_before);
@@ -53,7 +53,7 @@ impl ListedKeys {
         across.or_else(|| self.end.disorder.clone())
     }
 
-    /// Returns the targets up to the key `until`, the skipped keys, and whether that key was reached.
+    /// Returns the targets up to the key `until`, the skipped keys, and whether `until` was reached.
     pub(super) fn select(&self, until: Option<&[u8]>) -> (Names, Skips, bool) {
         let (mut names, mut skipped) = (Names::default(), Skips::default());
         for (entry, reason) in self.keys.iter().zip(&self.reasons) {
@@ -73,7 +73,7 @@ impl ListedKeys {
     }
 }
 
-/// See the module. Nothing in it is borrowed across an await.
+/// See the [module documentation](self). Nothing in it is borrowed across an await.
 pub(super) struct BucketPages {
     pub(super) control: Arc<Control>,
     pub(super) bucket: BucketName,
@@ -82,7 +82,7 @@ pub(super) struct BucketPages {
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Whether any page so far had a token.
+    /// Whether any page had a token.
     has_tokens: Cell<bool>,
 }
 
@@ -112,12 +112,12 @@ impl BucketPages {
         }
     }
 
-    /// Whether the job must end, or the journal has refused a page.
+    /// Returns whether the job is ending or the journal rejected a page.
     pub(super) fn is_over(&self) -> bool {
         self.control.stop.get() != Stop::No || self.control.is_listing_done.load(Ordering::Relaxed)
     }
 
-    /// Waits until the planner wants another page. Returns `false` if the job must end.
+    /// Waits until the planner wants another page. Returns `false` if the job is ending.
     pub(super) async fn wait_for_room(&self) -> bool {
         loop {
             if self.is_over() {
@@ -131,17 +131,17 @@ impl BucketPages {
         }
     }
 
-    /// Returns the query for the job's keys after this one, or from the first key if it is empty.
+    /// Returns the query for the keys after this one. An empty key starts at the first.
     pub(super) fn after<'a>(&'a self, after: &'a [u8], max_keys: u32) -> ListQuery<'a> {
         ListQuery { prefix: self.prefix.as_bytes(), start_after: after, max_keys, ..ListQuery::default() }
     }
 
-    /// Returns the query for the page at a token. `None` means the first page.
+    /// Returns the query for the page with this token. `None` means the first page.
     pub(super) fn at_token<'a>(&'a self, token: Option<&'a str>) -> ListQuery<'a> {
         ListQuery { token, ..self.after(b"", limits::S3_PAGE_KEYS) }
     }
 
-    /// Requests a page, with as many attempts as needed.
+    /// Requests a page, as often as needed.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -194,7 +194,7 @@ impl BucketPages {
         }
     }
 
-    /// Waits for a place in the rate of the job. Returns `false` if the job must end.
+    /// Waits until the job's rate allows a request. Returns `false` if the job is ending.
     async fn keep_rate(&self) -> bool {
         let (control, micros) = (&self.control, || self.control.clock.micros());
         let due = control.pace.as_ref().map(|pace| micros() + pace.reserve(micros()));
@@ -237,12 +237,12 @@ impl BucketPages {
         Ok(ListedKeys { keys, reasons, end, first })
     }
 
-    /// Whether the store gives tokens, as far as this is known.
+    /// Returns whether the store uses tokens, as far as this is known.
     pub(super) fn has_tokens(&self) -> bool {
         self.has_tokens.get()
     }
 
-    /// Makes the error for a page with keys that were not requested, from a store without tokens.
+    /// Returns the error for a page with other keys than requested, from a store without tokens.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} repeats itself (the store returned {}, but only keys after {} \
@@ -253,7 +253,7 @@ impl BucketPages {
         ))
     }
 
-    /// Makes the error for a page that announces more keys but does not lead to any.
+    /// Returns the error for a page that announces more keys without a way to get them.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} never ends: the page {} announces more keys, but does not return \
@@ -263,7 +263,7 @@ impl BucketPages {
         ))
     }
 
-    /// Notes that a page has come. `had_failed` = after failures.
+    /// Records that a page has arrived. `had_failed` means that earlier attempts failed.
     fn came(&self, had_failed: bool) {
         let control = &self.control;
         if had_failed {
@@ -272,7 +272,7 @@ impl BucketPages {
         control.observe_listing(Observations { successes: 1, ..Observations::default() });
     }
 
-    /// Waits for the delay that a failure requires, and while the store is down. Returns `false` if the job must end.
+    /// Waits as long as a failure requires, and while the store is down. Returns `false` if the job is ending.
     async fn wait_after(
         &self,
         query: &ListQuery<'_>,
@@ -308,7 +308,7 @@ impl BucketPages {
     }
 }
 
-/// Returns a description of the page, for messages.
+/// Describes the page for messages.
 fn place_of(query: &ListQuery<'_>) -> String {
     match (query.token, query.start_after) {
         (Some(token), _) => format!("at the token {:?}", for_display(token.as_bytes())),

@@ -1,13 +1,13 @@
-//! Ranges of keys that are listed in parallel.
+//! Lists ranges of keys in parallel.
 //!
-//! A range begins after a key (`start-after`), and continues with the tokens of its pages. A slow range is split near
-//! the estimated middle of its keys. A request for one key shows whether there are keys after that point. Each split is
-//! in the journal before any page of the new range.
+//! A range starts after a key (`start-after`) and continues with continuation tokens. A slow range is split near the
+//! estimated middle of its keys. A request for one key shows whether any keys follow that point. Each split is in the
+//! journal before any page of the new range is.
 //!
-//! All of this requires ascending keys. [`OrderCheck`] checks each point where a range begins. The first key that does
-//! not ascend ends all ranges.
+//! Ranges require that keys ascend. [`OrderCheck`] checks the point where each range starts. The first key out of order
+//! ends all ranges.
 //!
-//! If a store reports the end of the keys, a request for one more key confirms it.
+//! When a store reports the end of the keys, a request for one more key confirms it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,24 +27,24 @@ use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 use fetchmill_net::certain::RestedConnection;
 
-/// Pages of a range before it may be split. Most prefixes are small and need no split.
+/// Number of pages before a range may be split. Most prefixes are small and need no split.
 const PAGES_BEFORE_SPLIT: u32 = 2;
-/// Sorts after all keys that continue with a printable ASCII character.
+/// Sorts after every key that continues with a printable ASCII character.
 const AFTER_ALL: u8 = 0x7f;
-/// Maximum number of requests to find the middle of a range. After that, the range is left unchanged for a while.
+/// Maximum number of requests to find the middle of a range. After that, the range is not split for a while.
 const PROBES_MAX: u32 = 64;
 
-/// A range that is being listed, or waits for it.
+/// A range that is being listed or waits to be listed.
 #[derive(Debug)]
 struct ListingRange {
     id: u64,
-    /// The first listed key.
+    /// First listed key.
     first: Vec<u8>,
     after: Vec<u8>,
-    /// Token of the next page, if the store has given one.
+    /// Token of the next page, if the store gave one.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// No key was found after this one, so a split there would be useless.
+    /// Key after which no other was found, so that a split there would be useless.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,
@@ -67,9 +67,9 @@ impl ListingRange {
         }
     }
 
-    /// Returns the next point at which to look for following keys. If the end of the keys is known, the point is in the
-    /// middle of the remaining keys. Otherwise it is after all keys with the same beginning as the listed keys, and
-    /// then after keys with shorter and shorter beginnings.
+    /// Returns the next point to probe for keys that follow. If the end of the keys is known, the point is in the
+    /// middle of the rest. Otherwise it is after all keys that share the listed keys' prefix, and later after shorter
+    /// and shorter prefixes.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
         let end = self.ceiling.as_deref().or(self.until.as_deref());
         if end.is_some() || self.first.is_empty() {
@@ -77,22 +77,22 @@ impl ListingRange {
         }
         let common = self.first.iter().zip(&self.after).take_while(|(one, other)| one == other).count();
         let kept = common.checked_sub(looked as usize).filter(|kept| *kept >= prefix.len())?;
-        // The request is text, so a character must not be cut.
+        // The request is a string, so do not split a character.
         let text =
             String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
         Some([text.as_slice(), &[AFTER_ALL]].concat())
     }
 }
 
-/// The end of the listing in ranges.
+/// Result of the listing in ranges.
 pub(super) enum RangesEnd {
-    /// Everything is listed, or the job must end.
+    /// Everything is listed, or the job is ending.
     Over,
-    /// The keys do not ascend. A listing by tokens begins at this place.
+    /// The keys do not ascend. A listing by tokens starts at this page.
     Disordered(Disorder, TokenStart),
 }
 
-/// State that the tasks share. Nothing in it is borrowed across an await.
+/// State shared by the tasks. Nothing in it is borrowed across an await.
 struct RangeLister {
     pages: Rc<BucketPages>,
     order: OrderCheck,
@@ -101,14 +101,14 @@ struct RangeLister {
     changed: Notify,
     failure: RefCell<Option<Error>>,
     disorder: RefCell<Option<Disorder>>,
-    /// Whether the whole listing so far is a single range that started at the first key.
+    /// Whether the listing so far is one range that started at the first key.
     is_one_walk: Cell<bool>,
-    /// Whether a token has led nowhere. Pages are then requested by the key before them.
+    /// Whether a token led back to its own page. If so, pages are requested by the last key before them.
     distrusts_tokens: Cell<bool>,
     has_told_truncation: Cell<bool>,
 }
 
-/// Lists all remaining keys. Stops early if the job must end.
+/// Lists all remaining keys. Stops early if the job is ending.
 pub(super) async fn list(pages: &Rc<BucketPages>, ranges: Vec<KeyRange>) -> Result<RangesEnd> {
     let lister = Rc::new(RangeLister::new(Rc::clone(pages), ranges));
     let tasks: Vec<_> = (0..limits::S3_LISTERS_MAX)
@@ -149,13 +149,13 @@ impl RangeLister {
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
         match start {
-            // That page may have been wrong, and nothing else leads to the next page.
+            // That page may be wrong, and nothing else leads to the next one.
             None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
             start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
         }
     }
 
-    /// Returns the page where the only range continues. This is possible if the page is the first one or has a token.
+    /// Returns the page where the only range continues. It must be the first page or have a token.
     fn next_page(&self) -> Option<TokenStart> {
         let ranges = self.ranges.borrow();
         let range = ranges.first()?;
@@ -163,13 +163,13 @@ impl RangeLister {
         has_place.then(|| TokenStart::At(range.token.clone()))
     }
 
-    /// Keeps the first failure as the failure of the listing. The other tasks then end.
+    /// Keeps the first failure as that of the listing. The other tasks then end.
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
         self.changed.notify_waiters();
     }
 
-    /// Ends all ranges because of a key that does not ascend.
+    /// Ends all ranges because a key is out of order.
     fn found(&self, disorder: Disorder) {
         self.disorder.borrow_mut().get_or_insert(disorder);
         self.changed.notify_waiters();
@@ -179,7 +179,7 @@ impl RangeLister {
         self.pages.is_over() || self.failure.borrow().is_some() || self.disorder.borrow().is_some()
     }
 
-    /// Runs a task. The task lists one range after another, and splits ranges if there are too few.
+    /// Runs a task, which lists one range after another and splits ranges if there are too few.
     async fn work(&self) {
         let mut connection = RestedConnection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
@@ -198,7 +198,7 @@ impl RangeLister {
         self.changed.notify_waiters();
     }
 
-    /// Takes a range that no other task lists.
+    /// Takes a range that no task is listing.
     fn take(&self) -> Option<u64> {
         let mut ranges = self.ranges.borrow_mut();
         let range = ranges.iter_mut().find(|range| !range.is_taken)?;
@@ -210,7 +210,7 @@ impl RangeLister {
         self.ranges.borrow_mut().iter_mut().find(|range| range.id == id).map(look)
     }
 
-    /// Lists the pages of a range to its end.
+    /// Lists the remaining pages of a range.
     async fn list_range(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let mut empty_pages = 0;
         while self.pages.wait_for_room().await && !self.is_over() {
@@ -222,7 +222,7 @@ impl RangeLister {
             let PageEnd { last_key, is_truncated, token: next, .. } = &page.end;
             let next = self.trusted(next.clone().filter(|_| *is_truncated), token.as_deref());
             let Some(last) = last_key else {
-                // Some stores return pages without a key at places where many keys were deleted.
+                // Some stores return empty pages where many keys were deleted.
                 empty_pages += 1;
                 if *is_truncated && (next.is_none() || empty_pages > limits::EMPTY_PAGES_MAX) {
                     return Err(self.pages.endless(&self.pages.after(&after, limits::S3_PAGE_KEYS)));
@@ -239,7 +239,7 @@ impl RangeLister {
             if self.is_over() {
                 return Ok(());
             }
-            // Do not await from here on, because another task may split the range.
+            // Do not await below, because another task could split the range.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
             let (names, skipped, is_after) = page.select(until.as_deref());
             let is_last = is_after || is_end;
@@ -251,7 +251,7 @@ impl RangeLister {
         Ok(())
     }
 
-    /// Returns a page of a range. Returns `None` if the page must be requested in another way, or not at this time.
+    /// Fetches the next page of a range. Returns `None` if it must be requested in another way, or not now.
     async fn next_page_of(
         &self,
         connection: &mut RestedConnection,
@@ -281,7 +281,7 @@ impl RangeLister {
         Ok(Some(page))
     }
 
-    /// Returns the token of the next page. Returns `None` after a token has led to its own page, here or earlier.
+    /// Returns the token for the next page. Returns `None` if any token so far led back to its own page.
     fn trusted(&self, next: Option<String>, from: Option<&str>) -> Option<String> {
         if next.is_some() && next.as_deref() == from {
             self.distrusts_tokens.set(true);
@@ -289,7 +289,7 @@ impl RangeLister {
         next.filter(|_| !self.distrusts_tokens.get())
     }
 
-    /// Whether the store lists all greater keys after this key.
+    /// Returns whether the store lists all keys after this one.
     async fn begins_well(&self, connection: &mut RestedConnection, after: &[u8]) -> Result<bool> {
         match self.order.check(&self.pages, connection, after).await? {
             Border::Ordered => Ok(true),
@@ -301,7 +301,7 @@ impl RangeLister {
         }
     }
 
-    /// Returns a page with the first key after this one. Returns `None` if the job must end, or if keys do not ascend.
+    /// Fetches a page with the first key after this one. Returns `None` if the job is ending or the keys do not ascend.
     async fn first_after(
         &self,
         connection: &mut RestedConnection,
@@ -318,8 +318,7 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Whether the store has no key after this one. The first time that the store was wrong about its end, the user is
-    /// notified.
+    /// Returns whether no key follows this one. Tells the user the first time that the store was wrong about its end.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
@@ -334,7 +333,7 @@ impl RangeLister {
         Ok(is_end)
     }
 
-    /// Passes a listed part of a range to the journal, with the progress of the range.
+    /// Sends listed keys of a range and its progress to the journal.
     fn advance(
         &self,
         id: u64,
@@ -359,7 +358,7 @@ impl RangeLister {
         }
     }
 
-    /// If the fetching has few targets, chooses the range with the most pages since its last split.
+    /// Returns the range with the most pages since its last split, if fetching runs out of targets.
     fn choose_split(&self) -> Option<u64> {
         if !self.pages.control.plan.lock().needs_targets() {
             return None;
@@ -373,7 +372,7 @@ impl RangeLister {
         Some(chosen.id)
     }
 
-    /// Looks for a point with keys on both sides. Makes a new range of the keys after that point.
+    /// Searches for a point with keys on both sides, and makes the keys after it a new range.
     async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {
@@ -384,7 +383,7 @@ impl RangeLister {
     }
 
     async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
-        // The last point with keys after it, while the end of the keys is unknown.
+        // Last point known to be followed by keys, while the end of the keys is unknown.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.pages.prefix.as_bytes();
@@ -400,7 +399,7 @@ impl RangeLister {
                 (at > range.after, has_keys, had_end)
             });
             match seen {
-                // The range was listed completely during the request.
+                // Another task listed the rest of the range meanwhile.
                 None | Some((false, ..)) => return Ok(()),
                 Some((_, true, true)) => return self.divide(connection, id, at).await,
                 Some((_, true, false)) => found = Some(at),
@@ -419,7 +418,7 @@ impl RangeLister {
     /// Splits a range at `at`, which has keys after it. A free task lists the new range.
     async fn divide(&self, connection: &mut RestedConnection, id: u64, at: Vec<u8>) -> Result<()> {
         let is_good = self.begins_well(connection, &at).await?;
-        // The range may have been listed completely during the request.
+        // Another task may have listed the rest of the range meanwhile.
         if is_good && !self.is_over() && self.with(id, |range| at > range.after) == Some(true) {
             self.divide_at(id, at);
         }

@@ -1,4 +1,4 @@
-//! A bucket whose keys do not ascend. Each page is requested with the token of the page before it.
+//! A bucket whose keys do not ascend. Each page is requested with the token from the page before it.
 
 use super::pages::{BucketPageAnswer, BucketPages};
 use crate::control::journal_link::{CommitRequest, TokenStart};
@@ -11,19 +11,19 @@ use fetchmill_model::s3::Disorder;
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_net::certain::RestedConnection;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct TokenWalk<'a> {
     pages: &'a BucketPages,
     relisting: Option<Relisting>,
     /// Token of the next page. `None` means the first page.
     token: Option<String>,
-    /// Whether the token is from an earlier run, and may have expired.
+    /// Whether the token comes from an earlier run and may have expired.
     is_of_earlier_run: bool,
 }
 
 impl<'a> TokenWalk<'a> {
-    /// Resumes the walk of an earlier run. With `is_relisting`, that run had begun again, and had left out the targets
-    /// that the job already knew.
+    /// Resumes the walk of an earlier run. `is_relisting` means that this run restarted the listing and left out known
+    /// targets.
     pub(super) fn resume(
         pages: &'a BucketPages,
         mut relisting: Option<Relisting>,
@@ -36,7 +36,7 @@ impl<'a> TokenWalk<'a> {
         Ok(TokenWalk { pages, relisting, is_of_earlier_run: token.is_some(), token })
     }
 
-    /// Begins a walk after a listing in ranges has proved impossible.
+    /// Starts a walk after listing in ranges turned out to be impossible.
     pub(super) fn begin(
         pages: &'a BucketPages,
         relisting: Option<Relisting>,
@@ -60,7 +60,7 @@ impl<'a> TokenWalk<'a> {
         Ok(walk)
     }
 
-    /// Begins again with the first page, without the targets that the job already knows.
+    /// Restarts from the first page, without the targets that the job already knows.
     fn begin_again(&mut self, why: &dyn Fn() -> String) -> Result<()> {
         let Some(relisting) = &mut self.relisting else {
             return Err(Error::Listing(format!(
@@ -69,7 +69,7 @@ impl<'a> TokenWalk<'a> {
                 why()
             )));
         };
-        // Names are gathered from durable data only. The commit makes the pages of this run durable.
+        // Names are collected from durable data only, so first commit this run's pages.
         self.pages.control.journal.commit(CommitRequest::FollowTokens(TokenStart::Again))?;
         relisting.gather()?;
         (self.token, self.is_of_earlier_run) = (None, false);
@@ -108,7 +108,7 @@ impl<'a> TokenWalk<'a> {
         Ok(())
     }
 
-    /// Begins again if the refused token is from an earlier run and may have expired. Any other refusal is an error.
+    /// Restarts if the rejected token comes from an earlier run and may have expired. Any other rejection is an error.
     fn token_refused(&mut self, error: Error) -> Result<()> {
         if !self.is_of_earlier_run {
             return Err(error);

@@ -1,10 +1,10 @@
 //! The protocol between a writer and its transform process. Numbers are little-endian.
 //!
-//! The first message is the setup: its length (u32) and its bytes. Its answer says that the process is ready, or why it
-//! is not. Then requests follow: the length of the rest (u32), the number of replies (u32), and each reply
-//! ([`TransformRequest::add`]). Each reply has an answer, in the same order: a letter, the length of its columns (u32),
-//! the length of its body (u64), and then the columns and the body. A column value is its length (u32, all ones for no
-//! value) and its bytes.
+//! The first message is the setup: its length (u32) and its bytes. The answer says that the process is ready, or why it
+//! is not. Requests follow: the length of the rest (u32), the number of replies (u32), and each reply
+//! ([`TransformRequest::add`]). Each reply is answered in order: a letter, the length of the columns (u32), the length
+//! of the body (u64), and then the columns and the body. A column value is a length (u32, all ones for no value)
+//! followed by its bytes.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,35 +15,35 @@ use fetchmill_model::object::Facts;
 
 const NONE: u32 = u32::MAX;
 const NO_DATE: i64 = i64::MIN;
-/// A letter and two lengths.
+/// Size of an answer's head: a letter and two lengths.
 const ANSWER_HEAD_BYTES: usize = 13;
 
-/// A reply as the function gets it.
+/// A reply as passed to the function.
 pub(super) struct ReplyView<'s> {
     pub(super) name: &'s [u8],
     pub(super) url: &'s [u8],
-    /// File of the body, if it was too large for memory.
+    /// File with the body, if it was too large for memory.
     pub(super) path: Option<&'s Path>,
     pub(super) body: &'s [u8],
     pub(super) facts: Facts<'s>,
 }
 
-/// A request that is being written.
+/// A request being written.
 pub(super) struct TransformRequest<'r> {
     out: &'r mut Vec<u8>,
     replies: u32,
 }
 
 impl<'r> TransformRequest<'r> {
-    /// Begins a request in a reused buffer.
+    /// Starts a request in a reused buffer.
     pub(super) fn new(out: &'r mut Vec<u8>) -> Self {
         out.clear();
         out.extend_from_slice(&[0; 8]);
         TransformRequest { out, replies: 0 }
     }
 
-    /// Adds a reply: status (u16), date (i64), the lengths of name, URL, content type, encoding, etag and path (u32),
-    /// the length of the body (u64), and then all of these.
+    /// Adds a reply: status (u16), date (i64), the lengths of name, URL, content type, encoding, ETag and path (u32),
+    /// the body length (u64), and then all these values.
     pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;
@@ -64,7 +64,7 @@ impl<'r> TransformRequest<'r> {
         self.replies += 1;
     }
 
-    /// Writes the lengths into the head.
+    /// Fills in the lengths in the request's head.
     pub(super) fn finish(self) -> Result<()> {
         let length = u32::try_from(self.out.len() - 4)
             .map_err(|_| Error::Internal("the batch is too large for a transform".into()))?;
@@ -74,13 +74,13 @@ impl<'r> TransformRequest<'r> {
     }
 }
 
-/// The result for a reply. Its bytes are in the caller's buffers.
+/// Result for a reply. Its bytes are in the caller's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransformAnswer {
     /// Store the body and the columns.
     Stored,
     Dropped,
-    /// The body contains the reason.
+    /// The transform failed. The body contains the reason.
     Failed,
 }
 
@@ -98,7 +98,7 @@ fn read_head(from: &mut impl Read) -> io::Result<TransformAnswerHead> {
     Ok(TransformAnswerHead { letter, columns, body: u64::from_le_bytes(body) })
 }
 
-/// Reads whether the process is ready. `Err` has the reason why it is not.
+/// Reads whether the process is ready. `Err` contains the reason if it is not.
 pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result<(), String>> {
     let head = read_head(from)?;
     let mut text = Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result
     }
 }
 
-/// Reads the next answer with its columns and body. A body of more than `max_size` bytes is a failure.
+/// Reads the next answer with its columns and body. A body over `max_size` bytes is a failure.
 pub(super) fn read_answer(
     from: &mut impl Read,
     columns: &mut Vec<u8>,
@@ -146,7 +146,7 @@ fn too_large(head: &TransformAnswerHead, max_size: u64) -> String {
     format!("the result has {} bytes, but --max-size is {max_size}", head.body)
 }
 
-/// Reads exactly `length` bytes. Memory is allocated only as the bytes arrive.
+/// Reads exactly `length` bytes. Allocates memory only as they arrive.
 fn read_part(from: &mut impl Read, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
     from.take(length).read_to_end(into)?;
@@ -157,7 +157,7 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Returns the values of columns, up to the first invalid byte.
+/// Iterates over column values, up to the first invalid byte.
 pub(super) fn values(columns: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = columns;
     std::iter::from_fn(move || {
@@ -173,7 +173,7 @@ pub(super) fn values(columns: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// Whether the bytes consist only of values, each of which is text.
+/// Returns whether the bytes are a valid sequence of UTF-8 values.
 fn are_values(columns: &[u8]) -> bool {
     let mut length = 0;
     for value in values(columns) {
@@ -185,7 +185,7 @@ fn are_values(columns: &[u8]) -> bool {
     length == columns.len()
 }
 
-/// Returns the text of a process as one line of a message.
+/// Returns a process's output as one line for a message.
 pub(super) fn one_line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).split(char::is_control).collect::<Vec<_>>().join(" ")
 }

@@ -1,10 +1,10 @@
-//! A user's function between an engine and a sink. A process runs the function on fetched replies, and its results are
-//! stored instead of the replies.
+//! Applies a user's function to replies before they are stored. A separate process runs the function, and its results
+//! are stored instead of the replies.
 //!
-//! Each writer has its own process, so fetching threads never wait for the function. Replies go to the process in
-//! batches. If the process does not survive a batch, a fresh process gets these replies one at a time. A reply that
-//! ends the fresh process as well is failed(transform). If a job is killed, replies without a receipt in the journal
-//! are fetched and transformed again.
+//! Each writer has its own process, so fetching threads never wait for the function. Replies are sent to the process in
+//! batches. If a batch kills the process, a new process gets the same replies one at a time. A reply that kills the new
+//! process too fails with the kind `transform`. If the job is killed, replies without a receipt are fetched and
+//! transformed again.
 
 mod frame;
 mod process;
@@ -28,37 +28,37 @@ use fetchmill_store::sink::{
     Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts,
 };
 
-/// The settings of a transform, from its job.
+/// Settings of a job's transform.
 pub(crate) struct TransformSetup {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
     pub(crate) process: TransformOptions,
     /// Columns that the function may fill.
     pub(crate) columns: Vec<String>,
-    /// Types of these columns.
+    /// Types of those columns.
     pub(crate) types: Vec<ColumnType>,
-    /// Maximum number of replies in a batch.
+    /// Maximum number of replies per batch.
     pub(crate) batch: usize,
-    /// Number of kept columns of a list. The function's columns follow them.
+    /// Number of columns kept from a list. The function's columns follow them.
     pub(crate) list_columns: usize,
-    /// Maximum bytes of a result.
+    /// Maximum size of a result in bytes.
     pub(crate) max_size: u64,
-    /// Stage for bodies and results that are too large for memory.
+    /// Stage for bodies and results too large for memory.
     pub(crate) stage: Arc<Stage>,
-    /// Place of the objects on the server that lists them: the origin, and the template of paths.
+    /// Origin and path template of the objects, if a server lists its own objects.
     pub(crate) server: Option<(String, RequestTemplate)>,
-    /// Whether the sink has a column for URLs.
+    /// Whether the sink has a URL column.
     pub(crate) stores_url: bool,
-    /// Whether the sink stores any part of an object.
+    /// Whether the sink stores anything of an object.
     pub(crate) stores_bodies: bool,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct Transform {
     setup: TransformSetup,
     process: Option<TransformProcess>,
     request: Vec<u8>,
-    /// Body of the last answer.
+    /// Body of the most recent answer.
     body: Vec<u8>,
     columns: Vec<u8>,
     made: Block,
@@ -67,20 +67,20 @@ pub(crate) struct Transform {
 /// Progress of a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransformProgress {
-    /// Everything is done.
+    /// All replies are transformed.
     Done,
-    /// The job ends and no longer waits. The next run fetches the remaining replies again.
+    /// The job is ending and does not wait. The next run fetches the remaining replies again.
     Stopped,
 }
 
-/// The end of a batch.
+/// Result of sending a batch.
 enum BatchAttempt {
     Over(TransformProgress),
-    /// The process ended after this number of answers. The text describes its end for the user.
+    /// The process died after this many answers. The string describes its end for the user.
     Died(usize, String),
 }
 
-/// Returns the transform of a worker's writer, if the job has one.
+/// Creates the transform for a worker's writer, if the job has one.
 pub(crate) fn of_worker(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -122,8 +122,8 @@ impl Transform {
         }
     }
 
-    /// Starts the process and waits until it has loaded the function. The calling thread must live as long as the
-    /// transform, because the process ends with the thread.
+    /// Starts the process and waits until the function is loaded. Call this on a thread that outlives the transform:
+    /// the process dies with the calling thread.
     pub(crate) fn start(&mut self) -> Result<TransformProgress> {
         let mut last = String::new();
         for _ in 0..TRANSFORM_STARTS_MAX {
@@ -142,7 +142,7 @@ impl Transform {
         )))
     }
 
-    /// Transforms a block and passes the results to `store` in one or more parts.
+    /// Transforms a block and passes the results to `store`, in one or more parts.
     pub(crate) fn run(
         &mut self,
         block: &Block,
@@ -175,7 +175,7 @@ impl Transform {
         Ok(())
     }
 
-    /// Returns how many of these entries go to the function in one batch.
+    /// Returns how many of these entries form the next batch.
     fn batch_length(&self, entries: &[&BlockEntry]) -> usize {
         let mut bytes = 0;
         let fitting = entries.iter().take(self.setup.batch).take_while(|entry| {
@@ -186,7 +186,7 @@ impl Transform {
         fitting.count()
     }
 
-    /// Transforms a batch. If the process does not survive it, the remaining replies are sent one at a time.
+    /// Transforms a batch. If it kills the process, sends the remaining replies one at a time.
     fn batch(
         &mut self,
         block: &Block,
@@ -205,7 +205,7 @@ impl Transform {
             match self.attempt(block, &[*entry], store)? {
                 BatchAttempt::Over(TransformProgress::Stopped) => return Ok(TransformProgress::Stopped),
                 BatchAttempt::Died(0, how) => self.fail(block, entry, &how)?,
-                // The process may also have answered this reply before it ended.
+                // The process may have answered this reply before it died.
                 BatchAttempt::Over(TransformProgress::Done) | BatchAttempt::Died(..) => {}
             }
         }
@@ -221,7 +221,7 @@ impl Transform {
         if self.setup.control.stop.is_drained() {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
         }
-        // If a process has ended while it was idle, no reply is the reason.
+        // If the process died while idle, no reply is to blame.
         self.process.take_if(TransformProcess::has_ended);
         if self.process.is_none() && self.start()? == TransformProgress::Stopped {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
@@ -241,7 +241,7 @@ impl Transform {
         })
     }
 
-    /// Sends the request and takes each answer as it arrives.
+    /// Sends the request and handles each answer as it arrives.
     fn call(
         &mut self,
         process: &mut TransformProcess,
@@ -326,7 +326,7 @@ impl Transform {
         let facts = Facts {
             url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },
             kept: kept.as_deref().or(facts.kept),
-            // The head belongs to the original bytes. WARC stores a resource instead.
+            // The head describes the original bytes, so WARC stores a resource record instead.
             head: None,
             content_encoding: facts.content_encoding.filter(|_| self.body == block.body(entry)),
             ..facts
@@ -348,13 +348,13 @@ impl Transform {
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
     }
 
-    /// Returns the listed facts of a reply. For a server's object, the name stands for the URL.
+    /// Returns the listed facts of a reply. For objects that a server lists, the name takes the place of the URL.
     fn listed_facts<'b>(&self, block: &'b Block, entry: &BlockEntry) -> Facts<'b> {
         let facts = block.facts(entry);
         Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts }
     }
 
-    /// Drops a reply without storing anything.
+    /// Finishes a reply without storing anything.
     fn leave(&mut self, entry: &BlockEntry, outcome: Outcome, target: &EntryDescription<'_>) -> Result<()> {
         self.forget_staged(entry)?;
         self.made.push_other(entry.sequence, outcome, entry.status, entry.attempts, target);
@@ -392,7 +392,7 @@ impl TransformSetup {
         }
     }
 
-    /// If a value of the function does not fit the type of its column, returns a description of the problem.
+    /// Checks the values of the function against the column types. Returns a description of the first mismatch.
     fn wrong_value(&self, columns: &[u8]) -> Option<String> {
         let told = self.columns.iter().zip(&self.types).zip(frame::values(columns));
         told.filter_map(|((name, kind), value)| Some((name, kind, value?)))
@@ -402,8 +402,8 @@ impl TransformSetup {
             })
     }
 
-    /// Returns the values of all columns: first the columns of the list, then the columns of the function. `None` if
-    /// the function has no columns.
+    /// Returns the values of all columns: those of the list, followed by those of the function. `None` if the function
+    /// has no columns.
     fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
         if self.columns.is_empty() {
             return None;

@@ -1,7 +1,7 @@
-//! A transform process, which is started and ended with its writer.
+//! A transform process, which lives as long as its writer.
 //!
-//! Every wait has an end. Each tick checks whether the job still waits and whether the process still exists, because a
-//! child of the process may hold the socket open.
+//! Every wait is bounded. Each tick checks whether the job still waits and the process still exists, because a child of
+//! the process may keep the socket open.
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::Shutdown;
@@ -17,22 +17,22 @@ use crate::control::stop::StopSignal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{TICK, TRANSFORM_END_WAIT};
 
-/// The reason why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoTransformReply {
-    /// The job no longer waits.
+    /// The job stopped waiting.
     Stopped,
-    /// The process has ended, or has closed its end of the socket.
+    /// The process died or closed its end of the socket.
     Died,
 }
 
-/// An answer, or the reason why there is no answer.
+/// An answer, or the reason for a missing one.
 pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct TransformProcess {
     reader: BufReader<TransformSocket>,
-    /// Answers that the process still owes. The process ends by itself only if it owes none.
+    /// Number of answers still expected. The process may exit by itself only if it is 0.
     owed: usize,
 }
 
@@ -57,7 +57,7 @@ impl TransformProcess {
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // Ctrl-C in a terminal must reach only the job, which decides about the process.
+            // In a terminal, Ctrl-C must reach only the job, which decides about the process.
             .process_group(0)
             .spawn()
             .map_err(fail)?;
@@ -65,7 +65,7 @@ impl TransformProcess {
         Ok(TransformProcess { reader: BufReader::new(socket), owed: 0 })
     }
 
-    /// Sends the setup and waits until the process has loaded its function. If that fails, the job stops.
+    /// Sends the setup and waits for the process to load its function. If that fails, the job stops.
     pub(super) fn prepare(&mut self, setup: &[u8]) -> Result<TransformReply<()>> {
         let length = (setup.len() as u32).to_le_bytes();
         if let Err(silence) = self.send(&[&length, setup].concat(), 1) {
@@ -81,7 +81,7 @@ impl TransformProcess {
         }
     }
 
-    /// Sends bytes that require `answers` answers.
+    /// Sends bytes that will be answered by `answers` answers.
     pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> TransformReply<()> {
         self.owed = answers;
         self.reader.get_mut().write_all(bytes).map_err(|error| silence_of(&error))
@@ -113,14 +113,14 @@ impl TransformProcess {
         }
     }
 
-    /// Whether the process has ended.
+    /// Returns whether the process has exited.
     pub(super) fn has_ended(&mut self) -> bool {
         self.reader.get_mut().look()
     }
 
-    /// Ends the process if necessary, and describes its end for the user.
+    /// Ends the process if necessary, and describes how it ended for the user.
     pub(super) fn how_it_ended(mut self) -> String {
-        // A process that has closed its end is about to exit.
+        // A process that closed its end is about to exit.
         let ended = self.reader.get_mut().wait();
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
@@ -131,13 +131,13 @@ impl TransformProcess {
 }
 
 impl Drop for TransformProcess {
-    /// Ends the process. An idle process exits when the socket closes. A busy one is killed.
+    /// Ends the process. An idle process exits when the socket closes, and a busy one is killed.
     fn drop(&mut self) {
         let owes = self.owed > 0;
         let own = self.reader.get_mut();
         let _ = own.socket.shutdown(Shutdown::Both);
         if owes || own.wait().is_none() {
-            // The process may already be gone.
+            // The process may be gone already.
             let _ = own.child.kill();
         }
         let _ = own.child.wait();
@@ -145,7 +145,7 @@ impl Drop for TransformProcess {
 }
 
 impl TransformSocket {
-    /// Whether the process has ended.
+    /// Returns whether the process has exited.
     fn look(&mut self) -> bool {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
@@ -153,7 +153,7 @@ impl TransformSocket {
         self.ended.is_some()
     }
 
-    /// Waits a moment for the process to end.
+    /// Waits a moment for the process to exit.
     fn wait(&mut self) -> Option<ExitStatus> {
         let until = Instant::now() + TRANSFORM_END_WAIT;
         let mut pause = TICK / 50;
@@ -164,7 +164,7 @@ impl TransformSocket {
         self.ended
     }
 
-    /// After a tick without a byte, decides whether to wait for another tick. Output from before the process's end is
+    /// After a tick without data, decides whether to wait for another. Output written before the process exited is
     /// still read.
     fn go_on(&mut self) -> io::Result<()> {
         let had_ended = self.ended.is_some();

@@ -1,6 +1,5 @@
-//! Small objects in a bucket, for a program that keeps records there: the job directory of a shared job. Each call uses
-//! its own connection, and repeats its request until it is answered or its time is over. All names are below the prefix
-//! of the destination.
+//! Stores small objects in a bucket, such as the records of a shared job's directory. Each call opens a connection, and
+//! retries until it succeeds or times out. All names are relative to the destination's prefix.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use fetchmill_net::{PoolSettings, RANGE};
 
 type BucketResult<T> = std::result::Result<T, UploadEnd>;
 
-/// See the module. Threads share it.
+/// See the [module documentation](self). Can be shared between threads.
 #[derive(Debug)]
 pub struct Bucket {
     place: UploadDestination,
@@ -32,41 +31,41 @@ pub struct Bucket {
     stop: Arc<StopSignal>,
 }
 
-/// An object, or a part of it.
+/// An object or a part of one.
 #[derive(Debug)]
 pub struct BucketObject {
-    /// Bytes of the object.
+    /// Content.
     pub body: Vec<u8>,
-    /// When the object was written, by the store's clock: seconds since 1970.
+    /// Modification time by the store's clock, in seconds since 1970.
     pub modified: u64,
 }
 
-/// An object in a page.
+/// An object in a listing page.
 #[derive(Debug)]
 pub struct StoredKey {
-    /// Name after the prefix.
+    /// Name without the prefix.
     pub name: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// ETag, which changes if the object is replaced.
+    /// ETag, which changes when the object is replaced.
     pub etag: String,
-    /// When the object was written, by the store's clock: seconds since 1970.
+    /// Modification time by the store's clock, in seconds since 1970.
     pub modified: u64,
 }
 
-/// A page of names.
+/// A listing page.
 #[derive(Debug)]
 pub struct BucketPage {
-    /// Keys in the store's order.
+    /// Objects in the store's order.
     pub keys: Vec<StoredKey>,
-    /// Token of the next page. `None` means that this is the last one.
+    /// Token of the next page. `None` on the last page.
     pub token: Option<String>,
     /// The store's time in seconds since 1970.
     pub sent: u64,
 }
 
 impl Bucket {
-    /// Finds credentials. Sends no request to the bucket yet.
+    /// Finds credentials, but sends no request to the bucket yet.
     pub fn open(dest: &Path, options: &StreamOptions) -> Result<Self> {
         let Some(place) = UploadDestination::of(dest)? else {
             return Err(Error::Usage(format!(
@@ -83,13 +82,12 @@ impl Bucket {
         Ok(Bucket { place, access, pool, clock, stop })
     }
 
-    /// Returns the bucket and the prefix as users write them.
+    /// Returns the bucket and prefix as an `s3://` URL.
     pub fn text(&self) -> String {
         self.place.text()
     }
 
-    /// Gets the bytes of an object from an offset, at most one upload part. `None` means that the object does not
-    /// exist.
+    /// Reads an object from an offset, up to the size of one upload part. `None` if the object does not exist.
     pub fn get(&self, name: &str, start: u64, patience: Duration) -> Result<Option<BucketObject>> {
         let key = self.key(name);
         let range = format!("bytes={start}-{}", start.saturating_add(limits::UPLOAD_PART_BYTES as u64 - 1));
@@ -105,7 +103,7 @@ impl Bucket {
                 ))
                 .into()),
                 200 | 206 => Ok(Some(BucketObject { body: reply.body, modified })),
-                // The offset is after the last byte.
+                // The offset is at or after the end.
                 416 => Ok(Some(BucketObject { body: Vec::new(), modified })),
                 404 if meaning(&reply) != StoreError::NoBucket => Ok(None),
                 _ => Err(self.refused(client, "read", &key, &reply)),
@@ -113,7 +111,7 @@ impl Bucket {
         })
     }
 
-    /// Puts an object, and replaces any object of the same name. Returns the store's time in seconds since 1970.
+    /// Writes an object, replacing an existing one. Returns the store's time in seconds since 1970.
     pub fn put(&self, name: &str, body: &[u8], patience: Duration) -> Result<u64> {
         let key = self.key(name);
         self.run(patience, async |client| {
@@ -126,8 +124,8 @@ impl Bucket {
         })
     }
 
-    /// Tries once to create an object that must not exist yet. `None` means that the result is unknown, and the caller
-    /// must read the object to find it out.
+    /// Tries once to create an object that must not exist. `None` means that the result is unknown: read the object to
+    /// find out.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);
         let fields = [("If-None-Match".to_owned(), "*".to_owned())];
@@ -153,7 +151,7 @@ impl Bucket {
         }
     }
 
-    /// Lists a page of the names that begin with a text. `token` is from the previous page.
+    /// Lists a page of the names that start with `begin`. `token` comes from the previous page.
     pub fn list(&self, begin: &str, token: Option<&str>, patience: Duration) -> Result<BucketPage> {
         let prefix = self.key(begin);
         let query = ListQuery {
@@ -189,7 +187,7 @@ impl Bucket {
         })
     }
 
-    /// Deletes an object, if it exists.
+    /// Deletes an object if it exists.
     pub fn delete(&self, name: &str, patience: Duration) -> Result<()> {
         let key = self.key(name);
         self.run(patience, async |client| {
@@ -203,7 +201,7 @@ impl Bucket {
         })
     }
 
-    /// Uploads a file under a new name, in parts if it is large.
+    /// Uploads a file under a new name. Large files are uploaded in parts.
     pub fn put_file(&self, name: &str, path: &Path, patience: Duration) -> Result<()> {
         let key = self.key(name);
         self.access.load(&|| false)?;
@@ -211,7 +209,7 @@ impl Bucket {
         finish(network_runtime()?.block_on(client.put_file(path, &key, false)))
     }
 
-    /// Aborts the uploads in parts of all names that begin with a text.
+    /// Aborts the multipart uploads of all names that start with `begin`.
     pub fn abort_uploads(&self, begin: &str, patience: Duration) -> Result<()> {
         let prefix = self.key(begin);
         let query = multipart::uploads_query(&prefix);
@@ -253,7 +251,7 @@ impl Bucket {
         UploadClient::new(&self.access, &self.pool, self.place.clone(), signal, patience, head_timeout)
     }
 
-    /// Runs requests to the store in this thread.
+    /// Runs requests to the store on this thread.
     fn run<T>(
         &self,
         patience: Duration,
@@ -280,7 +278,7 @@ impl Bucket {
         })
     }
 
-    /// Returns the error for a refusal that will not go away by itself.
+    /// Returns the error for a refusal that a retry cannot change.
     fn refused(&self, client: &UploadClient, action: &str, key: &str, reply: &BucketReply) -> UploadEnd {
         Error::Usage(client.refusal(action, &self.place.text_of(key), reply)).into()
     }

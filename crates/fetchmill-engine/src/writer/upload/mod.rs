@@ -1,12 +1,12 @@
-//! The thread that uploads sealed shards if the destination is a bucket. It uploads one shard after another, first the
-//! data and then the manifest. The journal records the start of an upload before the first request, and the end before
-//! the file is removed. The next run rechecks uploads that have begun and not ended. If an object already exists, it
-//! must have the same bytes. Otherwise it does not belong to the job.
+//! The thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
+//! manifest. The journal records the start of an upload before its first request, and the end before the file is
+//! removed. The next run rechecks unfinished uploads. If an object exists already, it must have the same bytes,
+//! otherwise it does not belong to the job.
 //!
-//! The failures file is the last object of a job, and is uploaded when the thread has ended. It is the only object that
-//! is ever removed again: before a retry run, and only if the job has made it.
+//! The failures file is a job's last object, and is uploaded after the thread has ended. No other object is ever
+//! deleted: this one is deleted before a retry run, and only if the job created it.
 //!
-//! Uploads never block a fetching thread. A writer waits for uploads before it begins a third shard
+//! Uploads never block a fetching thread. A writer waits for uploads before it starts a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).
 
 mod bucket;
@@ -37,7 +37,7 @@ use fetchmill_store::journal;
 use fetchmill_store::sink::{NextShard, ShardFolder, UploadQueue};
 use store::{UploadClient, UploadEnd};
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Clone)]
 pub(crate) struct Uploader {
     pub(crate) access: Arc<Access>,
@@ -45,12 +45,12 @@ pub(crate) struct Uploader {
     pub(crate) upload: UploadDestination,
     pub(crate) shard_folder: ShardFolder,
     pub(crate) upload_queue: Arc<UploadQueue>,
-    /// Shards whose upload an earlier run has begun.
+    /// Shards whose upload was started by an earlier run.
     pub(crate) begun: BTreeSet<ShardNumber>,
     pub(crate) give_up_after: Duration,
 }
 
-/// Releases all waiting writers when the thread ends, for whatever reason.
+/// Releases all waiting writers when the thread ends for any reason.
 struct CloseGuard(Arc<UploadQueue>);
 
 impl Drop for CloseGuard {
@@ -60,33 +60,33 @@ impl Drop for CloseGuard {
 }
 
 impl Uploader {
-    /// Checks that no object exists below the prefix.
+    /// Checks that the prefix contains no objects.
     pub(crate) fn claim(&self, control: &Arc<Control>) -> Result<()> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.claim()) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The caller finds the reason in the stop signal.
+            // The stop signal has the reason.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the destination was checked".into()))
             }
         }
     }
 
-    /// Removes the failures file if an earlier run has uploaded it.
+    /// Deletes the failures file if an earlier run uploaded it.
     pub(crate) fn withdraw_failures(&self, control: &Arc<Control>, file: &ShardEnd) -> Result<()> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.withdraw(&self.failures_key(), file)) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The caller finds the reason in the stop signal.
+            // The stop signal has the reason.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the failures file was removed".into()))
             }
         }
     }
 
-    /// Uploads the failures file and removes the local file. With `was_begun`, an earlier run may have uploaded the
+    /// Uploads the failures file and removes it locally. `was_begun` means that an earlier run may have uploaded the
     /// same file. Returns `false` if the upload was stopped.
     pub(crate) fn put_failures(&self, control: &Arc<Control>, path: &Path, was_begun: bool) -> Result<bool> {
         let store = self.store(control)?;
@@ -104,7 +104,7 @@ impl Uploader {
         self.upload.shard_key(ShardFolder::FAILURES)
     }
 
-    /// Uploads shards until the job has ended.
+    /// Starts the thread, which uploads shards until the job ends.
     pub(crate) fn start(self, control: &Arc<Control>) -> Result<JoinHandle<Option<()>>> {
         let for_thread = Arc::clone(control);
         spawn("fetchmill-upload", &control.stop, move || {
@@ -148,7 +148,7 @@ impl Uploader {
     }
 }
 
-/// Records the progress of an upload in the journal, durably.
+/// Makes an upload's progress durable in the journal.
 fn note(control: &Control, number: ShardNumber, upload: journal::UploadState) -> Result<()> {
     control.journal.commit(CommitRequest::Upload(number, upload)).map(drop)
 }

@@ -1,5 +1,5 @@
-//! Uploads one shard. Its file and its manifest become objects, in one request or in parts. An object becomes visible
-//! only when it is complete.
+//! Uploads a shard. Its file and its manifest become objects, each in one request or in parts. An object becomes
+//! visible only when complete.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -18,7 +18,7 @@ use fetchmill_store::sink::ShardFolder;
 
 type UploadResult<T> = std::result::Result<T, UploadEnd>;
 
-/// The object at a key.
+/// An existing object at a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExistingObject {
     Nothing,
@@ -26,7 +26,7 @@ enum ExistingObject {
     Other,
 }
 
-/// A file that is being uploaded.
+/// A file being uploaded.
 struct FileUpload<'a> {
     path: &'a Path,
     file: File,
@@ -46,7 +46,7 @@ impl<'a> FileUpload<'a> {
         self.length.div_ceil(UPLOAD_PART_BYTES as u64) as usize
     }
 
-    /// Returns a part by its index. Returns no bytes after the last part.
+    /// Returns the part with this index. Empty after the last part.
     fn part(&self, index: usize) -> Result<Vec<u8>> {
         let start = index as u64 * UPLOAD_PART_BYTES as u64;
         let mut part = vec![0; self.length.saturating_sub(start).min(UPLOAD_PART_BYTES as u64) as usize];
@@ -58,7 +58,7 @@ impl<'a> FileUpload<'a> {
 }
 
 impl UploadClient {
-    /// Uploads a shard and its manifest, unless they already exist.
+    /// Uploads a shard and its manifest, unless they exist.
     pub(super) async fn put_shard(
         &self,
         shard_folder: &ShardFolder,
@@ -74,7 +74,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Uploads a file, unless it already exists.
+    /// Uploads a file, unless it exists.
     pub(super) async fn put_file(&self, path: &Path, key: &str, was_begun: bool) -> UploadResult<()> {
         self.begin();
         let sending = FileUpload::open(path, key)?;
@@ -84,7 +84,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes the upload of a file that no longer exists on disk: its parts, or the object.
+    /// Removes what was uploaded of a file that is gone from disk: its parts, or the object.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
@@ -128,13 +128,13 @@ impl UploadClient {
         }
     }
 
-    /// Returns the fields that make the store create an object only if it does not exist.
+    /// Returns the header fields that make the store reject an existing key.
     fn condition(&self) -> Vec<(String, String)> {
         let condition = || ("If-None-Match".to_owned(), "*".to_owned());
         self.is_conditional.get().then(condition).into_iter().collect()
     }
 
-    /// Sends a request that creates an object. If the store does not support the condition, sends the request without
+    /// Sends a request that creates an object. If the store does not support the condition, repeats the request without
     /// it.
     async fn make(&self, ask: BucketRequest<'_>) -> UploadResult<BucketReply> {
         let connection = &mut RestedConnection::default();
@@ -150,7 +150,7 @@ impl UploadClient {
         let answer = self.make(self.object("PUT", sending.key, "", Some(&body))).await?;
         match answer.status {
             200 => Ok(()),
-            // An earlier attempt may have created the object, although its answer was lost.
+            // An earlier attempt whose answer was lost may have created the object.
             412 => self.must_be_same(sending).await,
             _ => Err(self.refused("upload", sending.key, &answer)),
         }
@@ -173,14 +173,14 @@ impl UploadClient {
     async fn send_parts(&self, sending: &FileUpload<'_>, id: &str) -> UploadResult<()> {
         let etags = RefCell::new(vec![String::new(); sending.parts()]);
         let next = Cell::new(0);
-        // The number of futures is `UPLOAD_PARTS_IN_FLIGHT`.
+        // There are `UPLOAD_PARTS_IN_FLIGHT` futures.
         let one = self.send_some(sending, id, &next, &etags);
         let other = self.send_some(sending, id, &next, &etags);
         tokio::try_join!(one, other)?;
         self.complete(sending, id, &etags.into_inner()).await
     }
 
-    /// Sends parts until no more parts are left.
+    /// Sends parts until none are left.
     async fn send_some(
         &self,
         sending: &FileUpload<'_>,
@@ -212,13 +212,13 @@ impl UploadClient {
                 self.ask_once(&self.object("DELETE", sending.key, &query, None)).await;
                 self.must_be_same(sending).await
             }
-            // An earlier attempt has completed the upload.
+            // An earlier attempt completed the upload.
             404 => self.must_be_same(sending).await,
             _ => Err(self.refused("complete", sending.key, &answer)),
         }
     }
 
-    /// Whether to repeat an upload that an earlier run has begun. Discards the parts from that run.
+    /// Returns whether to repeat an upload started by an earlier run. Discards that run's parts.
     async fn must_send(&self, sending: &FileUpload<'_>) -> UploadResult<bool> {
         if sending.length > UPLOAD_PART_BYTES as u64 {
             self.abort_uploads(sending.key).await?;
@@ -254,7 +254,7 @@ impl UploadClient {
         )))
     }
 
-    /// Checks the object that the store already has at this key.
+    /// Checks that the store's existing object is the same.
     async fn must_be_same(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
         match self.look(sending).await? {
             ExistingObject::Same => Ok(()),
@@ -283,7 +283,7 @@ impl UploadClient {
     /// Compares the existing object byte by byte, because a store's ETag depends on its encryption.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
-        // Read one more part than the file has, because the object must end after the last byte.
+        // Read one part more than the file has, to check that the object ends there.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
             let answer = self.read(connection, sending.key, index).await?;
@@ -301,11 +301,11 @@ impl UploadClient {
         Ok(ExistingObject::Other)
     }
 
-    /// Compares the existing object by length and checksum, because the file itself is not available.
+    /// Compares the existing object by length and checksum, because the file is gone.
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);
-        // The first part that is not full ends the object.
+        // The object ends with the first part that is not full.
         for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {
             let answer = self.read(connection, key, index).await?;
             match answer.status {

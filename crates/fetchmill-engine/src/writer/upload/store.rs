@@ -1,5 +1,5 @@
-//! Requests to the destination bucket, which are repeated by the rules of the planner. If a store reports overload, no
-//! request is sent until its rest is over.
+//! Requests to the destination bucket, retried by the planner's rules. If the store reports overload, all requests
+//! pause for a while.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{AddressPolicy, Millis, PoolSettings, Timeouts};
 
-/// The reason why an upload does not continue.
+/// Reason why an upload stops.
 pub(super) enum UploadEnd {
-    /// The job was asked to stop.
+    /// The job was stopped.
     Stopped,
     /// The job cannot continue.
     Failed(Error),
@@ -40,7 +40,7 @@ struct UploadTrouble {
     retry_after: Option<Millis>,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct UploadClient {
     client: Client,
     pub(super) upload: UploadDestination,
@@ -48,11 +48,11 @@ pub(super) struct UploadClient {
     stop: Arc<StopSignal>,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Time before which no request is sent.
+    /// No request is sent before this time.
     resting_until: Cell<Millis>,
-    /// When the store last made progress, or had no work.
+    /// Time when the store last made progress or had nothing to do.
     good_at: Cell<Millis>,
-    /// Whether requests ask the store to refuse an existing key.
+    /// Whether requests make the store reject an existing key.
     pub(super) is_conditional: Cell<bool>,
 }
 
@@ -66,9 +66,9 @@ impl UploadClient {
         head_timeout: Duration,
     ) -> Result<Self> {
         let pool = PoolSettings {
-            // The timeout for a head starts with the first byte of a part that is sent.
+            // The head timeout starts with the first byte sent of a part.
             timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
-            // The fields for requests to the source must not go to this store.
+            // Do not send the source's header fields to this store.
             fields: OriginFields::new(None, Vec::new())?,
             paces: None,
             reach: AddressPolicy::Anywhere,
@@ -99,12 +99,12 @@ impl UploadClient {
         self.clock.now()
     }
 
-    /// Notes that there is work for the store again.
+    /// Records that there is work for the store again.
     pub(super) fn begin(&self) {
         self.good_at.set(self.now());
     }
 
-    /// Waits until the job is asked to stop.
+    /// Waits until the job is stopped.
     async fn stopped(&self) {
         let mut tick = tokio::time::interval(limits::TICK);
         while self.stop.get() == Stop::No {
@@ -112,14 +112,14 @@ impl UploadClient {
         }
     }
 
-    /// Waits until the rest of the store is over.
+    /// Waits until the store's pause is over.
     async fn rest(&self) {
         while let left @ 1.. = self.resting_until.get().saturating_sub(self.now()) {
             tokio::time::sleep(Duration::from_millis(left)).await;
         }
     }
 
-    /// Sends a request until it has a final answer. Temporary failures are retried for `--give-up-after`.
+    /// Sends a request until the answer is final. Retries temporary failures for `--give-up-after`.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -130,7 +130,7 @@ impl UploadClient {
             () = self.stopped() => None,
         };
         answered.unwrap_or_else(|| {
-            // A reply may still be on its way.
+            // A reply may still arrive.
             connection.close();
             Err(UploadEnd::Stopped)
         })
@@ -183,7 +183,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Makes one attempt at a request that must not simply be repeated. Without a reply, returns the reason.
+    /// Sends a request once, because it must not simply be repeated. Returns the reason if there is no reply.
     pub(super) async fn try_once(
         &self,
         ask: &BucketRequest<'_>,
@@ -194,13 +194,13 @@ impl UploadClient {
         Ok(answered.map_err(|broken| format!("{}: {}", broken.kind.name(), broken.reason)))
     }
 
-    /// Makes one attempt to clean up, even if the job was asked to stop.
+    /// Tries once to clean up, even if the job was stopped.
     pub(super) async fn ask_once(&self, ask: &BucketRequest<'_>) {
-        // Ignore the result: the next run checks the rest.
+        // Ignore the result, because the next run checks what is left.
         let _ = self.client.send(ask).await;
     }
 
-    /// Checks that no object exists below the prefix.
+    /// Checks that the prefix contains no objects.
     pub(super) async fn claim(&self) -> std::result::Result<(), UploadEnd> {
         let query =
             ListQuery { prefix: self.upload.prefix.as_bytes(), max_keys: 1, ..ListQuery::default() }.text();
@@ -221,7 +221,7 @@ impl UploadClient {
         Err(UploadEnd::Failed(Error::Usage(problem)))
     }
 
-    /// Describes a store's refusal in one line.
+    /// Describes the store's refusal in one line.
     pub(super) fn refusal(&self, action: &str, what: &str, answer: &BucketReply) -> String {
         let fault = ErrorDocument::read(&answer.body).unwrap_or_default();
         let is_signed = self.client.access().is_signed();

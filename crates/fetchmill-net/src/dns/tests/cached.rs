@@ -1,4 +1,4 @@
-//! Tests of shared look-ups, and of the time for which an answer is used.
+//! Tests of shared lookups, and of the time for which an answer is used.
 
 use super::fake::{Fake, NXDOMAIN, SERVFAIL};
 use super::*;
@@ -84,7 +84,7 @@ fn a_second_look_believes_nothing_and_asks_another_server_first() {
         let LookUpEnd::Answer(answer) = looked else { panic!("deferred") };
         assert_eq!((token, texts(answer)), (7, vec!["192.0.2.2".to_owned()]));
         assert_eq!((one.count(), two.count()), (1, 1));
-        // The result of the second look-up replaces the first.
+        // The result of the second lookup replaces the first.
         assert!(thread.dns.known("a.test").unwrap().is_ok());
     });
 }

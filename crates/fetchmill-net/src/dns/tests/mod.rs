@@ -1,4 +1,4 @@
-//! Tests of look-ups against servers in this process. The tests control each byte of the answers, and the time.
+//! Tests of lookups against servers in this process. The tests control each byte of the answers, and the time.
 
 mod answers;
 mod cached;
@@ -21,7 +21,7 @@ use fake::Fake;
 const PATIENCE: Duration = Duration::from_secs(20);
 const SLOTS: SlotLimits = SlotLimits { fast: 256, slow: 8192 };
 
-/// The look-ups of a thread, and its clock.
+/// The lookups of a thread, and its clock.
 #[derive(Clone)]
 struct Thread {
     dns: Dns,
@@ -34,7 +34,7 @@ impl Thread {
         Thread { dns: Dns::new(Arc::new(setup), slots, Rc::clone(&clock)), clock }
     }
 
-    /// Creates look-ups that ask these servers in this order.
+    /// Creates lookups that ask these servers in this order.
     fn asking(servers: &[&Fake]) -> Self {
         Thread::new(setup(servers), SLOTS)
     }

@@ -24,7 +24,7 @@ fn full_fast_slots_take_no_more_until_one_is_free() {
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Full);
         assert_eq!(thread.dns.ask("dead1.test", 4, LookUpKind::Usual), LookUpStart::Joined);
 
-        // After some time both look-ups count as slow. A task that found no free slot is woken, although no answer has
+        // After some time both lookups count as slow. A task that found no free slot is woken, although no answer has
         // come.
         let ((), ()) = tokio::join!(thread.pass(400), thread.dns.answered());
         assert_eq!(thread.dns.take_answered(), []);

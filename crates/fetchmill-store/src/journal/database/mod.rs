@@ -1,4 +1,5 @@
-//! The `SQLite` database: its tables, how to open it, which release can read it, and which run may write it.
+//! The `SQLite` database: its tables, functions to open it, and the checks for which release may read it and which run
+//! may write it.
 
 pub(super) mod fence;
 pub(super) mod file_name;

@@ -1,4 +1,4 @@
-//! The tables of the journal (docs/reference/formats.md describes them for readers), and how to open the database.
+//! The tables of the journal (described for readers in docs/reference/formats.md), and functions to open the database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,8 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, StatusCounts, Tall
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// Version of the format. It is raised if an older fetchmill could not read a journal or another part of a destination.
+/// Version of the format. It is incremented when an older fetchmill cannot read a journal or another part of a
+/// destination.
 const VERSION: i64 = 3;
 
 const TABLES: &str = "
@@ -59,19 +60,19 @@ CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 
-/// Key of the fact that holds the [`EntryTraits`] of the list's entries.
+/// Key of the fact with the [`EntryTraits`] of the list's entries.
 pub(in crate::journal) const TRAITS: &str = "entries";
 
-/// Returns the traits that some entry of the list has, over all entries read so far.
+/// Returns the traits found in any list entry so far.
 pub(in crate::journal) fn read_traits(db: &Connection) -> rusqlite::Result<EntryTraits> {
     let text = db.query_row("SELECT value FROM job WHERE key = ?", [TRAITS], |row| row.get::<_, String>(0));
     Ok(EntryTraits::from_text(&text.optional()?.unwrap_or_default()))
 }
 
-/// Opens the database for writing. Without `is_durable` nothing is synced: the journal survives a kill, but not a power
+/// Opens the database for writing. Without `is_durable`, nothing is synced, so the journal survives a kill but no power
 /// cut.
 pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connection> {
-    // SQLite gives the files next to it the same mode, and reports errors about it.
+    // SQLite gives its other files the same mode, and reports errors about it.
     let _ = durable::keep_private(path);
     wal_index::check_room(path)?;
     connect(path, is_durable).map_err(|error| error_of(path, &error))
@@ -80,15 +81,15 @@ pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connecti
 fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
-    // Set this first, because changing the journal mode is a transaction, too.
+    // Set this first, because changing the journal mode is a transaction too.
     db.pragma_update(None, "synchronous", if is_durable { "FULL" } else { "OFF" })?;
     db.pragma_update(None, "journal_mode", "WAL")?;
-    // Another reader (`status`) may hold the database for a moment.
+    // A reader (`status`) may lock the database for a moment.
     db.busy_timeout(std::time::Duration::from_secs(10))?;
     Ok(db)
 }
 
-/// Creates the missing tables, all or none. Creates none in the journal of a newer release.
+/// Creates missing tables, either all or none. Leaves the journal of a newer release alone.
 pub(in crate::journal) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
     version::check(db, path, VERSION)?;
     let make = || {
@@ -102,7 +103,7 @@ pub(in crate::journal) fn make_tables(db: &Connection, path: &Path) -> Result<()
     make().map_err(|error| error_of(path, &error))
 }
 
-/// Opens the database for reading, even while a job writes it.
+/// Opens the database for reading, even while a job writes to it.
 pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
@@ -115,7 +116,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     let count = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = db.query_row(count, [], |row| row.get(0)).map_err(|error| error_of(path, &error))?;
     if tables == 0 {
-        // The tables are created in one transaction, shortly after the file.
+        // The tables are created in one transaction shortly after the file.
         let path = path.display();
         return Err(Error::Usage(format!(
             "{path}: the journal is still empty (its job is just starting, or was killed at the start); run \
@@ -125,13 +126,13 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Returns whether a table exists. The journal of an older release may lack it until a job writes the journal.
+/// Returns whether a table exists. It may be missing in the journal of an older release until a job writes to it.
 pub(in crate::journal) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
     let found = "SELECT count(*) FROM sqlite_schema WHERE name = ?";
     db.query_row(found, [name], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
-/// Returns the counters and the next sequence number.
+/// Returns the counts and the next sequence number.
 pub(in crate::journal) fn read_tally(db: &Connection) -> rusqlite::Result<(Tally, u64)> {
     let columns = "listed, fetched, absent, failed, skipped, bytes, next_sequence";
     db.query_row(&format!("SELECT {columns} FROM tally"), [], |row| {
@@ -148,7 +149,7 @@ pub(in crate::journal) fn read_tally(db: &Connection) -> rusqlite::Result<(Tally
     })
 }
 
-/// Stores the counters and the next sequence number.
+/// Stores the counts and the next sequence number.
 pub(in crate::journal) fn write_tally(
     db: &Connection,
     tally: Tally,
@@ -169,7 +170,7 @@ pub(in crate::journal) fn write_tally(
     Ok(())
 }
 
-/// Returns the failed targets by kind. A kind that only a newer version knows is left out.
+/// Returns the number of failed targets by kind. Kinds known only to newer versions are omitted.
 pub(in crate::journal) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCounts> {
     let mut query = db.prepare("SELECT kind, count FROM failed_kinds")?;
     let mut rows = query.query([])?;
@@ -182,7 +183,7 @@ pub(in crate::journal) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCo
     Ok(kinds)
 }
 
-/// Adds to the failed targets by kind.
+/// Adds to the number of failed targets by kind.
 pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusqlite::Result<()> {
     let statement = "INSERT INTO failed_kinds VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
     for (kind, count) in kinds.iter() {
@@ -191,8 +192,8 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
     Ok(())
 }
 
-/// Returns the targets that failed because of their status, by status. The journal of an older release lacks the table
-/// until a job writes it. Earlier failures are not in it.
+/// Returns the number of targets that failed because of their status, by status. In an older release's journal, the
+/// table is missing until a job writes to it. It then lacks earlier failures.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
     if !has_table(db, "failed_statuses")? {
@@ -206,7 +207,7 @@ pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<Sta
     Ok(statuses)
 }
 
-/// Adds to the failed targets by status.
+/// Adds to the number of failed targets by status.
 pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts) -> rusqlite::Result<()> {
     let statement =
         "INSERT INTO failed_statuses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
@@ -216,17 +217,17 @@ pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts)
     Ok(())
 }
 
-/// Compresses bytes with level 1: the names of a listing shrink to a fifth, at 300 MB/s.
+/// Compresses bytes at level 1. The names of a listing shrink to a fifth, at 300 MB/s.
 pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }
 
-/// Decompresses bytes. The size of a page is bounded, so its decompressed size is, too.
+/// Decompresses bytes. The size of a page is limited, and so is the result.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }
 
-/// Removes a waiting target. Returns the number of rows removed: 0 or 1.
+/// Removes a waiting target. Returns the number of removed rows, 0 or 1.
 pub(in crate::journal) fn remove_waiting(db: &Connection, sequence: Sequence) -> rusqlite::Result<u64> {
     let mut delete = db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?;
     delete.execute([sequence as i64]).map(|count| count as u64)

@@ -15,8 +15,8 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
         return Error::Journal(format!("cannot read the journal {}: {error}", path.display()));
     };
-    // SQLite keeps the error number only for some failures. A disk without inodes and a process without descriptors are
-    // both "cannot open".
+    // SQLite keeps the error number only for some failures. For example, "cannot open" may mean no inodes on the disk
+    // or no descriptors in the process.
     let find = || crate::durable::find_trouble(path.parent()?).map(rustix::io::Errno::raw_os_error);
     let number = match code & 0xff {
         ffi::SQLITE_FULL => libc::ENOSPC,

@@ -1,4 +1,4 @@
-//! Compatibility of a database with releases. The database stores a version number, which is raised when older
+//! Compatibility between databases and releases. The database stores a version number, which is incremented when older
 //! releases cannot read it, and the release that last wrote it.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS written_by (
     id INTEGER PRIMARY KEY CHECK (id = 0), release TEXT NOT NULL)";
 
-/// Refuses a database whose version number is above `known`.
+/// Fails if a database's version exceeds `known`.
 pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Result<()> {
     let failed = |error: rusqlite::Error| error_of(path, &error);
     let number: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
@@ -32,7 +32,7 @@ pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Res
     )))
 }
 
-/// Writes the version number into a new database. The first transaction must be small. See [`super::wal_index`].
+/// Writes the version number to a new database. The first transaction must be small, see [`super::wal_index`].
 pub(in crate::journal) fn begin(db: &Connection, number: i64) -> rusqlite::Result<()> {
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 { db.pragma_update(None, "user_version", number) } else { Ok(()) }

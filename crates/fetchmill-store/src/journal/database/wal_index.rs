@@ -15,10 +15,10 @@ use fetchmill_model::error::{Error, Result};
 /// The index of a log of 4,062 pages takes 32 KiB. Reserve twice that, including the first page of the log.
 const ROOM_BYTES: u64 = 64 * 1024;
 
-/// Size of a memory page, at least. `SQLite` writes one byte to each.
+/// Minimum size of a memory page. `SQLite` writes one byte to each page.
 const PAGE_BYTES: u64 = 4096;
 
-/// Fails as for a full disk if blocks are small and a new index does not fit.
+/// Fails like a full disk if blocks are small and a new index does not fit.
 pub(in crate::journal) fn check_room(path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // If the free space is unknown, a write will show whether there is enough.

@@ -6,36 +6,36 @@ use std::path::Path;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 
-/// Value of the format for a check, which has rows but no objects.
+/// Format value of a check, which has rows but no objects.
 pub const CHECK: &str = "check";
-/// Value of the format for a list that is written out.
+/// Format value of a list that is written out.
 pub const LIST: &str = "list";
 
-/// Value of the listing for a bucket.
+/// Listing value of a bucket.
 pub const KEYS: &str = "keys";
 
-/// Value of the listing for a web server's folders, listed in JSON.
+/// Listing value of a web server's folders, listed as JSON.
 pub const FOLDERS: &str = "autoindex";
 
-/// Value of the listing for a web server's folders, listed as index pages.
+/// Listing value of a web server's folders, listed as index pages.
 pub const INDEX_PAGES: &str = "html";
 
-/// Value of the listing for a web server's folders, listed as any pages with links.
+/// Listing value of a web server's folders, listed as pages with links.
 pub const LINK_PAGES: &str = "links";
 
-/// Value of the listing for a sitemap, whose targets are those of a list.
+/// Listing value of a sitemap, whose targets are those of a list.
 pub const SITEMAPS: &str = "list sitemap";
 
-/// Value of the listing for a source that is itself an object.
+/// Listing value of a source that is itself the object.
 pub const ONE_OBJECT: &str = "list object";
 
-/// Part for a function that transforms the objects.
+/// Part for a function that transforms objects.
 pub const TRANSFORM: &str = "transform";
 
 const TRANSFORM_COLUMNS: &str = "a function with the columns ";
 
-/// Returns the value of the part for a transform. It does not include the function itself, so a corrected function can
-/// continue the same job.
+/// Returns the value of the transform part. It does not include the function, so a corrected function can continue the
+/// job.
 pub fn transform_text(columns: &[String]) -> String {
     match columns {
         [] => "a function".to_owned(),
@@ -43,52 +43,52 @@ pub fn transform_text(columns: &[String]) -> String {
     }
 }
 
-/// Returns the columns that the function may fill, from the value of the part.
+/// Parses the columns that the function may fill.
 pub fn transform_columns(text: &str) -> Vec<String> {
     let names = text.strip_prefix(TRANSFORM_COLUMNS).and_then(|names| serde_json::from_str(names).ok());
     names.unwrap_or_default()
 }
 
-/// Part for the processing of images.
+/// Part for image processing.
 pub const IMAGES: &str = "images";
 
-/// Part for the names of a list's objects, if they differ from the list's own names.
+/// Part for the names of a list's objects, if other than the list's own.
 pub const NAMES: &str = "names";
 
-/// Part for the files stored next to each object.
+/// Part for files stored next to each object.
 pub const SIDECAR: &str = "sidecar";
 
-/// Part for the leading path removed from all names.
+/// Part for the path prefix removed from all names.
 pub const STRIP_PREFIX: &str = "strip-prefix";
 
-/// Part for rows that contain a hash of each body.
+/// Part for a hash of each body in the rows.
 pub const HASH: &str = "hash";
 
 /// Part for an index of each shard.
 pub const INDEX_PART: &str = "index";
 
-/// Value of the index part: the format of the indexes. File names of indexes also end with it.
+/// Value of the index part, which is the format of the indexes and also their file extension.
 pub const CDXJ: &str = "cdxj";
 
-/// Part for WARC files that contain more replies than the objects.
+/// Part for WARC files with more replies than the objects.
 pub const REPLIES_PART: &str = "replies";
 
-/// Value of that part: all replies.
+/// Value of that part for all replies.
 pub const ALL_REPLIES: &str = "all";
 
 /// Part for encoded replies that are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 
-/// Part for skipping reserved objects. A later run must not fetch them unnoticed.
+/// Part for skipping objects that opt out. A later run must not fetch them unnoticed.
 pub const OPT_OUT: &str = "opt-out";
 
-/// Part for skipping targets that the robots.txt of their hosts forbids.
+/// Part for skipping targets that their host's robots.txt forbids.
 pub const ROBOTS: &str = "robots";
 
-/// Part for the request that is sent for each target.
+/// Part for the request made for each target.
 pub const REQUEST_PART: &str = "request";
 
-/// Refuses a job of rows if objects or lists of failures are needed.
+/// Rejects a job that writes rows, for commands that need objects or lists of failures.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {
         Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(
@@ -100,11 +100,11 @@ pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Re
     }
 }
 
-/// Part that names the bucket for the shards.
+/// Part that names the bucket for shards.
 pub const DESTINATION: &str = "destination";
 
-/// Refuses a job whose shards went to a bucket, unless they were copied to the folder of its journal. Readers of
-/// objects call this.
+/// Rejects a job whose shards were uploaded to a bucket, unless they were copied back to the journal's folder. Called
+/// by readers of objects.
 pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) -> Result<()> {
     let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
     let Some(destination) = destination else { return Ok(()) };
@@ -119,7 +119,7 @@ pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) ->
 pub struct Identity(BTreeMap<String, String>);
 
 impl Identity {
-    /// Creates an identity from its parts: the name of each part in messages, and its value.
+    /// Creates an identity from named parts. The names appear in messages.
     pub fn new(parts: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Identity(parts.into_iter().map(|(part, value)| (part.to_owned(), value)).collect())
     }
@@ -133,7 +133,7 @@ impl Identity {
         serde_json::to_value(&self.0).map_or_else(|_| String::new(), |value| value.to_string())
     }
 
-    /// Returns the parts that a journal stores.
+    /// Parses the parts stored in a journal.
     pub fn from_json(stored: &str) -> BTreeMap<String, String> {
         serde_json::from_str(stored).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! The open journal of a job: facts of the job (table `job`), pages with unfinished targets, and the transactions in
-//! which the other modules write their tables.
+//! A job's open journal: facts about the job (table `job`), pages with unfinished targets, and the transactions in
+//! which other modules write their tables.
 
 pub(super) mod command;
 pub(super) mod identity;

@@ -1,4 +1,4 @@
-//! The database of the journal: opening it, facts of the job, and transactions.
+//! The journal's database: opens it, stores facts about the job, and runs transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// Key of the fact that holds when the listing was complete.
+/// Key of the fact that the listing is complete.
 pub(in crate::journal) const LISTED_AT: &str = "listed_at";
 
 /// The open journal of a job.
@@ -24,13 +24,13 @@ pub(in crate::journal) const LISTED_AT: &str = "listed_at";
 pub struct Journal {
     pub(in crate::journal) db: Connection,
     pub(in crate::journal) path: PathBuf,
-    /// Pages with unfinished targets: the window of targets not yet fetched, and two commit windows for each worker.
-    /// One bit for each target: 1 million targets take 125 kB.
+    /// Pages with unfinished targets: the window of unfetched targets, and two commit windows per worker. They take one
+    /// bit per target, or 125 kB for 1 million targets.
     pub(in crate::journal) live: BTreeMap<Sequence, LivePage>,
-    /// Targets whose request must not be repeated and may have been sent: some batches of each worker, and replies that
-    /// are not yet committed.
+    /// Targets whose request must not be repeated and may have been sent. These are some batches per worker, and
+    /// replies not yet committed.
     pub(in crate::journal) begun: BTreeSet<Sequence>,
-    /// Targets in `begun` without an outcome at the end of a run: an earlier run, or this one.
+    /// Targets in `begun` without an outcome at the end of an earlier run or this one.
     pub(in crate::journal) interrupted: BTreeSet<Sequence>,
     pub(in crate::journal) tally: Tally,
     pub(in crate::journal) total: Option<u64>,
@@ -40,13 +40,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at a place, whichever job it belongs to.
+    /// Opens the journal at a location, whatever job it belongs to.
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
         let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, is_durable)?;
         schema::make_tables(&db, &path)?;
-        // Of two runs that began at the same moment, the one that marked the lock last continues.
+        // If two runs start at the same moment, the last one to mark the lock continues.
         place.must_be_ours()?;
         let fence = Fence::take(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
@@ -69,7 +69,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns when the listing was complete. `None` if it is not complete.
+    /// Returns when the listing was completed, if it was.
     pub fn listed_at(&self) -> Result<Option<String>> {
         self.get(LISTED_AT)
     }
@@ -79,7 +79,7 @@ impl Journal {
         Ok(self.listed_at()?.is_some())
     }
 
-    /// Returns whether the listing has begun, in this run or an earlier one.
+    /// Returns whether the listing has started, in this run or earlier.
     pub fn has_listed(&self) -> Result<bool> {
         Ok(self.tally.listed > 0 || self.get("marker")?.is_some())
     }
@@ -89,12 +89,12 @@ impl Journal {
         Ok(self.tally.pending() == 0 && self.is_listed()?)
     }
 
-    /// Returns whether anything was listed. From then on the destination belongs to this job.
+    /// Returns whether anything was listed. After that, the destination belongs to this job.
     pub fn is_begun(&self) -> Result<bool> {
         Ok(self.has_listed()? || self.is_listed()? || self.next_sequence > 0)
     }
 
-    /// Stores the detected type of the listing, which is part of the identity from now on.
+    /// Stores the detected listing type, which becomes part of the identity.
     pub fn change_identity(&self, identity: &Identity) -> Result<()> {
         self.set("identity", &identity.to_json())
     }
@@ -103,18 +103,18 @@ impl Journal {
         result.map_err(|error| error_of(&self.path, &error))
     }
 
-    /// Returns a fact of the job.
+    /// Returns a fact about the job.
     pub fn get(&self, key: &str) -> Result<Option<String>> {
         let row = self.db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
         self.check(row.optional())
     }
 
-    /// Sets a fact of the job.
+    /// Sets a fact about the job.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
         self.change_facts("REPLACE INTO job (key, value) VALUES (?, ?)", &[key, value])
     }
 
-    /// Deletes a fact of the job.
+    /// Deletes a fact about the job.
     pub(in crate::journal) fn forget(&self, key: &str) -> Result<()> {
         self.change_facts("DELETE FROM job WHERE key = ?", &[key])
     }
@@ -129,19 +129,19 @@ impl Journal {
             if done.is_ok() {
                 self.check(self.db.execute_batch("COMMIT"))?;
             } else {
-                // After a full disk SQLite has already rolled back. Only the first error counts.
+                // After a full disk, SQLite has already rolled back. Report only the first error.
                 let _ = self.db.execute_batch("ROLLBACK");
             }
         }
         self.check(done).map(drop)
     }
 
-    /// Returns the next sequence number. All smaller numbers are assigned.
+    /// Returns the next sequence number. All smaller ones are assigned.
     pub fn next_sequence(&self) -> Sequence {
         self.next_sequence
     }
 
-    /// Sets the first sequence number, in a journal that has assigned none.
+    /// Sets the first sequence number. No number may have been assigned yet.
     pub fn begin_at(&mut self, first: Sequence) -> Result<()> {
         if !self.is_begun()? {
             self.begin()?;
@@ -151,27 +151,27 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the durable counters plus the changes of the open transaction.
+    /// Returns the durable counts plus those of the open transaction.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Returns the number of objects that the listing announced.
+    /// Returns the number of objects announced by the listing.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Returns the failed targets by kind.
+    /// Returns the number of failed targets by kind.
     pub fn kinds(&self) -> Result<KindCounts> {
         self.check(schema::read_kinds(&self.db))
     }
 
-    /// Returns the traits that some entry of the list has, over all entries read so far.
+    /// Returns the traits found in any list entry so far.
     pub fn traits(&self) -> Result<EntryTraits> {
         self.check(schema::read_traits(&self.db))
     }
 
-    /// Returns the targets that failed because of their status, by status.
+    /// Returns the number of targets that failed because of their status, by status.
     pub fn statuses(&self) -> Result<StatusCounts> {
         self.check(schema::read_statuses(&self.db))
     }
@@ -208,7 +208,7 @@ impl Journal {
     }
 }
 
-/// Returns the current time as ISO 8601 in UTC.
+/// Returns the current time in ISO 8601 UTC.
 pub(in crate::journal) fn now_text() -> String {
     let seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -1,5 +1,5 @@
-//! Opens the journal of a job: an existing one, a new one, or one taken over from another job. Another job may take
-//! over a destination if its job has stored nothing. A sync keeps the shards of a job and forgets its targets.
+//! Opens a job's journal, which may exist, be new, or be taken over from another job. A job may take over a destination
+//! if the previous job has stored nothing. A sync keeps a job's shards and discards its targets.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +12,35 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;
 
-/// Key of the fact that holds the last pass.
+/// Key of the fact with the last pass.
 pub(in crate::journal) const PASS: &str = "pass";
-/// Forgets the targets without an object, and how the job listed.
+/// Discards targets without an object, and the state of the listing.
 pub(in crate::journal) const FORGET_TARGETS: &str = "
 DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_folders; DELETE FROM doubtful;
 DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
 DELETE FROM begun";
 
-/// Forgets a job that has stored nothing, except for the rules of the destination. Ends the transaction.
+/// Discards a job that has stored nothing, except for the destination's rules. Ends the transaction.
 const FORGET_REST: &str = "
 DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM opted_out; DELETE FROM opted_out_hosts;
 DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
 UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0;
 COMMIT";
 
-/// Returns whether a sync keeps the shards of a journal.
+/// Returns whether a sync maintains the shards of a journal.
 pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM job WHERE key = ?";
     db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
 impl Journal {
-    /// Opens or creates the journal at a place. The caller must hold the lock of the place.
+    /// Opens or creates the journal at a location. The caller must hold the lock.
     pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
         let mut journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
             None => {
-                // Set the rules first. After a kill before the identity is stored there is no job, and a job without
-                // rules is from 0.1.0.
+                // Set the rules first. If a kill comes before the identity is stored, there is no job, but a job
+                // without rules would be from 0.1.0.
                 journal.set(RULES, &JobRules::CURRENT.to_text())?;
                 journal.found(identity)?;
             }
@@ -53,15 +53,15 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns whether another job may use the destination. Its job must have listed nothing, or be finished without a
-    /// stored object or row. A listing in progress is not discarded because of a mistake.
+    /// Returns whether another job may use the destination. The current job must have listed nothing, or be finished
+    /// without any stored object or row. A listing in progress is not discarded, because that could be a mistake.
     fn stores_nothing(&self, identity: &BTreeMap<String, String>) -> Result<bool> {
         if !self.is_begun()? {
             return Ok(true);
         }
         let is_of_rows =
             identity.get("format").is_some_and(|format| [CHECK, LIST].contains(&format.as_str()));
-        // In these jobs each request may have had an effect, each reply has a row, or a sync keeps the objects.
+        // In these jobs, each request may have had an effect, each reply has a row, or a sync maintains the objects.
         let keeps_failures =
             [REQUEST_PART, ROWS_PART, REPLIES_PART].iter().any(|part| identity.contains_key(*part));
         if self.tally.listed > 0 && (is_of_rows || keeps_failures) || self.check(is_synced(&self.db))? {
@@ -73,7 +73,7 @@ impl Journal {
         Ok(self.is_settled()? && self.tally.fetched == 0 && !has_some)
     }
 
-    /// Replaces a job that has stored nothing by another job.
+    /// Replaces a job that has stored nothing with another one.
     fn found_anew(&mut self, identity: &Identity) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;

@@ -1,4 +1,4 @@
-//! The rules that a job started with: how it names objects, and how it reads its list. A later release may have better
+//! The rules with which a job was started: how it names objects and reads its list. Later releases may have better
 //! rules, but an existing job keeps its own.
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
@@ -8,22 +8,21 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
 
-/// Key of the fact that holds the rules.
+/// Key of the fact with the rules.
 pub(in crate::journal) const RULES: &str = "rules";
 
-/// Rules by number. fetchmill 0.1.0 used the first ones, and its journals do not store the number.
+/// Rules by number. fetchmill 0.1.0 used the first, and its journals do not store a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRules(u32);
 
 impl JobRules {
-    /// Rules of a job of 0.1.0.
+    /// Rules of jobs started by 0.1.0.
     pub const FIRST: JobRules = JobRules(1);
-    /// Rows contain the encoding of bodies, sidecars contain the key of the whole name, and the delimiter of a list is
-    /// detected.
+    /// Rows contain the encoding of bodies, sidecar keys use the whole name, and a list's delimiter is detected.
     const WITH_ENCODINGS: JobRules = JobRules(3);
-    /// File names made of URLs are decoded, and repeated lines of a list are skipped.
+    /// File names derived from URLs are decoded, and repeated lines of a list are skipped.
     const WITH_DECODED_NAMES: JobRules = JobRules(4);
-    /// Rules of a new job.
+    /// Rules for new jobs.
     pub const CURRENT: JobRules = JobRules::WITH_DECODED_NAMES;
 
     /// Returns whether rows contain the encoding of bodies.
@@ -31,22 +30,22 @@ impl JobRules {
         self >= JobRules::WITH_ENCODINGS
     }
 
-    /// Returns whether file names made of URLs are decoded.
+    /// Returns whether file names derived from URLs are decoded.
     pub fn decode_names(self) -> bool {
         self >= JobRules::WITH_DECODED_NAMES
     }
 
-    /// Returns whether a line that repeats an earlier line of its list is a target.
+    /// Returns whether a repeated line of a list is a target.
     pub fn keep_duplicates(self) -> bool {
         self < JobRules::WITH_DECODED_NAMES
     }
 
-    /// Returns how targets are named, given the naming of a new job.
+    /// Returns the naming of targets, given that of a new job.
     pub fn naming(self, of_new_job: Naming) -> Naming {
         if of_new_job == Naming::Path && !self.decode_names() { Naming::EncodedPath } else { of_new_job }
     }
 
-    /// Returns the rules of the job at a place, or those of a new job if there is none.
+    /// Returns the rules of the job at a location, or those of a new job if there is none.
     pub fn of(place: &JobLocation) -> Result<Self> {
         let path = place.journal_path();
         if !path.exists() {
@@ -61,8 +60,8 @@ impl JobRules {
             }
             Self::read(&db)
         };
-        // Open read-only, so that nothing is written and the write-ahead log stays: the job's lock is not held yet.
-        // After a kill, only a writer can undo an unfinished transaction.
+        // Open read-only, so that nothing is written and the write-ahead log is kept, because the job is not locked
+        // yet. After a kill, an unfinished transaction can be rolled back only by a writer.
         let found = match read(OpenFlags::SQLITE_OPEN_READ_ONLY) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
                 read(OpenFlags::SQLITE_OPEN_READ_WRITE)

@@ -1,5 +1,5 @@
-//! The table of folders not yet listed: the cursor of a walk. The deepest folder comes first, so that the table stays
-//! small: it holds the siblings along one path, not a whole level.
+//! The table of folders not listed yet, which is the cursor of a walk. The deepest folder comes first, so the table
+//! stays small: it contains the siblings along one path instead of a whole level.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -12,7 +12,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts};
 use fetchmill_model::source::PendingFolder;
 use fetchmill_model::target::Names;
 
-/// Returns how a job lists folders, from its identity. `None` if it has not begun to list any.
+/// Returns the folder format in a job's identity. `None` if the job has not listed any folder.
 pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
     if !place.journal_path().exists() {
         return Ok(None);
@@ -27,7 +27,7 @@ pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
 }
 
 impl Journal {
-    /// Starts the walk at the top folder.
+    /// Starts the walk at the root folder.
     pub fn start_walk(&mut self) -> Result<()> {
         self.begin()?;
         self.check(insert(&self.db, b"", 0))?;
@@ -35,7 +35,7 @@ impl Journal {
         self.commit()
     }
 
-    /// Returns the next folder to list. `None` when the walk is over.
+    /// Returns the next folder to list. `None` at the end of the walk.
     pub fn next_folder(&self) -> Result<Option<PendingFolder>> {
         let statement = "SELECT path, depth, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
         let row = self.db.query_row(statement, [], |row| {
@@ -58,7 +58,7 @@ impl Journal {
         detail: &str,
     ) -> Result<()> {
         self.begin()?;
-        // The position reached in the folder is kept, so that a retry run does not list the beginning again.
+        // Keep the position in the folder, so that a retry run does not list its start again.
         let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
                          SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
         self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
@@ -79,8 +79,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts the failed folders selected by their last status back into the walk. Returns how many were put back, and
-    /// how many were not.
+    /// Returns failed folders to the walk, selected by their last status. Returns how many were and were not selected.
     pub(in crate::journal) fn retry_folders(
         &mut self,
         is_meant: impl Fn(Option<u16>) -> bool,
@@ -120,7 +119,7 @@ pub(in crate::journal) fn keep(
     is_last: bool,
 ) -> rusqlite::Result<()> {
     for folder in found.iter() {
-        // Pages may link to a folder again, even after it is listed.
+        // Pages may link to a folder again, even after it was listed.
         if listed_digests::note(db, listed_digests::folder_digest(folder))? {
             insert(db, folder, depth)?;
         }
@@ -140,7 +139,7 @@ fn insert(db: &Connection, path: &[u8], depth: i64) -> rusqlite::Result<()> {
     insert.execute(params![path, depth]).map(drop)
 }
 
-/// Returns the depth of the folders that a folder's page links to.
+/// Returns the depth of folders linked from a folder's page.
 pub(in crate::journal) fn depth_below(db: &Connection, path: &[u8]) -> rusqlite::Result<i64> {
     let mut query = db.prepare_cached("SELECT depth + 1 FROM folders WHERE path = ?")?;
     Ok(query.query_row([path], |row| row.get(0)).optional()?.unwrap_or_default())

@@ -1,5 +1,5 @@
-//! Digests of everything that a listing has returned, in the table of markers. Each takes 16 bytes on disk and nothing
-//! in memory.
+//! Digests of everything returned by a listing, in the table of markers. Each takes 16 bytes on disk and none in
+//! memory.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -8,14 +8,14 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Names;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// Seeds that keep the digests of a folder, a name and a marker with the same text apart.
+/// Seeds that distinguish the digests of a folder, a name and a marker with the same text.
 const FOLDER: u64 = 1;
 const NAME: u64 = 2;
 
 type Digest = [u8; 16];
 
 impl Journal {
-    /// Returns the names from `names` that no page of the walk has returned.
+    /// Returns those names that no page of the walk has returned.
     pub fn keep_unlisted(&self, names: &Names) -> Result<Names> {
         let mut kept = Names::default();
         for name in names.iter() {
@@ -27,7 +27,7 @@ impl Journal {
     }
 }
 
-/// Records the names of files, or of folders that are not entered. Only file names begin with a NUL.
+/// Records the names of files, or of folders that are not entered. Only file names start with a NUL.
 pub(super) fn note_names(db: &Connection, names: &Names) -> rusqlite::Result<()> {
     names.iter().try_for_each(|name| note(db, name_digest(name)).map(drop))
 }

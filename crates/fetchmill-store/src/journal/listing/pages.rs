@@ -1,4 +1,4 @@
-//! The pages of a listing: their names, and the position of the listing.
+//! The pages of a listing: their names, and the listing's position.
 
 use rusqlite::params;
 
@@ -12,10 +12,10 @@ use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Key of the fact that holds the position in a list.
+/// Key of the fact with the position in a list.
 const LIST_POSITION: &str = "list_position";
 
-/// Key of the fact that marks a restarted listing.
+/// Key of the fact that the listing was restarted.
 const RELISTING: &str = "relisting";
 
 impl Journal {
@@ -24,7 +24,7 @@ impl Journal {
         self.begin()?;
         self.keep_cursor(&page.cursor, &page.names)?;
         self.keep_total(page.total)?;
-        // Entries from the listing of a folder have no traits, but entries from a sitemap have them.
+        // Entries of a folder listing have no traits, but those of a sitemap do.
         if matches!(
             page.cursor,
             PageCursor::List { .. } | PageCursor::Folder { .. } | PageCursor::Json { .. }
@@ -70,7 +70,7 @@ impl Journal {
                         for_display(next.as_bytes())
                     )));
                 }
-                // Record the marker only now: a refused page must be able to come again.
+                // Record the marker last, because a rejected page must be able to come again.
                 if let Some(from) = from {
                     self.note_marker(marker_digest(from))?;
                 }
@@ -100,7 +100,7 @@ impl Journal {
         }
     }
 
-    /// Checks a JSON page: it must be new, return only new items, and lead to a page that is new.
+    /// Checks a JSON page: it must be new, contain only new items, and lead to a new page.
     fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next_url: Option<&str>) -> Result<()> {
         let endless = |why: &str| {
             let shown = for_display(url.as_bytes());
@@ -118,7 +118,7 @@ impl Journal {
                  next page",
             );
         }
-        // A link to the page itself is allowed: some servers repeat their last marker on the last page.
+        // A link to the page itself is allowed, because some servers repeat their last marker on the last page.
         if let Some(next_url) = next_url.filter(|next_url| *next_url != url)
             && self.has_marker(marker_digest(next_url))?
         {
@@ -127,14 +127,14 @@ impl Journal {
                 for_display(next_url.as_bytes())
             ));
         }
-        // Record the digests only now: a refused page must be able to come again.
+        // Record the digests last, because a rejected page must be able to come again.
         for digest in [Some(marker_digest(url)), digest].into_iter().flatten() {
             self.note_marker(digest)?;
         }
         Ok(())
     }
 
-    /// Stores the position of the listing.
+    /// Stores the listing's position.
     fn keep_next(&self, next: Option<&str>) -> Result<()> {
         next.map_or_else(|| self.end_listing(), |next| self.set(MARKER, next))
     }
@@ -162,26 +162,26 @@ impl Journal {
             .ok_or_else(|| Error::Journal(format!("the journal has an invalid list position: {text}")))
     }
 
-    /// Restarts the listing. Targets that the job already knows are left out.
+    /// Restarts the listing. Targets known to the job are left out.
     pub fn restart_listing(&mut self) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM markers", []))?;
         self.forget(MARKER)?;
         self.set(RELISTING, "")?;
-        // Targets that are left out will be counted again. A journal of 0.1.0 has no reasons.
+        // These targets will be counted again. A journal of 0.1.0 has no reasons.
         let skipped = if self.knows_skips()? { self.forget_listing_skips()? } else { self.tally.skipped };
         self.tally.listed -= skipped;
         self.tally.skipped -= skipped;
         Ok(())
     }
 
-    /// Restarts the listing with tokens from the first page. Targets that the job already knows are left out.
+    /// Restarts the listing by tokens from the first page. Targets known to the job are left out.
     pub fn relist_by_tokens(&mut self) -> Result<()> {
         self.follow_tokens(None)?;
         self.restart_listing()
     }
 
-    /// Returns whether the listing was restarted since its first page.
+    /// Returns whether the listing was restarted.
     pub fn is_relisting(&self) -> Result<bool> {
         Ok(self.get(RELISTING)?.is_some())
     }

@@ -1,4 +1,4 @@
-//! The cursor of a bucket's listing: the table of key ranges that are not fully listed, or the token of the next page.
+//! The cursor of a bucket's listing: the key ranges that are not fully listed, or the token of the next page.
 
 use rusqlite::{Connection, params};
 
@@ -7,14 +7,13 @@ use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::{BucketCursor, KeyRange};
 
-/// Key of the fact for a job that lists folders or keys. Its value marks a bucket whose keys are not in ascending
-/// order.
+/// Key of the fact for a job that lists folders or keys. Its value marks a bucket whose keys do not ascend.
 const WALK: &str = "walk";
 const BY_TOKENS: &str = "tokens";
 
 impl Journal {
-    /// Returns the position of a bucket's listing. The first run begins with one range of all keys. If keys are known
-    /// not to ascend, it begins with the first page.
+    /// Returns the position of a bucket's listing. The first run starts with one range of all keys. If the keys are
+    /// known not to ascend, it starts with the first page.
     pub fn start_bucket(&mut self, ascends: bool) -> Result<BucketCursor> {
         match self.get(WALK)?.as_deref() {
             Some(BY_TOKENS) => return Ok(BucketCursor::Token(self.get(MARKER)?)),
@@ -47,11 +46,11 @@ impl Journal {
         self.check(self.db.execute(all, [])).map(drop)
     }
 
-    /// Switches the listing to the store's tokens, starting with the page that `from` leads to.
+    /// Switches the listing to the store's tokens, starting with the page of token `from`.
     pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM key_ranges", []))?;
-        // An older release knows no tokens. Without a range it would take the listing for complete.
+        // Older releases know no tokens. Without a range, they would take the listing for complete.
         self.add_whole_range()?;
         self.set(WALK, BY_TOKENS)?;
         match from {
@@ -60,7 +59,7 @@ impl Journal {
         }
     }
 
-    /// Splits a range at `at`. The keys after `at` become a range of their own.
+    /// Splits a range at `at`. The keys after it become a separate range.
     pub fn split_range(&mut self, range: u64, at: &[u8], behind: u64) -> Result<()> {
         self.begin()?;
         let insert =
@@ -72,7 +71,7 @@ impl Journal {
     }
 }
 
-/// Stores how far a range is listed. Returns whether the listing is complete, which is so after the last range.
+/// Stores how far a range was listed. Returns whether it was the last range, so that the listing is complete.
 pub(in crate::journal) fn keep(
     db: &Connection,
     range: u64,

@@ -1,4 +1,4 @@
-//! Skipped targets by reason: targets that the listing left out, and targets that were skipped because of their reply.
+//! Skipped targets by reason, whether skipped by the listing or because of their reply.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::SKIPPED_NAMES_MAX;
 use fetchmill_model::outcome::skips::{SkipReason, Skips};
 
-/// Number of targets skipped for a reason, and the names of some.
+/// Number of targets skipped for a reason, and some of their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedOf {
     /// Number of skipped targets.
     pub count: u64,
-    /// Names of the first ones, up to [`SKIPPED_NAMES_MAX`].
+    /// Up to [`SKIPPED_NAMES_MAX`] of the first names.
     pub names: Vec<Vec<u8>>,
 }
 
 impl Journal {
-    /// Adds the skipped targets of a page or a receipt. Part of its transaction.
+    /// Adds the skipped targets of a page or a receipt, as part of its transaction.
     pub(in crate::journal) fn note_skips(&self, skips: &Skips) -> Result<()> {
         for (reason, count) in skips.counts() {
             let add = "INSERT INTO skipped VALUES (?1, ?2)
@@ -41,7 +41,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the number of skipped targets by reason. A job of 0.1.0 has no reasons.
+    /// Returns the number of skipped targets by reason. Jobs started by 0.1.0 have no reasons.
     pub fn skipped(&self) -> Result<BTreeMap<String, u64>> {
         let identity = self.get("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
         self.check(by_reason(&self.db, &identity))
@@ -54,13 +54,12 @@ impl Journal {
         Ok(of_replies.filter_map(|reason| known.get(reason.name())).sum())
     }
 
-    /// Returns whether the journal stores reasons. A journal of 0.1.0 does not.
+    /// Returns whether the journal stores reasons. Journals of 0.1.0 do not.
     pub fn knows_skips(&self) -> Result<bool> {
         Ok(self.get(RULES)?.is_some())
     }
 
-    /// Forgets the targets that the listing skipped, because the restarted listing counts them again. Returns their
-    /// number.
+    /// Discards the targets skipped by the listing, which a restarted listing counts again. Returns their number.
     pub(in crate::journal) fn forget_listing_skips(&self) -> Result<u64> {
         let known = self.check(counts(&self.db))?;
         let of_listing = SkipReason::ALL.into_iter().filter(|reason| !reason.is_of_reply());
@@ -75,7 +74,7 @@ impl Journal {
     }
 }
 
-/// Returns the skipped targets of a job, by reason.
+/// Returns a job's skipped targets by reason.
 pub fn read_skipped(place: &JobLocation) -> Result<BTreeMap<String, SkippedOf>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -100,7 +99,7 @@ fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
     Ok(found)
 }
 
-/// Returns the number of skipped targets by reason, over the listing and the replies.
+/// Returns the number of skipped targets by reason, for the listing and the replies together.
 pub(in crate::journal) fn by_reason(
     db: &Connection,
     identity: &BTreeMap<String, String>,

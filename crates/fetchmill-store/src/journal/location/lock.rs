@@ -1,12 +1,12 @@
 //! The lock on a job's folder, and the mark of the run that holds it.
 //!
 //! Some file systems grant every lock. So a run also writes a mark into the lock file. Before it changes the folder as
-//! a whole, it checks that the mark is still there. In addition, each transaction of a journal checks a number
-//! ([`crate::journal::database::fence`]). A run removes its mark when it ends. A run that finds a mark checks whether
-//! the process of that mark is alive.
+//! a whole, it checks that the mark is still there. In addition, each journal transaction checks a number
+//! ([`crate::journal::database::fence`]). A run removes its mark at the end. If a run finds a mark, it checks whether
+//! that process is alive.
 //!
-//! A killed process takes some milliseconds to end: it frees its memory, then its locks, and then its parent must reap
-//! it. A process that runs the same command again waits for that.
+//! A killed process takes a few milliseconds to end: it frees its memory and its locks, and its parent must reap it. If
+//! the same command is run again, it waits for that.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -19,13 +19,13 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// The maximum time that a killed process takes to end.
+/// Maximum time that a killed process takes to end.
 const ENDING: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
-/// Size limit for reading a mark. Every mark is shorter.
+/// Maximum size of a mark to read. Real marks are shorter.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// The lock on a job's folder. Dropping it releases the lock.
+/// The lock on a job's folder, released when dropped.
 #[derive(Debug)]
 pub struct JobLock {
     file: File,
@@ -36,7 +36,7 @@ pub struct JobLock {
 }
 
 impl JobLock {
-    /// Locks a state folder for the job of a destination, and writes the mark.
+    /// Locks a state folder for the job of a destination and writes the mark.
     pub(in crate::journal) fn take(state: &Path, dest: &Path) -> Result<Self> {
         let path = lock_path(state);
         let mut options = File::options();
@@ -55,7 +55,7 @@ impl JobLock {
         Ok(JobLock { file, path, mark: Some(mark), is_contested })
     }
 
-    /// Shares the lock with other readers. `None` if no run has created the lock file.
+    /// Takes a shared lock for reading. `None` if no run has created the lock file.
     pub(in crate::journal) fn share(state: &Path, dest: &Path) -> Result<Option<Self>> {
         let path = lock_path(state);
         let Ok(file) = File::open(&path) else { return Ok(None) };
@@ -63,30 +63,31 @@ impl JobLock {
         Ok(Some(JobLock { file, path, mark: None, is_contested: false }))
     }
 
-    /// Returns whether another process holds the lock of a state folder.
+    /// Returns whether another process has locked a state folder.
     pub(in crate::journal) fn is_taken(state: &Path) -> bool {
         File::open(lock_path(state)).is_ok_and(|file| {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
         })
     }
 
-    /// Returns whether a run on another machine has left its mark. This machine cannot tell whether that run is alive.
+    /// Returns whether a run on another machine left its mark. Whether that run is alive cannot be seen from this
+    /// machine.
     pub fn is_contested(&self) -> bool {
         self.is_contested
     }
 
-    /// Fails with exit code 9 if another run has marked the lock since.
+    /// Fails with exit code 9 if another run has replaced the mark since.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        // Open the file again: on a network file system, only opening it shows what others have written. If the file is
-        // missing, the folder was moved, which other code checks.
+        // Reopen the file: on a network file system, only this shows what others have written. A missing file means
+        // that the folder was moved, which other code checks.
         match std::fs::read(&self.path) {
             Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
             _ => Ok(()),
         }
     }
 
-    /// Returns whether the locked file still contains the mark of this run, even if the file was moved.
+    /// Returns whether the locked file still contains this run's mark, even if the file was moved.
     fn has_mark(&self) -> bool {
         self.mark.is_some() && self.mark == read_mark(&self.file)
     }
@@ -95,13 +96,13 @@ impl JobLock {
 impl Drop for JobLock {
     fn drop(&mut self) {
         if self.has_mark() {
-            // If this fails, the mark that stays belongs to a dead process.
+            // If this fails, the mark left behind belongs to a dead process.
             let _ = durable::write_whole(&mut self.file, b"");
         }
     }
 }
 
-/// The error of a run that has lost its folder to another run.
+/// Returns the error of a run whose folder was taken over by another run.
 pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     Error::Busy(format!(
         "{}: another run has taken over this job, although it was locked (this file system grants every \
@@ -110,19 +111,19 @@ pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     ))
 }
 
-/// The process that holds a lock. Its text is words separated by spaces.
+/// The process that holds a lock, written as words separated by spaces.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
-    /// Boot identifier of the running kernel.
+    /// Boot id of the running kernel.
     boot: String,
-    /// Namespace of the process number.
+    /// PID namespace of the process.
     namespace: String,
     process: u32,
-    /// Start of the process, in ticks of that kernel.
+    /// Start time of the process in kernel ticks.
     started: u64,
-    /// Nanoseconds since 1970 UTC. It differs between two locks that one process holds in turn.
+    /// Nanoseconds since 1970 UTC, which distinguish successive locks of the same process.
     moment: u128,
-    /// Inode of the lock file.
+    /// Inode number of the lock file.
     inode: u64,
 }
 
@@ -185,31 +186,31 @@ fn inode_of(file: &File) -> u64 {
     file.metadata().map(|found| found.ino()).unwrap_or_default()
 }
 
-/// State of the process of a mark.
+/// State of a mark's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessState {
     Alive,
-    /// The process does nothing any more, but may still hold its locks.
+    /// The process does nothing more, but may still hold its locks.
     Ending,
     Gone,
 }
 
-/// Facts about a process from `proc_pid_stat(5)`.
+/// Facts about a process, from `proc_pid_stat(5)`.
 struct Process {
-    /// Field 22, in ticks since the start of the kernel.
+    /// Field 22: start time in ticks since boot.
     started: u64,
-    /// Whether it was killed or has returned: a zombie (field 3), or marked as exiting (field 9).
+    /// Whether it was killed or has exited: a zombie (field 3) or marked as exiting (field 9).
     is_ending: bool,
 }
 
 impl Process {
-    /// `PF_EXITING` of Linux.
+    /// Linux's `PF_EXITING`.
     const EXITING: u64 = 0x4;
 
-    /// `None` if there is no such process.
+    /// Returns `None` if there is no such process.
     fn find(process: u32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name of the program, in brackets, may contain spaces.
+        // The program name in parentheses may contain spaces.
         let (_, fields) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split(' ').collect();
         let flags: u64 = fields.get(6)?.parse().ok()?;
@@ -246,20 +247,20 @@ fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()
     }
 }
 
-/// Returns whether the process that marked a lock file does nothing any more.
+/// Returns whether the process that marked a lock file has ended or is about to.
 fn holder_is_ending(file: &File) -> bool {
     let own = Mark::of_this_process(inode_of(file));
     let found = mark_in(file, own.inode);
     found.is_some_and(|mark| mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending)
 }
 
-/// Returns the mark in a lock file with this inode. `None` if it has no mark, or the mark of another file, which came
-/// with a copy.
+/// Returns the mark in the lock file with this inode. `None` if there is none, or if it belongs to another file and was
+/// copied.
 fn mark_in(file: &File, inode: u64) -> Option<Mark> {
     read_mark(file)?.parse::<Mark>().ok().filter(|mark| mark.inode == inode)
 }
 
-/// Returns the text of a lock file. `None` if it cannot be read.
+/// Returns the contents of a lock file. `None` if it cannot be read.
 fn read_mark(file: &File) -> Option<String> {
     let mut found = vec![0; MARK_BYTES_MAX as usize];
     let read = file.read_at(&mut found, 0).ok()?;

@@ -1,4 +1,4 @@
-//! The location of a job: its destination, its state folder, and the lock against a second run.
+//! The location of a job: its destination, its state folder, and the lock against concurrent runs.
 
 pub(super) mod lock;
 mod state_folder;
@@ -15,7 +15,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 use fetchmill_model::s3::UploadDestination;
 
-/// File systems whose locks or shared memory do not work between machines (statfs magic numbers of Linux).
+/// File systems on which locks or shared memory do not work across machines (Linux `statfs` magic numbers).
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -33,14 +33,14 @@ pub struct JobLocation {
     pub dest: PathBuf,
     /// State folder of the job.
     pub state: PathBuf,
-    /// Whether the job writes a single file. Everything else that it needs is then in the state folder.
+    /// Whether the job writes a single file. If so, everything else is in the state folder.
     is_one_file: bool,
     lock: Option<JobLock>,
-    /// The folder in which the job began, as the file system identifies it.
+    /// The folder in which the job was started, as identified by the file system.
     folder: Option<FolderId>,
 }
 
-/// Identity of a folder, independent of its name.
+/// Identity of a folder, which does not depend on its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FolderId {
     device: u64,
@@ -55,7 +55,7 @@ impl FolderId {
 }
 
 impl JobLocation {
-    /// Creates missing folders, refuses a folder that does not belong to a job, and takes the lock.
+    /// Creates missing folders, rejects a folder that does not belong to a job, and takes the lock.
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let is_named = state.is_some();
         let state = state_folder::find(dest, state)?;
@@ -81,7 +81,7 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a job that writes one file. Its state is in a folder next to the file, or in `state`.
+    /// Prepares a job that writes one file. Its state folder is `state`, or next to the file.
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);
         refuse_links_below(&state)?;
@@ -95,8 +95,8 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a job whose shards go to a bucket. Until then they are in its state folder, which is in the working
-    /// folder, or `state`.
+    /// Prepares a job whose shards are uploaded to a bucket. Until then, they are in the state folder, which is `state`
+    /// or in the working folder.
     pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);
@@ -114,9 +114,9 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a folder that a sync keeps, with its state folder. Returns the lock.
+    /// Prepares a folder maintained by a sync, with its state folder. Returns the lock.
     pub fn prepare_synced(dest: &Path, state: &Path) -> Result<JobLock> {
-        // The first pass has no base until it ends.
+        // The first pass has no base until its end.
         refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
         if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
@@ -135,7 +135,7 @@ impl JobLocation {
         state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
     }
 
-    /// Makes the folders of the job durable. Otherwise a power cut could remove the journal with its contents.
+    /// Makes the job's folders durable. Otherwise, a power cut could remove the journal.
     pub fn sync(&self) -> Result<()> {
         let hidden = self.dest.join(STATE_FOLDER);
         let hidden = (!self.is_one_file).then_some(&hidden);
@@ -183,16 +183,15 @@ impl JobLocation {
         )))
     }
 
-    /// Finds an existing job that no process works on. While this value lives, no process can start on the job.
+    /// Finds an existing job with no process working on it. None can start while this value lives.
     pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let mut place = Self::find(dest, state)?;
-        // Without a lock file, either no process has ever worked on the job, or the folder is not writable and none can
-        // now.
+        // Without a lock file, no process has worked on the job, or the folder is not writable and none can.
         place.lock = JobLock::share(&place.state, &place.dest)?;
         Ok(place)
     }
 
-    /// Finds an existing job for changing it.
+    /// Finds and locks an existing job to change it.
     pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
         refuse_synced(dest, "only a sync may change the folder")?;
         let mut place = Self::find(dest, state)?;
@@ -200,7 +199,7 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Takes the journal of a folder that a sync keeps, or takes over from a job.
+    /// Takes the journal of a folder that a sync maintains or takes over from a job.
     pub fn take_for_sync(dest: &Path) -> Result<Self> {
         let state = dest.join(STATE_FOLDER);
         refuse_links(&state)?;
@@ -210,19 +209,19 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Returns whether the destination itself contains the journal. Its shards are then next to it, including shards
-    /// that a job sent to a bucket and a user copied back.
+    /// Returns whether the journal is in the destination itself. Its shards are then next to it, even if a job uploaded
+    /// them to a bucket and a user copied them back.
     pub fn has_own_journal(&self) -> bool {
         self.state == self.dest.join(STATE_FOLDER)
     }
 
-    /// Returns the folder that must not move while a job runs.
+    /// Returns the folder that must not be moved while a job runs.
     fn kept_folder(&self) -> &Path {
         if self.is_one_file { &self.state } else { &self.dest }
     }
 
-    /// Fails if the folder of the job was moved. Otherwise open files would continue in the moved folder, and new files
-    /// would go into another one.
+    /// Fails if the job's folder was moved. Otherwise open files would stay in the moved folder, and new ones would be
+    /// created elsewhere.
     pub fn must_be_in_place(&self) -> Result<()> {
         let path = self.kept_folder();
         if self.folder.is_none() || FolderId::of(path) == self.folder {
@@ -240,13 +239,12 @@ impl JobLocation {
         self.state.join("job.sqlite")
     }
 
-    /// Returns the folder for objects that are not committed yet. It is on the destination's file system, even if the
-    /// state is on another one.
+    /// Returns the folder for uncommitted objects. It is on the destination's file system, even if the state is not.
     pub fn stage_path(&self) -> PathBuf {
         if self.is_one_file { self.state.join("stage") } else { self.dest.join(STATE_FOLDER).join("stage") }
     }
 
-    /// Returns the folder of the manifests of `files`.
+    /// Returns the folder with the manifests of the `files` format.
     pub fn manifests_path(&self) -> PathBuf {
         self.state.join("manifests")
     }
@@ -256,12 +254,12 @@ impl JobLocation {
         self.state.join("failures")
     }
 
-    /// Returns whether a run on another machine may be alive and write the files of the job.
+    /// Returns whether a run on another machine may still write to the job's files.
     pub fn is_contested(&self) -> bool {
         self.lock.as_ref().is_some_and(JobLock::is_contested)
     }
 
-    /// Fails with exit code 9 if another run has taken the job over.
+    /// Fails with exit code 9 if another run has taken over the job.
     pub fn must_be_ours(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
     }
@@ -272,7 +270,7 @@ impl JobLocation {
     }
 }
 
-/// Refuses a folder that a sync keeps. It has no job, because its contents change from pass to pass.
+/// Rejects a folder that a sync maintains. It is not a job, because its contents change from pass to pass.
 fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
     let folder = dest.join(STATE_FOLDER).join("sync");
     if !["base.sqlite", "pass.json"].iter().any(|name| folder.join(name).exists()) {
@@ -309,7 +307,7 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
-        // Folders above are made as well, so the file system itself refuses, as /proc does.
+        // Parent folders are created too, so the file system itself refused, as /proc does.
         std::io::ErrorKind::NotFound => Error::Usage(format!(
             "cannot create the folder {}: its file system does not support folders; choose a folder \
              elsewhere",

@@ -1,8 +1,8 @@
-//! Finds the state folder of a job, and checks its contents.
+//! Locates a job's state folder and checks its contents.
 //!
 //! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
-//! another person. So its file that names a state folder counts only if that folder contains the same token. Nothing in
-//! the state folder is reached through a link.
+//! another person. So its file with the path of a state folder counts only if that folder contains the same token.
+//! Links are never followed to anything in the state folder.
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
@@ -14,11 +14,11 @@ use crate::durable;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 
-/// The files below the destination that contain the path of a state folder, and its token.
+/// Files below the destination with the path of a state folder and its token.
 const POINTER: (&str, &str) = ("state", "state-token");
-/// The file in a state folder with the token of its destination.
+/// File in a state folder with its destination's token.
 const TOKEN: &str = "token";
-/// Entries that a state folder may contain, apart from databases.
+/// Entries that a state folder may contain besides databases.
 const ENTRIES: [&str; 13] = [
     "lock",
     "token",
@@ -34,10 +34,10 @@ const ENTRIES: [&str; 13] = [
     "sync",
     STATE_FOLDER,
 ];
-/// Folders that may contain many objects. Code that opens such an object follows no link.
+/// Folders that may contain many objects. Objects in them are opened without following links.
 const STAGES: [&str; 2] = ["stage", "fetched"];
 
-/// Returns the state folder of a destination, which may not exist yet. `state` is the folder that the user named.
+/// Returns the state folder of a destination, which may not exist yet. `state` is a folder named by the user.
 pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     let hidden = dest.join(STATE_FOLDER);
     refuse_links(&hidden)?;
@@ -54,7 +54,7 @@ pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<Path
     Ok(state)
 }
 
-/// Refuses a state folder that this user may not enter. Otherwise it would look as if there were no job.
+/// Fails if this user may not enter the state folder. Otherwise it would look as if there were no job.
 fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     match std::fs::metadata(state.join("job.sqlite")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
@@ -74,7 +74,7 @@ pub(in crate::journal) fn beside(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Returns the state folder that a destination names, if that folder has the same token.
+/// Returns the state folder named in a destination, if it has the same token.
 fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
     let pointer = hidden.join(POINTER.0);
     let state = match std::fs::read(&pointer) {
@@ -95,7 +95,7 @@ fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
     )))
 }
 
-/// Makes a destination and its state folder refer to each other with the same token.
+/// Makes a destination and its state folder refer to each other with a common token.
 pub(in crate::journal) fn claim(hidden: &Path, state: &Path) -> Result<()> {
     let absolute = std::path::absolute(state).map_err(|error| Error::storage("find", state, error))?;
     let path = state.join(TOKEN);
@@ -125,8 +125,7 @@ fn new_token() -> Result<Vec<u8>> {
     }
 }
 
-/// Refuses a state folder that contains anything but the state of a job, because a job removes files that it does not
-/// know.
+/// Fails if a state folder contains anything other than a job's state, because a job removes unknown files.
 pub(in crate::journal) fn refuse_others(state: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(state) else { return Ok(()) };
     if state.join("job.sqlite").exists() {
@@ -149,8 +148,8 @@ fn is_known(name: &std::ffi::OsStr) -> bool {
         || ["job.sqlite", "stream.sqlite"].iter().any(|database| name.starts_with(database.as_bytes()))
 }
 
-/// Refuses a job's folder that is a link, or contains anything but files and folders. Through a link, files outside
-/// would be truncated and removed, and opening a pipe would wait forever.
+/// Fails if a job's folder is a link, or contains anything but files and folders. Through a link, other files would be
+/// truncated and removed, and opening a pipe would block forever.
 pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Err(Error::Security(format!(
@@ -162,7 +161,7 @@ pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     refuse_links_below(folder)
 }
 
-/// Checks a job's folders below a folder that the user named. The named folder itself may be reached through a link.
+/// Checks a job's folders below a folder named by the user. The named folder itself may be reached through a link.
 pub(in crate::journal) fn refuse_links_below(folder: &Path) -> Result<()> {
     walk(folder, &is_known)
 }

@@ -44,7 +44,7 @@ impl Journal {
         self.set(&format!("{CDXJ}{shard}"), &text)
     }
 
-    /// Forgets an index that was removed.
+    /// Discards an index that was removed.
     pub fn forget_cdxj(&self, shard: ShardNumber) -> Result<()> {
         self.forget(&format!("{CDXJ}{shard}"))
     }

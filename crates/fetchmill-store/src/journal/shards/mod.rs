@@ -1,5 +1,5 @@
-//! The shards of a job: open ones with their durable length, sealed ones with their numbers. Also the manifests in
-//! which `files` records its objects.
+//! A job's shards: open ones with their durable length, and sealed ones with their numbers. Also the manifests of the
+//! `files` format.
 
 pub(super) mod cdxj;
 pub(super) mod unfetched;
@@ -20,9 +20,9 @@ use fetchmill_model::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardN
 pub struct Shard {
     /// Number of the shard.
     pub number: ShardNumber,
-    /// State of the shard when it was sealed.
+    /// State when the shard was sealed.
     pub sealed: SealedShard,
-    /// Whether another shard now holds its objects, so that this one is to be removed.
+    /// Whether another shard contains the objects now, so that this one will be removed.
     pub is_replaced: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<Sh
             *bytes as i64
         ],
     )?;
-    // Shard numbers start at 0, row numbers of the table at 1.
+    // Shard numbers start at 0, and row ids at 1.
     let number = db.last_insert_rowid() - 1;
     for replaced in replaces {
         db.execute("UPDATE shards SET replaced_by = ? WHERE number = ?", [number + 1, *replaced as i64 + 1])?;
@@ -117,7 +117,7 @@ pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
         .collect()
 }
 
-/// Returns the sealed shards by number, without replaced ones.
+/// Returns the sealed shards by number, except replaced ones.
 pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -126,7 +126,7 @@ pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     Ok(shards)
 }
 
-/// Returns the manifests in which `files` has recorded its objects, with the length that counts.
+/// Returns the manifests of the `files` format, with their valid lengths.
 pub fn read_manifests(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -144,17 +144,17 @@ impl Journal {
         self.check(sealed(&self.db))
     }
 
-    /// Returns the shards that an earlier run left open.
+    /// Returns the shards left open by an earlier run.
     pub fn open_shards(&self) -> Result<Vec<OpenShard>> {
         self.check(open(&self.db))
     }
 
-    /// Returns the manifests in which `files` has recorded its objects.
+    /// Returns the manifests of the `files` format.
     pub fn manifests(&self) -> Result<Vec<ShardEnd>> {
         self.check(manifests(&self.db))
     }
 
-    /// Forgets replaced shards that were removed.
+    /// Discards replaced shards whose files were removed.
     pub fn forget_replaced(&mut self) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM shards WHERE replaced_by IS NOT NULL", []);

@@ -1,4 +1,4 @@
-//! The status that a journal shows to readers, even while the job runs. Also the retry run over failures.
+//! A job's status as read from its journal, even while the job runs. Also starts retry runs over failures.
 
 pub(super) mod column_types;
 pub(super) mod samples;
@@ -30,42 +30,42 @@ use fetchmill_model::target::WaitingTarget;
 pub struct Status {
     /// Parts of the job's identity.
     pub identity: std::collections::BTreeMap<String, String>,
-    /// Durable counters.
+    /// Counts of durable outcomes.
     pub tally: Tally,
-    /// Failed targets by kind.
+    /// Number of failed targets by kind.
     pub kinds: KindCounts,
-    /// Targets that failed because of their status, by status.
+    /// Number of targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// Creation time of the job, ISO 8601 UTC.
+    /// Creation time of the job, in ISO 8601 UTC.
     pub started_at: Option<String>,
-    /// Time when the listing was complete.
+    /// Time when the listing was completed.
     pub listed_at: Option<String>,
     /// Time when the job finished.
     pub finished_at: Option<String>,
-    /// Targets whose replies may belong to others. See [`Doubtful`].
+    /// Targets whose replies may belong to other requests. See [`Doubtful`].
     pub doubtful: Doubtful,
-    /// Number of targets in the journal's table that wait for another attempt.
+    /// Number of targets in the journal that wait for a retry.
     pub waiting: u64,
-    /// Whether a process works on the job.
+    /// Whether a process is working on the job.
     pub is_running: bool,
-    /// The waits of a running job at this moment.
+    /// Current waits of a running job.
     pub waits: Vec<Wait>,
-    /// Speed of a running job and what limits it, as JSON.
+    /// Speed of a running job and its bottleneck, as JSON.
     pub progress: Option<String>,
-    /// Skipped targets, by reason.
+    /// Number of skipped targets by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Targets that opted out, by rule and host.
+    /// Number of targets that opted out, by rule and host.
     pub opt_outs: OptOutCounts,
 }
 
-/// Something that a job waits for.
+/// A condition that a job waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Description in words: `the listing's page http://... fails (status 500)`.
+    /// Description, such as `the listing's page http://... fails (status 500)`.
     pub what: String,
-    /// Start of the wait, ISO 8601 UTC.
+    /// Start of the wait, in ISO 8601 UTC.
     pub since: String,
-    /// Time when the job gives up.
+    /// Time when the job will give up.
     pub until: String,
 }
 
@@ -74,7 +74,7 @@ pub struct Wait {
 pub struct FailedFolder {
     /// Path of the folder.
     pub path: Vec<u8>,
-    /// Status of the reply. `None` if there was no reply.
+    /// Status of the reply, if there was one.
     pub status: Option<u16>,
     /// Number of attempts.
     pub attempts: u32,
@@ -120,14 +120,14 @@ pub(super) fn identity(db: &Connection) -> rusqlite::Result<std::collections::BT
     Ok(row.optional()?.map(|stored| Identity::from_json(&stored)).unwrap_or_default())
 }
 
-/// Returns the failures shards and their ends.
+/// Returns the failures shards with their ends.
 pub fn read_shards(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
     shards::failures(&db).map_err(|error| error_of(&path, &error))
 }
 
-/// Returns the folders that could not be listed, in the order of their paths, after a given one.
+/// Returns folders that could not be listed, in path order, starting after `after`.
 pub fn read_failed_folders(
     place: &JobLocation,
     after: Option<&[u8]>,
@@ -154,10 +154,10 @@ fn failed_folders(db: &Connection, after: Option<&[u8]>, max: usize) -> rusqlite
     rows.collect()
 }
 
-/// Failed and absent targets that a retry run does not try again.
+/// Failed and absent targets that a retry run leaves alone.
 #[derive(Debug, Default)]
 pub struct KeptFailures {
-    /// Shard with the rows of these targets and of skipped ones.
+    /// Shard with the rows of these targets and the skipped ones.
     pub shard: Option<ShardEnd>,
     failed: u64,
     absent: u64,
@@ -166,7 +166,7 @@ pub struct KeptFailures {
 }
 
 impl KeptFailures {
-    /// Counts a target with the status of its last reply. A target without a kind was absent.
+    /// Counts a target and the status of its last reply. Without a kind, the target was absent.
     pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>, status: u16) {
         match kind {
             _ if is_skipped => {}
@@ -181,13 +181,11 @@ impl KeptFailures {
 }
 
 impl Journal {
-    /// Starts a retry run. The selected failed and absent targets wait for another attempt, due immediately, and are no
-    /// longer counted.
+    /// Starts a retry run. The selected failed and absent targets are no longer counted and are due immediately.
     ///
-    /// `each_failure` calls its argument with every selected target and returns the targets that are not selected.
-    /// `is_folder_meant` selects folders that could not be listed by their last status. All changes are one
-    /// transaction, so after a crash either the old or the new run exists. Returns the number of targets and folders to
-    /// try again.
+    /// `each_failure` calls its argument with each selected target and returns the targets that are not selected.
+    /// `is_folder_meant` selects unlisted folders by their last status. All changes are made in one transaction, so a
+    /// crash leaves either the old or the new run. Returns the number of targets and folders to try again.
     pub fn start_pass(
         &mut self,
         is_folder_meant: impl Fn(Option<u16>) -> bool,

@@ -1,4 +1,4 @@
-//! Everything that a journal records about its objects, read together to compare it with the stored data.
+//! All that a journal records about its objects, read at once for comparison with the stored data.
 
 use rusqlite::Connection;
 
@@ -13,36 +13,36 @@ use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// A journal, read while no process writes it: see [`JobLocation::look`].
+/// A journal read while no process writes to it: see [`JobLocation::look`].
 #[derive(Debug, Clone)]
 pub struct JournalSnapshot {
     /// Parts of the job's identity.
     pub identity: std::collections::BTreeMap<String, String>,
-    /// Rules that the job began with.
+    /// Rules with which the job was started.
     pub rules: JobRules,
-    /// Traits of the entries of its list.
+    /// Traits of the list's entries.
     pub traits: EntryTraits,
-    /// The counters.
+    /// Counts of outcomes.
     pub tally: Tally,
-    /// Next sequence number. All smaller numbers are assigned.
+    /// Next sequence number. All smaller ones are assigned.
     pub next_sequence: Sequence,
-    /// Number of folders that could not be listed. They count as listed and failed, and have no sequence number.
+    /// Number of folders that could not be listed. They count as listed and failed, but have no sequence number.
     pub failed_folders: u64,
-    /// Sealed shards by number, without those to be removed.
+    /// Sealed shards by number, except those to be removed.
     pub shards: Vec<Shard>,
-    /// Shards that the last run left open.
+    /// Shards left open by the last run.
     pub open_shards: Vec<OpenShard>,
-    /// Manifests in which `files` has recorded its objects.
+    /// Manifests of objects stored as files.
     pub manifests: Vec<ShardEnd>,
     /// Failures shards.
     pub failures: Vec<ShardEnd>,
-    /// Files with the rows of targets without an object.
+    /// Files with rows of targets without an object.
     pub unfetched: Vec<UnfetchedFile>,
-    /// Indexes of shards, by the numbers of the shards.
+    /// Indexes of shards, by shard number.
     pub cdxj_files: Vec<CdxjFile>,
-    /// Whether the job is finished. These files are then in their final place.
+    /// Whether the job is finished. If so, these files are at their final paths.
     pub is_finished: bool,
-    /// Whether a sync keeps the shards. Then some assigned numbers have no outcome.
+    /// Whether a sync maintains the shards. If so, some assigned numbers have no outcome.
     pub is_synced: bool,
 }
 
@@ -75,7 +75,7 @@ impl JournalSnapshot {
         read().map_err(|error| error_of(&path, &error))
     }
 
-    /// Returns a part of the identity. Empty if it is missing.
+    /// Returns a part of the identity, or an empty string if it is missing.
     pub fn part(&self, name: &str) -> &str {
         self.identity.get(name).map_or("", String::as_str)
     }
@@ -85,7 +85,7 @@ fn count(db: &Connection, query: &str) -> rusqlite::Result<u64> {
     db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
 }
 
-/// Calls `each` with every target that has no outcome: first those in pages, then those that wait.
+/// Calls `each` with every target without an outcome: those in pages, followed by those that wait.
 pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> Result<()>) -> Result<()> {
     let path = place.journal_path();
     let check = |error: rusqlite::Error| error_of(&path, &error);
@@ -103,8 +103,8 @@ pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> R
     Ok(())
 }
 
-/// Calls `each` with every target that has no outcome, and its entry. All are read at one moment, because a target may
-/// move from a page to the waiting ones.
+/// Calls `each` with every target without an outcome and its entry. All are read in one transaction, because a target
+/// may move from a page to the waiting ones.
 pub fn for_each_pending_entry(
     place: &JobLocation,
     mut each: impl FnMut(Sequence, &[u8]) -> Result<()>,

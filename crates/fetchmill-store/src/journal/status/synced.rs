@@ -1,7 +1,7 @@
-//! The journal of a sharded destination that a sync keeps. It records the shards, but no targets.
+//! The journal of a sharded destination maintained by a sync. It records shards but no targets.
 //!
-//! The changes of a pass are one transaction: new shards, and the shards that they replace. Sequence numbers of removed
-//! objects are not reused.
+//! The changes of a pass are one transaction: new shards, and the shards that they replace. The sequence numbers of
+//! removed objects are not reused.
 
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;
@@ -18,17 +18,17 @@ use fetchmill_model::target::Sequence;
 pub struct ShardSwap {
     /// Number of the pass.
     pub pass: u64,
-    /// New shards. Some replace others.
+    /// New shards, some of which replace others.
     pub sealed: Vec<SealedShard>,
     /// Shards to remove.
     pub emptied: Vec<ShardNumber>,
-    /// Files with the replies that came in place of objects. Those of the previous pass are removed.
+    /// Files with replies received instead of objects. Those of the previous pass are removed.
     pub unfetched: Vec<UnfetchedFile>,
-    /// Next sequence number after the change.
+    /// Next sequence number after the changes.
     pub next_sequence: Sequence,
 }
 
-/// Returns whether a sync keeps the shards of a destination.
+/// Returns whether a sync maintains the shards of a destination.
 pub fn has_synced_shards(place: &JobLocation) -> Result<bool> {
     let db = schema::open_to_read(&place.journal_path())?;
     is_synced(&db)
@@ -36,12 +36,12 @@ pub fn has_synced_shards(place: &JobLocation) -> Result<bool> {
 }
 
 impl Journal {
-    /// Returns the last pass in the journal. `None` if no sync keeps the destination.
+    /// Returns the last pass recorded in the journal. `None` if no sync maintains the destination.
     pub fn last_pass(&self) -> Result<Option<u64>> {
         Ok(self.get(PASS)?.and_then(|pass| pass.parse().ok()))
     }
 
-    /// Hands the destination to a sync. Targets without an object are forgotten.
+    /// Hands the destination over to a sync. Discards targets without an object.
     pub fn keep_for_passes(&mut self, identity: &Identity) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
@@ -52,7 +52,7 @@ impl Journal {
         self.commit()
     }
 
-    /// Applies the changes of a pass to the shards.
+    /// Applies a pass's changes to the shards.
     pub fn swap_shards(&mut self, swap: &ShardSwap) -> Result<()> {
         self.begin()?;
         for sealed in &swap.sealed {
@@ -68,7 +68,7 @@ impl Journal {
         self.commit()
     }
 
-    /// Sets the counters to the contents of the shards.
+    /// Sets the counts to the contents of the shards.
     fn count_shards(&mut self) -> Result<()> {
         let query =
             "SELECT coalesce(sum(objects), 0), coalesce(sum(bytes), 0) FROM shards WHERE replaced_by IS NULL";

@@ -10,19 +10,19 @@ use fetchmill_model::outcome::Runs;
 use fetchmill_model::target::Sequence;
 
 impl Journal {
-    /// Records targets whose requests may now be sent. The change must be committed before they are sent.
+    /// Records targets whose requests may now be sent. The caller must commit the change before it sends them.
     pub fn begin_requests(&mut self, targets: &Runs) -> Result<()> {
         self.begin()?;
         self.begun.extend(targets.numbers());
         self.store_begun()
     }
 
-    /// Returns the targets of an earlier run without an outcome. Some of them may have one.
+    /// Returns the targets whose requests an earlier run may have sent. Some of them may already have an outcome.
     pub fn begun_requests(&self) -> Runs {
         runs_of(&self.begun)
     }
 
-    /// Records targets whose requests were sent in this run, and that get no outcome in it.
+    /// Records targets whose requests were sent in this run, but get no outcome in it.
     pub fn leave_requests(&mut self, targets: &Runs) {
         self.interrupted.extend(targets.numbers().filter(|sequence| self.begun.contains(sequence)));
     }
@@ -38,7 +38,7 @@ impl Journal {
         self.store_begun()
     }
 
-    /// Forgets targets that have their outcomes.
+    /// Discards targets that have their outcomes.
     pub(in crate::journal) fn settle_requests(&mut self, settled: &Runs) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());

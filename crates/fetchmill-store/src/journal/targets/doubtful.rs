@@ -1,4 +1,4 @@
-//! Doubtful targets: they were finished before it turned out that their replies may belong to other targets.
+//! Doubtful targets: finished ones whose replies may belong to other targets, as later became known.
 
 use rusqlite::Connection;
 
@@ -39,7 +39,7 @@ impl Journal {
     }
 }
 
-/// Returns up to `max` doubtful targets of a job whose sequence numbers are at least `from`.
+/// Returns up to `max` doubtful targets of a job with sequence numbers of at least `from`.
 pub fn read_doubtful(place: &JobLocation, from: Sequence, max: usize) -> Result<Vec<(Sequence, Vec<u8>)>> {
     let path = place.journal_path();
     let db = open_to_read(&path)?;
@@ -55,7 +55,7 @@ pub fn read_doubtful(place: &JobLocation, from: Sequence, max: usize) -> Result<
     read().map_err(|error| error_of(&path, &error))
 }
 
-/// Reads the doubtful targets. The journal of an earlier release lacks the table if it is only read.
+/// Reads the doubtful targets. In the journal of an older release, the table is missing until a job writes to it.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Doubtful> {
     if !db.table_exists(None, "doubtful")? {
         return Ok(Doubtful::default());

@@ -1,4 +1,4 @@
-//! The states of targets: finished, waiting, begun, doubtful, or lost and waiting again (tables `staged`, `failures`,
+//! States of targets: finished, waiting, begun, doubtful, or lost and waiting again (tables `staged`, `failures`,
 //! `waiting`, `begun`, `doubtful`).
 
 mod begun;

@@ -12,11 +12,11 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, Runs, ShardEnd, ShardNumber};
 use fetchmill_model::target::{Names, Sequence};
 
-/// A page with unfinished targets: its first sequence number, its names, and the positions of the unfinished targets.
+/// A page with unfinished targets: its first sequence number, its names, and the positions of these targets.
 pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);
 
 impl Journal {
-    /// Applies a receipt, which finishes its targets. Returns the number of the shard that it seals.
+    /// Applies a receipt, which finishes targets. Returns the number of the shard that it seals.
     pub fn settle(&mut self, receipt: &Receipt) -> Result<Option<ShardNumber>> {
         self.begin()?;
         if self.clear(&receipt.settled)? != receipt.settled.count() {
@@ -69,7 +69,7 @@ impl Journal {
         Ok(cleared)
     }
 
-    /// Clears targets from a number on, within one page. Returns the number after the last target, and the targets that
+    /// Clears targets within one page, starting at a number. Returns the number after the last target, and targets that
     /// were not pending in the page.
     pub(in crate::journal) fn clear_in_page(
         &mut self,
@@ -84,7 +84,7 @@ impl Journal {
         Ok((end, elsewhere))
     }
 
-    /// Stores which targets of a page are finished. A finished page is deleted.
+    /// Stores which targets of a page are finished. Deletes a finished page.
     pub(in crate::journal) fn store_page(&mut self, first: Sequence) -> Result<()> {
         let Some(page) = self.live.get(&first) else { return Ok(()) };
         self.check(live::store(&self.db, first, page))?;
@@ -94,7 +94,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the next page with unfinished targets from a sequence number on: its names and the positions of these
+    /// Returns the next page with unfinished targets at or after a sequence number, with the positions of these
     /// targets.
     pub fn next_live_page(&self, from: Sequence) -> Result<Option<PendingPage>> {
         let Some((&first, page)) = self.live.range(from..).next() else {
@@ -123,8 +123,8 @@ impl Journal {
         Names::from_blob(&unpacked).ok_or_else(|| self.damaged(first))
     }
 
-    /// Returns the windows that were staged when the last run ended, by worker. Their objects still have to be moved to
-    /// their places.
+    /// Returns the windows that were staged at the end of the last run, by worker. Their objects still have to be moved
+    /// into place.
     pub fn staged(&self) -> Result<Vec<(u32, Runs)>> {
         let mut query = self.check(self.db.prepare("SELECT worker, sequences FROM staged"))?;
         let rows = query.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)));
@@ -171,14 +171,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Forgets the shards with the rows of a check.
+    /// Discards the shards with a check's rows.
     pub fn forget_rows(&mut self) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM failures", []);
         self.check(done).map(drop)
     }
 
-    /// Returns the failures shards and their ends.
+    /// Returns the failures shards with their ends.
     pub fn failures_shards(&self) -> Result<Vec<ShardEnd>> {
         self.check(shards::failures(&self.db))
     }

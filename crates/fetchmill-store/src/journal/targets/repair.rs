@@ -1,5 +1,5 @@
-//! Changes of a repair: lost objects wait for another attempt, and the damaged shards are forgotten. All changes are
-//! part of the caller's transaction, so a crash leaves either state.
+//! Changes of a repair: lost objects wait for a retry, and the damaged shards are forgotten. All changes are part of
+//! the caller's transaction, so a crash leaves either state.
 
 use rusqlite::params;
 
@@ -45,7 +45,7 @@ impl Journal {
         Ok(new)
     }
 
-    /// Forgets a shard that was left open.
+    /// Discards a shard that was left open.
     pub fn forget_open_shard(&mut self, path: &str) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM open_shards WHERE path = ?", [path]);

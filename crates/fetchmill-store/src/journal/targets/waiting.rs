@@ -1,4 +1,4 @@
-//! The table of targets that wait for another attempt for longer than a commit window.
+//! The table of targets that wait for a retry for longer than a commit window.
 
 use rusqlite::{OptionalExtension as _, Row, params};
 

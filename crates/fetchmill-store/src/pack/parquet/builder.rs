@@ -14,9 +14,9 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 use std::io;
 use std::sync::Arc;
 
-/// Limit for all columns of a batch together, and so for each column: columns are addressed by `i32`.
+/// Maximum total size of a batch's columns, and so of each column, because offsets are `i32`.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
-/// U+FFFD has three bytes and may replace one.
+/// Maximum growth of text: U+FFFD has three bytes and may replace one.
 const TEXT_GROWTH_MAX: usize = 3;
 
 /// Builds record batches from objects, with the columns of [`schema()`].
@@ -38,14 +38,14 @@ pub struct BatchBuilder {
     outcomes: Option<OutcomeBuilders>,
     url: Option<StringBuilder>,
     kept: Vec<KeptBuilder>,
-    /// Size of names, bodies, URLs and kept values in bytes.
+    /// Total size in bytes of the names, bodies, URLs and kept values.
     bytes: usize,
     /// Upper bound for the size of any column.
     column_bytes: usize,
     overflow: bool,
 }
 
-/// Columns of the outcome of a target.
+/// Outcome columns.
 #[derive(Debug, Default)]
 struct OutcomeBuilders {
     outcome: StringBuilder,
@@ -69,7 +69,7 @@ impl OutcomeBuilders {
 }
 
 impl BatchBuilder {
-    /// Creates a builder without rows, for objects with these columns.
+    /// Creates an empty builder for objects with these columns.
     pub fn new(columns: &ExtraColumns) -> Self {
         BatchBuilder {
             schema: schema(columns),
@@ -94,7 +94,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Appends a row. If the rows do not fit into a batch (2 GiB of bytes), [`BatchBuilder::finish`] returns an error.
+    /// Appends a row. If the rows exceed the limit of a batch (2 GiB), [`BatchBuilder::finish`] fails.
     pub fn push(&mut self, object: &Object<'_>) {
         let facts = &object.facts;
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
@@ -122,7 +122,7 @@ impl BatchBuilder {
         self.push_listed(facts.url, facts.kept);
     }
 
-    /// Appends the row of a target without an object. Every target must have a row in this job.
+    /// Appends the row of a target without an object. Use this only in jobs where every target has a row.
     pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) {
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
         let said = target.kind.map_or(0, str::len) + target.detail.map_or(0, str::len);
@@ -149,7 +149,7 @@ impl BatchBuilder {
         self.push_listed(target.url, target.kept);
     }
 
-    /// Returns whether a row with this many bytes of text and body fits into the batch, and counts its bytes.
+    /// Returns whether a row with this much text and body fits into the batch, and counts its bytes.
     fn has_room(&mut self, text: usize, body: usize) -> bool {
         let text = text.saturating_mul(TEXT_GROWTH_MAX);
         let column_bytes = self.column_bytes.saturating_add(text).saturating_add(body);
@@ -162,7 +162,7 @@ impl BatchBuilder {
         has_room
     }
 
-    /// Appends the columns that only lists have.
+    /// Appends the columns of lists.
     fn push_listed(&mut self, url: Option<&[u8]>, kept: Option<&[u8]>) {
         if let Some(column) = &mut self.url {
             push_text(column, url);
@@ -188,17 +188,17 @@ impl BatchBuilder {
         self.sequence.values_slice().len()
     }
 
-    /// Returns the schema of the columns.
+    /// Returns the schema of the batch.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Returns the size of names, bodies, URLs and kept values in bytes.
+    /// Returns the total size in bytes of the names, bodies, URLs and kept values.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the rows so far as a batch, and empties the builder.
+    /// Returns the rows as a batch and empties the builder.
     pub fn finish(&mut self) -> io::Result<RecordBatch> {
         let columns = self.finish_columns();
         self.bytes = 0;

@@ -1,11 +1,10 @@
-//! Commit records make the beginning of a Parquet shard a valid file: after the row groups of each commit, a record
+//! Commit records turn the start of a Parquet shard into a valid file. After the row groups of each commit, a record
 //! contains the metadata that a footer needs.
 //!
 //! A commit record is `metadata | previous u64 | length u32 | crc32c u32 | "FMCOMMIT"`, with little-endian numbers. The
 //! metadata is Parquet's `FileMetaData` with the row groups since the previous record. `previous` is the end of that
-//! record (0 if there is none), `length` is the length of the metadata, and the checksum covers all of this. So the
-//! cost of a record depends only on its own row groups, however many came before. Parquet readers never look between
-//! row groups.
+//! record or 0, `length` is the length of the metadata, and the checksum covers all of this. So the cost of a record
+//! depends only on its own row groups. Parquet readers ignore the space between row groups.
 
 use super::error::{ShardError, one_line};
 use ::parquet::errors::ParquetError;
@@ -23,10 +22,10 @@ use std::sync::Arc;
 const MAGIC: &[u8; 8] = b"FMCOMMIT";
 /// Size of the fields after the metadata.
 const TAIL_BYTES: usize = 8 + 4 + 4 + MAGIC.len();
-/// Size of the end of a Parquet file: the length of its metadata and `PAR1`.
+/// Size of a Parquet file's end: the length of its metadata, and `PAR1`.
 const PARQUET_TAIL_BYTES: usize = 8;
 
-/// Returns the record of these row groups. The record before it ends at `previous`.
+/// Returns the record of these row groups. The previous record ends at `previous`.
 pub(super) fn commit_record(
     schema: &Arc<SchemaDescriptor>,
     created_by: &str,
@@ -44,7 +43,7 @@ pub(super) fn commit_record(
     Ok(record)
 }
 
-/// Returns the footer that completes a shard truncated to the end of a commit, and the number of rows.
+/// Returns the footer that completes a shard truncated to a commit, and the number of rows.
 pub fn footer_of(file: &File, end: u64) -> Result<(Vec<u8>, u64), ShardError> {
     let mut records = vec![CommitRecord::read(file, end)?];
     while let Some(record) = records.last().filter(|record| record.previous > 0) {
@@ -59,14 +58,14 @@ pub fn footer_of(file: &File, end: u64) -> Result<(Vec<u8>, u64), ShardError> {
     Ok((footer_bytes(&metadata)?, rows))
 }
 
-/// A commit record as read from the file.
+/// A commit record read from a file.
 struct CommitRecord {
     metadata: ParquetMetaData,
     previous: u64,
 }
 
 impl CommitRecord {
-    /// Lengths come from the file, so they are checked before memory is allocated.
+    /// Reads the record that ends at `end`. Lengths from the file are checked before memory is allocated.
     fn read(file: &File, end: u64) -> Result<Self, ShardError> {
         let mut tail = [0; TAIL_BYTES];
         let start = end

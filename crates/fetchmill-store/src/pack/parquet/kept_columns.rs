@@ -1,4 +1,4 @@
-//! The columns that are kept from a list. Their values are text in memory, and have their types in a file.
+//! Columns kept from a list. Their values are strings in memory and typed in a file.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 
 use fetchmill_model::target::extra_columns::{ColumnType, TypedValue};
 
-/// Builds the values of one column.
+/// Builds the values of a column.
 #[derive(Debug)]
 pub enum KeptBuilder {
-    /// Text. Bytes that are not UTF-8 become U+FFFD.
+    /// Strings, in which U+FFFD replaces bytes that are not UTF-8.
     String(StringBuilder),
-    /// Numbers.
+    /// 64-bit integers.
     Int64(Int64Builder),
-    /// Numbers.
+    /// 64-bit floating-point numbers.
     Float64(Float64Builder),
     /// `true` and `false`.
     Bool(BooleanBuilder),
 }
 
 impl KeptBuilder {
-    /// Creates a builder without values.
+    /// Creates an empty builder.
     pub fn new(kind: ColumnType) -> Self {
         match kind {
             ColumnType::String => KeptBuilder::String(StringBuilder::new()),
@@ -31,8 +31,8 @@ impl KeptBuilder {
         }
     }
 
-    /// Appends a value. A value that is not of the type becomes null. Only a target that failed because of it has such
-    /// a value.
+    /// Appends a value. A value of another type becomes null, which happens only for a target that failed because of
+    /// it.
     pub fn push(&mut self, text: Option<&[u8]>) {
         match self {
             KeptBuilder::String(column) => match text {
@@ -54,7 +54,7 @@ impl KeptBuilder {
         }
     }
 
-    /// Returns the values so far, and empties the builder.
+    /// Returns the values and empties the builder.
     pub fn finish(&mut self) -> ArrayRef {
         match self {
             KeptBuilder::String(column) => Arc::new(column.finish()),
@@ -69,7 +69,7 @@ fn read(kind: ColumnType, text: Option<&[u8]>) -> Option<TypedValue<'_>> {
     kind.read(text?)
 }
 
-/// The values of one column of a file.
+/// Values of a file's column.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KeptArray<'a> {
     String(&'a StringArray),
@@ -79,7 +79,7 @@ pub(super) enum KeptArray<'a> {
 }
 
 impl<'a> KeptArray<'a> {
-    /// Returns the values of an array. `None` for another type.
+    /// Returns the values of an array. `None` if its type is not supported.
     pub(super) fn of(array: &'a ArrayRef) -> Option<Self> {
         let any = array.as_any();
         any.downcast_ref()
@@ -89,7 +89,7 @@ impl<'a> KeptArray<'a> {
             .or_else(|| any.downcast_ref().map(KeptArray::Bool))
     }
 
-    /// Returns the value of a row as text, which may borrow from `memory`.
+    /// Returns a row's value as text, which may borrow from `memory`.
     pub(super) fn text<'t>(self, row: usize, memory: &'t mut String) -> Option<&'t [u8]>
     where
         'a: 't,

@@ -1,8 +1,7 @@
-//! Writes a large body as a column of its row group: one page with one value. The library would hold it in memory four
-//! times.
-//!
-//! A page begins with its compressed length. The body is therefore first compressed into a file, and is never in
+//! Writes a large body as the column of a row group with one page and one value. The library would hold four copies in
 //! memory.
+//!
+//! A page starts with its compressed length. So the body is first compressed into a file, and is never in memory.
 
 use super::schema::{ZSTD_LEVEL, zstd};
 use super::source::{ShardBytes, ShardCursor};
@@ -21,13 +20,13 @@ use parquet::schema::types::ColumnDescPtr;
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Read, Write};
 
-/// Levels of a nullable column with one value: the length of the levels, and a run of a single level.
+/// Levels of a nullable column with one value: their length, and a run of one level.
 const LEVELS: [u8; 6] = [2, 0, 0, 0, 1 << 1, 1];
 
-/// Size limit for a page header, which takes about a dozen bytes.
+/// Maximum size of a page header. Actual ones take about a dozen bytes.
 const HEADER_BYTES_MAX: usize = 1024;
 
-/// Source of a large body: memory, if it was read back from a shard, or a file.
+/// Source of a large body: memory, if it was read from a shard, or a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LargeSource<'b> {
     Bytes(&'b [u8]),
@@ -53,7 +52,7 @@ impl LargeSource<'_> {
 /// A compressed body.
 #[derive(Debug)]
 pub(super) struct LargeBody {
-    /// Size of the page before compression, in bytes.
+    /// Size of the uncompressed page in bytes.
     page_len: usize,
     /// Size of the body in bytes.
     len: usize,
@@ -62,8 +61,8 @@ pub(super) struct LargeBody {
 }
 
 impl LargeBody {
-    /// Compresses a body into a file. The page contains the levels if bodies are nullable, then the length and the
-    /// bytes of the value.
+    /// Compresses a body into a file. The page contains the levels if bodies are nullable, followed by the length and
+    /// the bytes of the value.
     pub(super) fn compress(body: LargeSource<'_>, is_nullable: bool, scratch: File) -> io::Result<Self> {
         let levels = if is_nullable { &LEVELS[..] } else { &[] };
         let before = (levels.len() + size_of::<u32>()) as u64;
@@ -111,8 +110,8 @@ impl LargeBody {
     }
 }
 
-/// Returns the page header. The library writes a header only together with a page of this length. The page is
-/// discarded, and its zeros take no memory because nothing reads them.
+/// Returns the page header. The library writes a header only together with a page of that length. That page is
+/// discarded, and its zeros take no memory because they are never read.
 fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     let page = Page::DataPage {
         buf: Bytes::from(vec![0; compressed_len]),
@@ -130,7 +129,7 @@ fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     Ok(header.into())
 }
 
-/// Keeps only the first bytes written.
+/// Keeps the first bytes written, and discards the others.
 struct FirstBytes(Vec<u8>);
 
 impl Write for FirstBytes {
@@ -151,7 +150,7 @@ impl Length for LargeBody {
     }
 }
 
-/// The library reads finished columns through this trait, from start to end.
+/// The library reads finished columns sequentially through this trait.
 impl ChunkReader for LargeBody {
     type T = Chain<Reader<Bytes>, BufReader<ShardCursor>>;
 

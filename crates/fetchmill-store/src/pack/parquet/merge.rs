@@ -7,8 +7,8 @@ use super::writer::ParquetEncoder;
 use fetchmill_model::object::Object;
 use std::io::Write;
 
-/// Appends all rows of some shards to another shard, after decoding and encoding them again. Calls `each` with each row
-/// and its new number. Verifies the checksums, because the source shards will be deleted.
+/// Decodes all rows of some shards and encodes them into another. Calls `each` with each row and its new number.
+/// Verifies the checksums, because the source shards will be deleted.
 pub fn merge<W: Write + Send>(
     from: &[ParquetShard],
     to: &mut ParquetEncoder<W>,
@@ -16,7 +16,7 @@ pub fn merge<W: Write + Send>(
 ) -> Result<(), ShardError> {
     let mut kept = Vec::new();
     for shard in from {
-        // Kept values are matched by column position. Shards of an older release have no column of encodings.
+        // Match kept values by column position, because shards of an older release have no encoding column.
         let theirs = shard.columns().clone();
         if theirs.with_encodings(to.columns().has_encodings()) != *to.columns() {
             return Err(ShardError::Foreign("its kept columns differ from those of the job".into()));

@@ -1,11 +1,12 @@
-//! Objects as Parquet: one row for each object, in files that pyarrow, `DuckDB` and Polars read directly.
+//! Objects as Parquet: one row per object, in files that pyarrow, `DuckDB` and Polars can read.
 //!
-//! A Parquet file has no valid prefix, because its footer comes last. So an encoder can commit: it ends its row group
-//! and appends the metadata for a footer (`commit`). A shard that is truncated to the end of a commit is completed with
-//! the footer of [`footer_of`].
+//! No prefix of a Parquet file is valid, because the footer comes last. So an encoder can commit: it ends the row group
+//! and appends the metadata for a footer (`commit`). A shard truncated to a commit is completed with the footer from
+//! [`footer_of`].
 //!
-//! This module has the columns ([`schema()`]) and makes rows ([`BatchBuilder`]). It writes them ([`ParquetEncoder`]),
-//! and reads one ([`ParquetShard::row`]) or many ([`ParquetShard::batches`]). The caller opens the files.
+//! This module defines the columns ([`schema()`]) and builds rows ([`BatchBuilder`]). It writes rows
+//! ([`ParquetEncoder`]), and reads one ([`ParquetShard::row`]) or many ([`ParquetShard::batches`]). Callers open the
+//! files.
 
 mod builder;
 mod commit;

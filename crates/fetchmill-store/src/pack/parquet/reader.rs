@@ -1,4 +1,4 @@
-//! Reads a shard in place: one row, or batches of rows.
+//! Reads a shard in place, as single rows or in batches.
 
 use super::error::{ShardError, one_line};
 use super::items::widened;
@@ -20,23 +20,23 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of rows of a batch.
+/// Maximum number of rows in a batch.
 const BATCH_ROWS: u64 = 1024;
 /// Approximate maximum size of a batch in bytes.
 const BATCH_BYTES: u64 = MIB as u64;
 
-/// A shard that is read in place. Clones share the file and its metadata.
+/// A shard read in place. Clones share the file and its metadata.
 #[derive(Debug, Clone)]
 pub struct ParquetShard {
     source: ShardBytes,
     metadata: ArrowReaderMetadata,
-    /// Row number at which each row group ends.
+    /// End of each row group, as a row number.
     ends: Arc<[u64]>,
     columns: ExtraColumns,
 }
 
 impl ParquetShard {
-    /// Reads the footer and the positions of the pages.
+    /// Reads the footer and the page index.
     pub fn open(file: File) -> Result<Self, ShardError> {
         let source = ShardBytes::new(file)?;
         let options = ArrowReaderOptions::new()
@@ -49,7 +49,7 @@ impl ParquetShard {
         Ok(ParquetShard { source, metadata, ends, columns })
     }
 
-    /// Returns the columns of objects in addition to the standard ones.
+    /// Returns the columns of objects besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
@@ -59,7 +59,7 @@ impl ParquetShard {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Reads one row and verifies its body. Decodes only the pages that contain the row.
+    /// Reads a row and verifies its body. Decodes only the pages that contain the row.
     pub fn row(&self, row: u64) -> Result<StoredObject, ShardError> {
         let end = row.checked_add(1).ok_or_else(|| no_row(row, self.rows()))?;
         let batch = self.batches(row..end, None)?.next().ok_or_else(|| no_row(row, self.rows()))??;
@@ -69,13 +69,13 @@ impl ParquetShard {
         Ok(stored(&object))
     }
 
-    /// Reads rows in order with these columns (`None` for all columns), in batches of bounded size.
+    /// Reads rows in order, in batches of limited size. `columns` selects some columns, and `None` all.
     pub fn batches(&self, rows: Range<u64>, columns: Option<&[Column]>) -> Result<RowBatches, ShardError> {
         if rows.start > rows.end || rows.end > self.rows() {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
         let schema = self.metadata.parquet_schema();
-        // Rows of items are converted to objects as a whole.
+        // Item rows are converted to objects as a whole.
         let columns = columns.filter(|_| !self.columns.has_items());
         let columns = columns.map_or_else(ProjectionMask::all, |columns| {
             ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))
@@ -83,7 +83,7 @@ impl ParquetShard {
         Ok(RowBatches { shard: self.clone(), columns, rows, open: None })
     }
 
-    /// Returns the row group that contains a row, and the rows of that group.
+    /// Returns the row group of a row, and the range of its rows.
     fn group_of(&self, row: u64) -> Option<(usize, Range<u64>)> {
         let group = self.ends.partition_point(|end| *end <= row);
         let end = *self.ends.get(group)?;
@@ -112,7 +112,7 @@ impl ParquetShard {
         Ok(builder.build()?)
     }
 
-    /// Returns how many rows of this group fill about one batch.
+    /// Returns how many rows of a group make up about one batch.
     fn batch_rows(&self, group: usize) -> u64 {
         let group = self.metadata.metadata().row_group(group);
         let bytes = u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX);
@@ -126,15 +126,15 @@ impl ParquetShard {
 pub struct RowBatches {
     shard: ParquetShard,
     columns: ProjectionMask,
-    /// Rows still to be read, without those of the open row group.
+    /// Rows to read, except those of the open row group.
     rows: Range<u64>,
     open: Option<OpenGroup>,
 }
 
-/// The row group that is being read.
+/// The row group being read.
 struct OpenGroup {
     reader: ParquetRecordBatchReader,
-    /// Number of rows still to be read from the group.
+    /// Number of rows left to read in the group.
     due: u64,
 }
 
@@ -208,8 +208,8 @@ impl Iterator for RowBatches {
     }
 }
 
-/// Treats a panic of the library as damage: some damaged data makes it panic. After a panic, nothing is used except
-/// values that are dropped.
+/// Treats a panic of the library as damage, because some damaged data makes it panic. After that, only values that will
+/// be dropped are used.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
     panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents are inconsistent".into())))
 }

@@ -1,4 +1,4 @@
-//! Converts rows of a batch to objects.
+//! Converts rows to objects.
 
 use super::error::ShardError;
 use super::kept_columns::KeptArray;
@@ -11,7 +11,7 @@ use fetchmill_model::object::{Facts, Micros, Object, StoredObject};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 
-/// The columns of a batch that has all of them. All its rows must be objects: a row without a body is damage.
+/// The columns of a complete batch. Every row must be an object, and a row without a body counts as damaged.
 #[derive(Debug)]
 pub struct BatchRows<'a> {
     sequence: &'a Int64Array,
@@ -31,7 +31,7 @@ pub struct BatchRows<'a> {
 }
 
 impl<'a> BatchRows<'a> {
-    /// Returns the columns, if they are those of [`schema()`].
+    /// Returns the columns, if they match [`schema()`].
     pub fn of(batch: &'a RecordBatch) -> Result<Self, ShardError> {
         Ok(BatchRows {
             sequence: column(batch, Column::Sequence)?,
@@ -61,7 +61,7 @@ impl<'a> BatchRows<'a> {
         self.len() == 0
     }
 
-    /// Returns the object at a row, with its stored CRC-32C. `None` if there is no such row. Kept values are written to
+    /// Returns the object at a row and its stored CRC-32C. `None` if the row does not exist. Kept values are written to
     /// `kept`.
     pub fn get<'o>(&self, row: usize, kept: &'o mut Vec<u8>) -> Option<Object<'o>>
     where
@@ -111,7 +111,7 @@ impl<'a> BatchRows<'a> {
     }
 }
 
-/// Returns a row of a batch: its sequence number, the object, and its stored CRC-32C.
+/// Returns a row as its sequence number, the object, and the stored CRC-32C.
 pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObject, u32), ShardError> {
     let (rows, mut kept) = (BatchRows::of(batch)?, Vec::new());
     let object = rows.get(row, &mut kept).ok_or_else(|| {
@@ -120,7 +120,7 @@ pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObj
     Ok((object.sequence, stored(&object), object.crc32c))
 }
 
-/// Verifies a body with its own checksum. This version of the library does not write Parquet's checksums.
+/// Verifies a body with its own checksum. This version of the library does not write Parquet checksums.
 pub(super) fn check_body(object: &Object<'_>) -> Result<(), ShardError> {
     if crc32c::crc32c(object.body) == object.crc32c {
         return Ok(());
@@ -146,7 +146,7 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
     }
 }
 
-/// Returns the column after those that every batch has.
+/// Returns the column after the standard ones.
 fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
     if !has_encodings(batch.schema_ref()) {
         return Ok(None);
@@ -158,7 +158,7 @@ fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardErr
     })
 }
 
-/// Returns the column after the encoding. It exists if every target has a row.
+/// Returns the column after the encoding, which exists if every target has a row.
 fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardError> {
     if !has_outcomes(batch.schema_ref()) {
         return Ok(None);
@@ -170,7 +170,7 @@ fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardErr
         .ok_or_else(|| ShardError::Foreign("the column `attempts` is missing or has a wrong type".into()))
 }
 
-/// Returns the column of URLs, after the outcomes.
+/// Returns the URL column, which follows the outcomes.
 fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
     let place = url_place(batch.schema_ref());
     let Some(field) = batch.schema_ref().fields().get(place) else { return Ok(None) };
@@ -190,7 +190,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let named = batch.schema_ref().fields().get(column as usize).is_some_and(|it| it.name() == column.name());
     let values = batch.columns().get(column as usize).filter(|_| named);
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
-    // The reader has checked against the schema that a required column has no nulls.
+    // The reader has checked that required columns have no nulls.
     let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
     values.filter(|values| nullable || values.null_count() == 0).ok_or_else(|| {
         ShardError::Foreign(format!("the column `{}` is missing or has a wrong type", column.name()))

@@ -1,4 +1,4 @@
-//! The columns of a shard, and how each is stored.
+//! The columns of a shard and their encodings.
 
 use super::error::ShardError;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -12,20 +12,20 @@ use fetchmill_model::target::extra_columns::{
     ColumnType, ENCODING_COLUMN, ExtraColumns, ITEM_COLUMN, ITEM_SEQUENCE_COLUMN, OUTCOME_COLUMNS, URL_COLUMN,
 };
 
-/// The writer named in the footer of a file.
+/// Writer name in a file's footer.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
 
-/// A column. Its number is its position.
+/// A column. Its position is its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Column {
     /// Sequence number of the object.
     Sequence,
-    /// Name of the object. Bytes that are not UTF-8 are U+FFFD.
+    /// Name of the object, with U+FFFD in place of bytes that are not UTF-8.
     Name,
-    /// Bytes of the name, if it is not UTF-8.
+    /// Name in bytes, if it is not UTF-8.
     NameRaw,
-    /// The reply's status.
+    /// Status of the reply.
     Status,
     /// The `Content-Type` field.
     ContentType,
@@ -42,7 +42,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// All columns, in the order of the schema.
+    /// All columns in schema order.
     pub const ALL: [Column; 10] = [
         Column::Sequence,
         Column::Name,
@@ -56,7 +56,7 @@ impl Column {
         Column::Body,
     ];
 
-    /// Returns its name in the file.
+    /// Returns the column's name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Column::Sequence => "sequence",
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    /// If every target has a row, a row without an object has no body and no checksum.
+    /// Returns the column's field. If every target has a row, body and checksum may be null.
     fn field(self, of_all_targets: bool) -> Field {
         let (data_type, nullable) = match self {
             Column::Sequence => (DataType::Int64, false),
@@ -94,8 +94,8 @@ impl Column {
     }
 }
 
-/// Returns the columns of every shard and of every batch of its rows. The optional columns follow: the encoding of the
-/// body, the outcome if every target has a row, and the columns of a list.
+/// Returns the schema of a shard and its batches. Optional columns come last: the body's encoding, the outcome if every
+/// target has a row, and the columns of a list.
 pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(|column| column.field(false)).to_vec())));
@@ -136,7 +136,7 @@ fn data_type(kind: ColumnType) -> DataType {
     }
 }
 
-/// Returns the type for [`data_type`]. Text for any other data type.
+/// Returns the column type for an Arrow type, which is the inverse of [`data_type`]. Other types become text.
 fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Int64 => ColumnType::Int64,
@@ -146,28 +146,28 @@ fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Returns whether rows of this schema have the encoding of their body. A list's column with that name comes after the
+/// Returns whether rows of this schema have the encoding of their body. A list column of the same name comes after the
 /// URL.
 pub(super) fn has_encodings(schema: &Schema) -> bool {
     schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == ENCODING_COLUMN)
 }
 
-/// Returns whether rows of this schema have the outcome of their targets.
+/// Returns whether rows of this schema have outcomes.
 pub(super) fn has_outcomes(schema: &Schema) -> bool {
     schema.fields().get(outcome_place(schema)).is_some_and(|field| field.name() == OUTCOME_COLUMNS[0])
 }
 
-/// Returns the position of the first outcome column, if there is one.
+/// Returns the position of the first outcome column, if any.
 pub(super) fn outcome_place(schema: &Schema) -> usize {
     Column::ALL.len() + usize::from(has_encodings(schema))
 }
 
-/// Returns the position of the URL column, if there is one.
+/// Returns the position of the URL column, if any.
 pub(super) fn url_place(schema: &Schema) -> usize {
     outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
-/// Returns the columns after the columns of every shard, if a list can have such columns.
+/// Returns the columns that follow those of every shard. Fails if a list cannot have such columns.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     if let Some(columns) = item_columns(schema) {
         return Ok(columns);
@@ -197,27 +197,27 @@ pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     Ok(columns)
 }
 
-/// Rows in a page. Reading one row decodes one page of each column.
+/// Number of rows per page. Reading a row decodes one page of each column.
 const PAGE_ROWS: usize = 2048;
-/// Size of a page before compression in bytes, unless one value is larger.
+/// Maximum page size before compression in bytes, unless a single value is larger.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// Initial number of names of the bloom filter: about one row group with bodies of a hundred bytes.
+/// Initial capacity of the bloom filter in names, enough for about one row group with bodies of a hundred bytes.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// A filter with errors in one of twenty row groups costs one byte for each name. A search for one name then skips the
-/// other nineteen groups.
+/// A filter with errors in one of twenty row groups costs one byte per name. A lookup then skips the other nineteen row
+/// groups.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
-/// Level of all compression.
+/// zstd level for all compression.
 pub(super) const ZSTD_LEVEL: i32 = 1;
 
 pub(super) fn zstd() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-/// Size limit of a dictionary. Kept columns and outcomes are often categories. A larger dictionary is not used.
+/// Maximum size of a dictionary. Kept columns and outcomes are often categories. A larger dictionary is not used.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
-/// Returns the properties that all shards share, with those of the kept columns.
+/// Returns the writer properties shared by all shards, and those of the kept columns.
 fn properties_of_all(columns: &ExtraColumns) -> Result<WriterPropertiesBuilder, ParquetError> {
     let builder = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
@@ -253,8 +253,8 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     for column in [Column::Sequence, Column::LastModified, Column::FetchedAt] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_BINARY_PACKED);
     }
-    // Store lengths apart from bytes: with 100 bytes of hexadecimal digits this takes a third less time than `PLAIN`,
-    // and 3 % less space. The deltas of `DELTA_BYTE_ARRAY` save almost nothing more, because zstd finds common parts of
+    // Store lengths separately from bytes. With bodies of 100 hexadecimal digits, this takes a third less time and 3 %
+    // less space than `PLAIN`. `DELTA_BYTE_ARRAY` saves almost nothing more, because zstd finds the common parts of
     // names.
     for column in [Column::Name, Column::Body] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
@@ -263,9 +263,9 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         .set_column_bloom_filter_enabled(Column::Name.path(), true)
         .set_column_bloom_filter_fpp(Column::Name.path(), BLOOM_FALSE_POSITIVES)
         .set_column_bloom_filter_max_ndv(Column::Name.path(), BLOOM_NAMES);
-    // Random values cannot be compressed.
+    // Random values do not compress.
     builder = builder.set_column_compression(Column::Crc32c.path(), Compression::UNCOMPRESSED);
-    // Minimum and maximum values of these columns are useless, and would put copies of bodies into the footer.
+    // Minimum and maximum values of these columns are useless, and would copy bodies into the footer.
     for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {
         builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
     }
@@ -274,10 +274,10 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     Ok(with_dictionaries(builder, outcomes.chain(encodings)).build())
 }
 
-/// Number of fetchmill's own columns, after those of the items.
+/// Number of fetchmill's own columns, which follow those of the items.
 pub(super) const ITEM_OWN_COLUMNS: usize = 2;
 
-/// Returns the columns of a shard of items.
+/// Returns the schema of a shard of items.
 fn item_schema(columns: &ExtraColumns) -> Schema {
     let own = [
         Field::new(ITEM_SEQUENCE_COLUMN, DataType::Int64, false),
@@ -286,7 +286,7 @@ fn item_schema(columns: &ExtraColumns) -> Schema {
     Schema::new(kept_fields(columns).chain(own).collect::<Vec<_>>())
 }
 
-/// Returns the columns of the items, if this is the schema of a shard of items.
+/// Returns the columns of the items, if this schema is that of a shard of items.
 fn item_columns(schema: &Schema) -> Option<ExtraColumns> {
     let of_items = schema.fields().len().checked_sub(ITEM_OWN_COLUMNS)?;
     let kept = schema.fields().iter().take(of_items);
@@ -301,7 +301,7 @@ fn item_columns(schema: &Schema) -> Option<ExtraColumns> {
     is_same.then_some(columns)
 }
 
-/// Returns how the columns of a shard of items are stored.
+/// Returns the writer properties for a shard of items.
 fn item_properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
     let (sequence, item) = (ColumnPath::from(ITEM_SEQUENCE_COLUMN), ColumnPath::from(ITEM_COLUMN));
     let builder = properties_of_all(columns)?

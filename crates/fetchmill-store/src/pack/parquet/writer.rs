@@ -19,33 +19,32 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Maximum number of rows of a batch before it goes into the pages of the columns.
+/// Maximum number of rows in a batch before it is encoded into pages.
 const BATCH_ROWS: usize = 1024;
-/// Maximum size of a batch in bytes. A larger object gets its own row group, so that no second one is in memory with
-/// it.
+/// Maximum size of a batch in bytes. A larger object gets its own row group, so that no other is in memory with it.
 const BATCH_BYTES: usize = MIB;
-/// Limit of a row group's size before encoding, as a multiple of its encoded size. So the memory for reading it back
-/// does not depend on how well it compresses.
+/// Maximum size of a row group before encoding, as a multiple of its encoded size. This bounds the memory for reading
+/// it back, however well it compresses.
 const EXPANSION_MAX: usize = 4;
 
-/// Creates an empty file without a name that holds a compressed large body.
+/// Creates an empty unnamed file for a compressed large body.
 pub type MakeScratch = Box<dyn Fn() -> io::Result<File> + Send>;
 
-/// Writes one shard.
+/// Writes a shard.
 pub struct ParquetEncoder<W: Write + Send> {
     file: SerializedFileWriter<OutputSlot<W>>,
     factory: ArrowRowGroupWriterFactory,
     /// Column writers of the open row group.
     open: Vec<ArrowColumnWriter>,
     batch: BatchBuilder,
-    /// Number of rows that left `batch`.
+    /// Number of rows that have left `batch`.
     rows: u64,
-    /// Size of the open row group's names, bodies, URLs and kept values in bytes.
+    /// Total size in bytes of the names, bodies, URLs and kept values in the open row group.
     plain_bytes: usize,
     row_group_bytes: usize,
     columns: ExtraColumns,
     descriptor: Arc<SchemaDescriptor>,
-    /// End of the last commit. 0 if there is none.
+    /// End of the last commit, or 0 before the first.
     committed_end: u64,
     /// Number of committed row groups.
     committed_groups: usize,
@@ -59,7 +58,7 @@ impl<W: Write + Send> std::fmt::Debug for ParquetEncoder<W> {
 }
 
 impl<W: Write + Send> ParquetEncoder<W> {
-    /// Starts a shard of objects with these columns. Memory is limited by the size of a row group.
+    /// Starts a shard of objects with these columns. The size of a row group bounds the memory use.
     pub fn new(
         to: W,
         row_group_bytes: usize,
@@ -84,9 +83,9 @@ impl<W: Write + Send> ParquetEncoder<W> {
         })
     }
 
-    /// Appends an object. After an error the shard is lost, and may or may not contain the object.
+    /// Appends an object. After an error, the shard is unusable and may or may not contain the object.
     pub fn push(&mut self, object: &Object<'_>) -> io::Result<()> {
-        // An item is not larger than its page, and its text is a normal column.
+        // An item is never larger than its page, and its text is an ordinary column.
         if object.body.len() > BATCH_BYTES && !self.columns.has_items() {
             let without_body = Object { body: b"", ..*object };
             return self.push_alone(&without_body, LargeSource::Bytes(object.body));
@@ -95,10 +94,10 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.write_full_batch()
     }
 
-    /// Appends an object whose body is in a file. `object.body` is empty.
+    /// Appends an object whose body is in a file. `object.body` must be empty.
     pub fn push_file(&mut self, object: &Object<'_>, body: &FileBody) -> io::Result<()> {
         if body.length() <= BATCH_BYTES as u64 {
-            // The body went to a file only because memory was short, so it is written as a normal row.
+            // The body is in a file only because memory was short, so write it as an ordinary row.
             return self.push(&Object { body: &body.to_vec()?, ..*object });
         }
         self.push_alone(object, LargeSource::File(body))
@@ -117,7 +116,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    /// Writes a large object as its own row group, without its body in memory.
+    /// Writes a large object as its own row group without loading its body into memory.
     fn push_alone(&mut self, without_body: &Object<'_>, body: LargeSource<'_>) -> io::Result<()> {
         self.write_batch()?;
         self.flush(None)?;
@@ -169,7 +168,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         result.map_err(|error| self.file.inner().explain(error))
     }
 
-    /// Ends the open row group. `large` replaces its column of bodies.
+    /// Ends the open row group. `large` replaces its body column.
     fn end_group(&mut self, large: Option<&LargeBody>) -> Result<(), ParquetError> {
         self.plain_bytes = 0;
         if self.open.is_empty() {
@@ -195,17 +194,17 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.open.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
 
-    /// Returns the columns of objects in addition to the standard ones.
+    /// Returns the columns of objects besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
-    /// Returns the number of rows so far, which is the position of the next row.
+    /// Returns the number of rows so far, which is also the position of the next row.
     pub fn rows(&self) -> u64 {
         self.rows + self.batch.rows() as u64
     }
 
-    /// Returns the approximate size of the file if it ended now.
+    /// Returns the approximate size of the file if it were finished now.
     pub fn bytes(&self) -> usize {
         self.file.bytes_written() + self.open_bytes() + self.batch.bytes()
     }
@@ -215,8 +214,8 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.file.flushed_row_groups().len() + usize::from(!self.open.is_empty() || self.batch.rows() > 0)
     }
 
-    /// Ends the row group, and appends the data that [`super::footer_of`] needs to complete the file. When this
-    /// returns, everything was passed to the output.
+    /// Ends the row group and appends the data that [`super::footer_of`] needs to complete the file. When this returns,
+    /// everything has been passed to the output.
     pub fn commit(&mut self) -> io::Result<&mut W> {
         self.encode_batch()?;
         self.flush(None)?;
@@ -243,7 +242,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
 
 type StartedFile<W> = (SerializedFileWriter<OutputSlot<W>>, ArrowRowGroupWriterFactory);
 
-/// Starts a file without the Arrow schema in its footer, because all types follow from Parquet's types.
+/// Starts a file without the Arrow schema in its footer, because all types follow from Parquet's.
 fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W>, ParquetError> {
     let schema = schema(columns);
     let root = ArrowSchemaConverter::new().convert(&schema)?.root_schema_ptr();
@@ -252,8 +251,8 @@ fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W
     Ok((file, factory))
 }
 
-/// Holds the output until it is taken back, because the library returns it only after a last write of its own. Also
-/// keeps the error of the operating system: the library turns some errors into text, and the user can act on `ENOSPC`.
+/// Holds the output until it is taken back, because the library returns it only after a final write of its own. Also
+/// keeps operating system errors: the library turns some into text, but users can act on `ENOSPC`.
 #[derive(Debug)]
 struct OutputSlot<W> {
     to: Option<W>,
@@ -277,7 +276,7 @@ impl<W: Write> OutputSlot<W> {
         result
     }
 
-    /// Returns the error of the operating system that caused an error of the library.
+    /// Returns the operating system error that caused a library error.
     fn explain(&self, error: ParquetError) -> io::Error {
         io_error_in(error).unwrap_or_else(|error| match self.refused {
             Some(number) => io::Error::from_raw_os_error(number),

@@ -11,16 +11,16 @@ use fetchmill_model::object::{Micros, StoredObject};
 use fetchmill_model::reply::content_encoding::is_identity;
 use fetchmill_model::text::dates;
 
-/// Maximum number of fields of a record. The encoder writes up to twelve.
+/// Maximum number of fields in a record. The encoder writes up to twelve.
 const FIELDS_MAX: usize = 16;
 /// Maximum compression ratio of deflate.
 const RATIO_MAX: usize = 1032;
-/// Buffer size for the first attempt on a member of unknown size, such as a request.
+/// Buffer size for the first attempt to decompress a member of unknown size, such as a request.
 const GUESS_BYTES: usize = 4096;
-/// Size of the checksum and size after each member.
+/// Size of the trailer of a member: checksum and size.
 const FOOTER_BYTES: usize = 8;
 
-/// Reads the output of [`super::WarcEncoder`] for an object: one or two members, and two for each redirect before it.
+/// Reads an object written by [`super::WarcEncoder`]: one or two members, followed by two per redirect before it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct WarcDecoder;
 
@@ -59,16 +59,16 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Decompresses the first member. Returns its content, and the bytes after it.
+/// Decompresses the first member. Returns its content and the bytes after it.
 pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
     const DAMAGE: Damage = Damage("a gzip member is damaged");
     // The size is stored modulo 4 GiB, so larger contents cannot be checked.
     let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
-    // This is the size of the last member: right for a single member, and often large enough for the first of two.
+    // This is the size of the last member: exact for a single member, and often sufficient for the first of two.
     let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
     let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
     let content = loop {
-        // The system provides zeroed pages, and unwritten pages take no memory.
+        // The system provides zeroed pages, and untouched pages take no memory.
         let mut content = vec![0; room];
         match Decompressor::new().gzip_decompress(members, &mut content) {
             Ok(length) => {
@@ -85,7 +85,7 @@ pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
     Ok((content, behind))
 }
 
-/// Returns the bytes after a member. libdeflate does not report where it ends, but the footer is known from the
+/// Returns the bytes after a member. libdeflate does not report its end, but its trailer can be computed from the
 /// content.
 fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
     let mut footer = [0; FOOTER_BYTES];
@@ -184,7 +184,7 @@ impl<'a> WarcRecord<'a> {
     }
 }
 
-/// Returns the value of a field that a record may have only once.
+/// Returns the value of a field that may occur only once.
 fn only<'a>(fields: &[httparse::Header<'a>], name: &str) -> Result<Option<&'a [u8]>, Damage> {
     let mut values = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = values.next().map(|field| field.value);

@@ -27,46 +27,46 @@ const WARCINFO: &str = concat!(
     "conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n"
 );
 
-/// Content type of a request record.
+/// Content type of request records.
 const REQUEST_TYPE: &[u8] = b"application/http; msgtype=request";
 const RESPONSE_TYPE: &[u8] = b"application/http; msgtype=response";
-/// Profile of a `revisit` after the server said that nothing has changed (WARC 1.1, 6.7.3).
+/// Profile of `revisit` records for unchanged objects (WARC 1.1, 6.7.3).
 const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
-/// A target whose replies are written: its sequence number, its name, and its URL if that is not the name.
+/// A target whose replies are written: its sequence number, its name, and its URL if it differs.
 type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
-/// Identifier of a record, without the surrounding characters.
+/// Identifier of a record, without its brackets.
 type Uuid = [u8; 36];
 
-/// Last digit of an identifier: several records can have the same hash. The identifiers of a request and its reply
-/// differ only in this digit, so they compress to a few bytes.
+/// Last digit of an identifier, because several records may have the same hash. The identifiers of a request and its
+/// reply differ only in this digit, so they compress to a few bytes.
 #[derive(Clone, Copy)]
 enum RecordKind {
     Info,
     Resource,
     Request,
     Response,
-    /// Request for a reply that came in place of an object.
+    /// Request for a reply received instead of an object.
     OtherRequest,
     OtherResponse,
 }
 
 /// Writes WARC records.
 pub struct WarcEncoder {
-    /// Template of the requests, without secrets.
+    /// Request template without secrets.
     template: RequestTemplate,
     uri_start: Vec<u8>,
     names_are_urls: bool,
     opened_at: Micros,
     key: u64,
     shards: u64,
-    /// Seed of the hash, so that objects of another origin have other identifiers.
+    /// Seed of the hash, so that objects of different origins have different identifiers.
     seed: u64,
     members: MemberWriter,
     buffers: RecordBuffers,
 }
 
-/// Buffers for one object, reused for the next.
+/// Buffers for an object, reused for the next.
 #[derive(Default)]
 struct RecordBuffers {
     date: Vec<u8>,
@@ -78,8 +78,8 @@ struct RecordBuffers {
 }
 
 impl WarcEncoder {
-    /// Creates an encoder for objects of an origin. The first record of each shard contains the time and `key`, a
-    /// number that no other encoder of the job has.
+    /// Creates an encoder for an origin's objects. The first record of each shard contains the time and `key`, a number
+    /// that no other encoder of the job uses.
     pub fn new(origin: &WarcOrigin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
         write_uri(origin.uri_start.as_bytes(), &mut uri_start);
@@ -97,7 +97,7 @@ impl WarcEncoder {
         }
     }
 
-    /// Returns the hash for the identifiers of an object.
+    /// Returns the hash from which an object's identifiers are made.
     fn hash(&mut self, object: &Object<'_>) -> u128 {
         let identity = &mut self.buffers.identity;
         identity.clear();
@@ -109,7 +109,7 @@ impl WarcEncoder {
         xxh3_128_with_seed(identity, self.seed)
     }
 
-    /// Appends the replies that came in place of an object, each with its request.
+    /// Appends the replies received instead of an object, each with its request.
     pub fn encode_unfetched(&mut self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         self.replies((target.sequence, target.name, target.url), target.replies, out);
     }
@@ -188,7 +188,8 @@ impl WarcEncoder {
         write_object_fields(object, &mut self.buffers.record);
     }
 
-    /// Returns the identifiers of an object's request and response, and its parsed head. `None` if the head is unknown.
+    /// Returns the identifiers of an object's request and response records, and its parsed head. `None` if the head is
+    /// unknown.
     fn exchange<'o>(&mut self, object: &Object<'o>) -> Option<(Uuid, Uuid, StoredHead<'o>)> {
         let head = object.facts.head.unwrap_or_default();
         let (reply, _) = parse_head(head).filter(|(_, length)| *length == head.len())?;
@@ -196,7 +197,7 @@ impl WarcEncoder {
         Some((uuid(hash, RecordKind::Request), uuid(hash, RecordKind::Response), reply))
     }
 
-    /// Completes the open record with this block, and writes it as a gzip member without keeping the body in memory.
+    /// Completes the open record with this block, and writes it as a gzip member without loading the body into memory.
     fn close_with_file(&mut self, block: &FileBlock<'_>, out: &mut dyn Write) -> io::Result<()> {
         let record = &mut self.buffers.record;
         let (whole, payload) = block.digests()?;
@@ -209,7 +210,7 @@ impl WarcEncoder {
         member.finish().map(drop)
     }
 
-    /// Returns the URL of an object that is not requested by its name from the origin.
+    /// Returns the URL of an object that is not requested from the origin by its name.
     fn own_url<'o>(&self, object: &Object<'o>) -> Option<HttpUrl<'o>> {
         let named = self.names_are_urls.then_some(object.name);
         HttpUrl::parse(object.facts.url.or(named)?)
@@ -329,8 +330,8 @@ impl RecordBuffers {
     }
 }
 
-/// Returns the text with which the request and reply records of nearly every object begin. Less is common to targets
-/// with their own URLs.
+/// Returns the text with which the request and reply records of nearly all objects start. Targets with their own URLs
+/// share less.
 pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2] {
     let known = if names_are_urls { b"http" } else { uri_start };
     [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {
@@ -340,8 +341,7 @@ pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2]
     })
 }
 
-/// Appends the start of a record, up to the end of its URI. Many records share this text, and compress faster because
-/// of it.
+/// Appends the start of a record up to the end of its URI. Many records share this text, so they compress faster.
 fn write_beginning(kind: &str, content_type: &[u8], uri: &[u8], record: &mut Vec<u8>) {
     record.extend_from_slice(VERSION);
     write_field("WARC-Type", &[kind.as_bytes()], record);
@@ -365,7 +365,7 @@ fn write_digests(block: &DigestText, payload: Option<&DigestText>, length: u64, 
     record.extend_from_slice(b"\r\n\r\n");
 }
 
-/// The block of a record whose body is in a file. Everything but the head is the payload.
+/// Block of a record whose body is in a file. Everything after the head is the payload.
 struct FileBlock<'a> {
     head: &'a [u8],
     /// Bytes before the body. Not empty if the head announces chunks.
@@ -386,7 +386,7 @@ impl FileBlock<'_> {
         each(self.end)
     }
 
-    /// Returns the digests of the block and of the payload.
+    /// Returns the digests of the block and the payload.
     fn digests(&self) -> io::Result<(DigestText, DigestText)> {
         let (mut whole, mut payload) = (Sha1::new(), Sha1::new());
         whole.update(self.head);
@@ -403,7 +403,7 @@ impl FileBlock<'_> {
     }
 }
 
-/// Completes the fields of a record and appends its block. The parts from `payload` on are the payload.
+/// Completes the fields of a record and appends its block. The payload starts with part `payload`.
 fn close(block: &[&[u8]], payload: Option<usize>, record: &mut Vec<u8>) {
     let payload = payload.map(|from| digest(&block[from..]));
     let length = block.iter().map(|part| part.len() as u64).sum();
@@ -427,7 +427,7 @@ fn write_object_fields(object: &Object<'_>, record: &mut Vec<u8>) {
     }
 }
 
-/// Writes a field whose value consists of trusted parts.
+/// Writes a field with trusted parts as its value.
 fn write_field(name: &str, value: &[&[u8]], record: &mut Vec<u8>) {
     record.extend_from_slice(name.as_bytes());
     record.extend_from_slice(b": ");
@@ -437,7 +437,7 @@ fn write_field(name: &str, value: &[&[u8]], record: &mut Vec<u8>) {
     record.extend_from_slice(b"\r\n");
 }
 
-/// Writes an untrusted value. Everything but printable ASCII is escaped.
+/// Writes an untrusted value. Escapes all but printable ASCII.
 fn write_value(value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         match byte {
@@ -447,7 +447,7 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an untrusted URI. Spaces are escaped, too.
+/// Writes an untrusted URI. Escapes spaces too.
 fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
     for byte in uri {
         match byte {
@@ -457,7 +457,7 @@ fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns a hash as a UUID of version 8 (RFC 9562, 5.8).
+/// Returns a hash as a version 8 UUID (RFC 9562, 5.8).
 fn uuid(hash: u128, kind: RecordKind) -> Uuid {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut bytes = hash.to_be_bytes();

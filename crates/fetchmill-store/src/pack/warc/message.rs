@@ -10,7 +10,7 @@ use fetchmill_model::text::dates;
 
 /// Bytes after the single chunk: its line end, and the last chunk.
 const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";
-/// The whole chunked body, if it has no bytes.
+/// The complete chunked body if the body is empty.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Hexadecimal digits of a `u64`.
 const CHUNK_DIGITS_MAX: usize = 16;

@@ -1,22 +1,22 @@
-//! WARC 1.1: for each object the request and the response, as sent over the wire, each in a gzip member.
+//! WARC 1.1: the request and the response of each object as sent over the wire, each in a gzip member.
 //!
 //! # Rules
-//! - The two members of an object are one record of a pack, so neither exists without the other. With `--keep-failed`
-//!   the members of the redirects before the object follow in the same record.
-//! - Every byte of a reply's head is kept. The client has removed the chunking. If the head announces chunks, the body
-//!   is therefore written as one chunk, and the message still matches its head. Digests are computed over that message,
-//!   as `warcio check` expects.
-//! - A reply that came in place of an object is not a record of a pack. It is in separate files ([`crate::results`]).
-//!   If its body is cut, the record has `WARC-Truncated`. A 304 is a `revisit`.
-//! - An object whose head is unknown is a `resource` record, and no head is invented.
-//! - No secret of a request is stored, and no untrusted byte becomes part of the syntax of a field.
-//! - The identifier of a record is computed from its contents, so the same object gets the same identifier again.
+//! - An object's two members form one record of a pack, so neither exists without the other. With `--keep-failed`, the
+//!   members of the redirects before the object follow in the same record.
+//! - The head of a reply is kept byte for byte. The client has removed any chunking. If the head announces chunks, the
+//!   body is written as a single chunk, so that the message matches its head. Digests cover that message, as `warcio
+//!   check` expects.
+//! - A reply received instead of an object is not a record of a pack. Such replies are in separate files
+//!   ([`crate::results`]). If the body is truncated, the record has `WARC-Truncated`. A 304 is a `revisit`.
+//! - An object with an unknown head is a `resource` record. No head is invented.
+//! - No secrets of a request are stored, and untrusted bytes never become part of a field's syntax.
+//! - A record's identifier is computed from its contents, so an object always gets the same identifier.
 //!
-//! If an object has a URL in addition to its name, `WARC-Target-URI` contains this URL. `Fetchmill-Url` contains it
-//! unchanged, so that it can be restored. The request record is the request for this URL.
+//! If an object has a URL besides its name, `WARC-Target-URI` contains that URL. `Fetchmill-Url` contains it unchanged,
+//! so that it can be restored. The request record is for this URL.
 //!
-//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fetchmill's own
-//! fields. Without knowing prefix and suffix, a reader cannot get the name from a URI.
+//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fields of
+//! fetchmill. A reader cannot derive the name from a URI without knowing the prefix and suffix.
 
 mod cdxj;
 mod decode;
@@ -37,34 +37,34 @@ use sha1::{Digest as _, Sha1};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 
-/// Origin of the objects of a shard.
+/// Origin of a shard's objects.
 #[derive(Debug, Clone)]
 pub struct WarcOrigin {
-    /// Template that writes the requests as they were sent. Its secrets are not stored.
+    /// Template that reproduces the requests as sent. Its secrets are not stored.
     pub template: RequestTemplate,
-    /// Scheme, host and port: `http://host:port`, without user and password.
+    /// Scheme, host and port, as `http://host:port` without user and password.
     pub uri_start: String,
-    /// Whether the name of an object is its URL unless it has another, as for a list. A name that is not a URL is
-    /// requested from the origin.
+    /// Whether an object's name is its URL unless it has another, as for a list. A name that is not a URL is requested
+    /// from the origin.
     pub names_are_urls: bool,
 }
 
 impl WarcOrigin {
-    /// Creates the origin for objects from a list, each with its own origin. All requests have these fields.
+    /// Creates the origin for the objects of a list, which have their own origins. All requests have these fields.
     pub fn of_list(fields: &[(&str, &str)]) -> Result<Self> {
         let template = RequestTemplate::new("localhost", "/", "", fields)?;
         Ok(WarcOrigin { template, uri_start: "http://localhost".into(), names_are_urls: true })
     }
 }
 
-/// The first line of a record.
+/// First line of a record.
 const VERSION: &[u8] = b"WARC/1.1\r\n";
-/// Bytes after the block of a record.
+/// Bytes after a record's block.
 const RECORD_END: &[u8] = b"\r\n\r\n";
-/// Type of a resource whose type is unknown.
+/// Content type of a resource with an unknown type.
 const UNKNOWN_TYPE: &[u8] = b"application/octet-stream";
 
-/// Returns the digest of bytes in field form.
+/// Returns the digest of bytes as a field value.
 fn digest(parts: &[&[u8]]) -> DigestText {
     let mut sha1 = Sha1::new();
     for part in parts {
@@ -73,7 +73,7 @@ fn digest(parts: &[&[u8]]) -> DigestText {
     digest_text(sha1)
 }
 
-/// `sha1:` and base32 (RFC 4648), which needs no padding for 20 bytes.
+/// `sha1:` followed by base32 (RFC 4648), which needs no padding for 20 bytes.
 type DigestText = [u8; 37];
 
 fn digest_text(sha1: Sha1) -> DigestText {

@@ -1,48 +1,49 @@
-//! Deflate (RFC 1951) for small ASCII records: one block with a fixed code, so that no statistics and no code are
-//! computed for a record of a few hundred bytes. docs/internals/decisions/0035 describes how the code was made.
+//! Deflate (RFC 1951) for small ASCII records. It uses one block with a fixed code, so that no statistics and no code
+//! are computed for a record of a few hundred bytes. docs/internals/decisions/0035 describes how the code was made.
 
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
-/// Start of a block: it is the last block, and the code lengths [`LITERAL_LENGTHS`] and [`DISTANCE_LENGTHS`] follow as
-/// encoded in section 3.2.7.
+/// Start of a block. It marks the last block, and contains the code lengths [`LITERAL_LENGTHS`] and
+/// [`DISTANCE_LENGTHS`] as encoded in section 3.2.7.
 const BLOCK_START: [u8; 52] = [
     0xe5, 0x55, 0xe7, 0x76, 0xd3, 0x30, 0x14, 0xfe, 0x8d, 0xcf, 0xf1, 0x3b, 0x88, 0xb2, 0xa1, 0xb2, 0x25,
     0x79, 0x8b, 0x52, 0x48, 0x93, 0x8e, 0x74, 0x93, 0xba, 0x14, 0xca, 0x54, 0xe4, 0x1b, 0xc7, 0xd4, 0xb1,
     0x8d, 0x2d, 0x03, 0x61, 0x3d, 0x3b, 0xc7, 0x69, 0xa0, 0xec, 0xbd, 0xd1, 0x1e, 0xf7, 0x7e, 0x77, 0x69,
     0x00,
 ];
-/// Number of bits of the block's start in its last byte.
+/// Number of used bits in the last byte of the block's start.
 const BLOCK_START_BITS: u32 = 410 % 8;
-/// Code length in bits of each byte below 128. 0 for a byte without a code.
+/// Code length in bits for each byte below 128, or 0 for a byte without a code.
 const LITERAL_LENGTHS: &[u8; 128] = b"0000000009600600000000000000000059899999999985665556666666598989\
                                       9787788887888888897868989989999995756476769867666966569997999990";
-/// Code lengths of the end of the block and of the length classes of matches.
+/// Code lengths for the end of the block and the length classes of matches.
 const LENGTH_LENGTHS: &[u8; 29] = b"90678799899999999999999999999";
-/// Code lengths of the distance classes that occur in small records.
+/// Code lengths for the distance classes that occur in small records.
 const DISTANCE_LENGTHS: &[u8; 22] = b"5555555555443444445555";
 
-/// Limits of matches: at least one hashed word, at most the longest length of the second-to-last class. The last class
-/// has only the length 258, which has no code.
+/// Minimum and maximum match length: one hashed word, and the longest length of the second-to-last class. The last
+/// class has only the length 258, which has no code.
 const MATCH_MIN: usize = 4;
 const MATCH_MAX: usize = 257;
-/// Length that the first class means.
+/// Length represented by the first class.
 const LENGTH_FIRST: usize = 3;
-/// The hash table of seen words has 2 KiB, which are copied for each record.
+/// Size of the hash table as a power of two. The table takes 2 KiB, which are copied per record.
 const HASH_BITS: u32 = 10;
 /// Maximum code length in bits.
 const BITS_MAX: usize = 9;
-/// Bytes stored together. A writer needs this much space after its end.
+/// Number of bytes per store. A writer needs this much space after its end.
 const STORE_BYTES: usize = 8;
-/// Literals to combine before a store. They fit next to the bits left from the last store, which are fewer than eight.
+/// Number of literals combined before a store. They fit next to the bits left from the previous store, which are fewer
+/// than eight.
 const LITERALS_AT_ONCE: usize = 6;
 
 const _: () = assert!(LITERALS_AT_ONCE * BITS_MAX + 7 < STORE_BYTES * u8::BITS as usize);
 
-/// Code of a symbol. Its first bit is the lowest one.
+/// Code of a symbol. Its first bit is the lowest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Code {
     bits: u16,
-    /// Number of bits. 0 if the symbol has no code.
+    /// Number of bits, or 0 if the symbol has no code.
     count: u8,
 }
 
@@ -51,7 +52,7 @@ struct Code {
 pub(super) struct SmallDeflate {
     codes: Codes,
     beginnings: Vec<Beginning>,
-    /// Beginning for all other records.
+    /// Initial state for records that have none of the known beginnings.
     nothing: Beginning,
 }
 
@@ -64,31 +65,31 @@ struct Codes {
     distances: [Code; DISTANCE_LENGTHS.len()],
 }
 
-/// A text with which some records begin, compressed once for all of them.
+/// A text with which many records start, compressed once for all of them.
 #[derive(Debug)]
 struct Beginning {
     text: Vec<u8>,
     packed: Vec<u8>,
-    /// Bits after the whole bytes.
+    /// Bits that do not fill a byte yet.
     bits: u64,
     count: u32,
     finder: MatchFinder,
 }
 
-/// Finds earlier occurrences in a record.
+/// Finds repetitions in a record.
 #[derive(Debug, Clone)]
 struct MatchFinder {
-    /// Last position of each word, by its hash. An unused entry refers to the first word, which is harmless because
-    /// words are compared.
+    /// Last position of each word, by hash. An unused entry refers to the first word, which is harmless because words
+    /// are compared.
     seen: [u16; 1 << HASH_BITS],
     /// Position of the next word to look for.
     position: usize,
-    /// Position up to which the record is written.
+    /// Position up to which the record has been written.
     written: usize,
 }
 
 impl SmallDeflate {
-    /// Creates a compressor for records, many of which begin with one of these texts. The first text that fits is used.
+    /// Creates a compressor for records that often start with one of these texts. The first matching text is used.
     pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         let codes = Codes::new();
         let short = beginnings.iter().filter(|text| text.len() <= WARC_SMALL_RECORD_BYTES_MAX);
@@ -99,8 +100,8 @@ impl SmallDeflate {
         }
     }
 
-    /// Appends the compressed record. Returns false, and appends nothing, if the record is too long or one of its bytes
-    /// has no code.
+    /// Appends the compressed record. Returns `false` and appends nothing if the record is too long or contains a byte
+    /// without a code.
     pub(super) fn write(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
         if record.len() > WARC_SMALL_RECORD_BYTES_MAX || !has_codes(record) {
             return false;
@@ -139,7 +140,7 @@ impl Beginning {
         let mut writer = BitWriter::behind(&nothing, &mut packed);
         let mut finder = nothing.finder;
         finder.put_all(text, codes, &mut writer);
-        // A word that starts in the last bytes extends into the part that differs, so it is handled later.
+        // A word at the end of the text extends beyond it, so it is handled later.
         let known = finder.position.min(text.len());
         codes.put_literals(&text[finder.written..known], &mut writer);
         finder.written = known;
@@ -150,8 +151,8 @@ impl Beginning {
 }
 
 impl MatchFinder {
-    /// Writes everything up to the last match. Every word is recorded, but only every second one is searched. So a
-    /// match that began one byte earlier is still found, and only four-byte matches in between are missed.
+    /// Writes everything up to the last match. Every word is recorded, but only every second one is searched. Matches
+    /// that start one byte earlier are still found, so only four-byte matches in between are missed.
     #[inline]
     fn put_all(&mut self, record: &[u8], codes: &Codes, writer: &mut BitWriter<'_>) {
         let (mut position, mut written) = (self.position, self.written);
@@ -175,7 +176,7 @@ impl MatchFinder {
         (self.position, self.written) = (position, written);
     }
 
-    /// Records the position of a word. Returns its last position, or any other position.
+    /// Records a word's position. Returns its previous position, or an arbitrary one.
     #[inline]
     fn note(&mut self, word: u32, position: usize) -> usize {
         usize::from(std::mem::replace(&mut self.seen[hash(word)], position as u16))
@@ -225,18 +226,19 @@ impl Codes {
     }
 }
 
-/// Returns whether each byte has a code: printable characters, tab, CR and LF.
+/// Returns whether all bytes have a code: printable characters, tab, CR and LF.
 #[inline]
 fn has_codes(record: &[u8]) -> bool {
     record.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Returns the maximum size of a compressed record: a match takes up to 28 bits and covers at least four bytes.
+/// Returns the maximum compressed size. A match takes up to 28 bits and covers at least four bytes.
 fn packed_max(bytes: usize) -> usize {
     BLOCK_START.len() + (bytes + 1) * BITS_MAX / 8 + 1 + STORE_BYTES
 }
 
-/// Writes a value as its class and the remaining bits. A class is the value's highest bit and the next `kept` bits.
+/// Writes a value as its class and the remaining bits. The class consists of the value's highest bit and the next
+/// `kept` bits.
 #[inline]
 fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>) {
     let value = value as u32;
@@ -246,7 +248,7 @@ fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>
     writer.put(u32::from(code.bits) | rest << code.count, u32::from(code.count) + open);
 }
 
-/// Returns how many bytes at `position` of the record repeat the bytes at `earlier`. Compares eight bytes at a time.
+/// Returns how many bytes at `position` repeat those at `earlier`. Compares eight bytes at a time.
 #[inline]
 fn common(record: &[u8], earlier: usize, position: usize) -> usize {
     let most = (record.len() - position).min(MATCH_MAX);
@@ -262,20 +264,20 @@ fn common(record: &[u8], earlier: usize, position: usize) -> usize {
     length + before[length..].iter().zip(&here[length..]).take_while(|(one, other)| one == other).count()
 }
 
-/// Returns the four bytes at a position.
+/// Returns the four bytes at a position, if there are four.
 #[inline]
 fn word_at(record: &[u8], position: usize) -> Option<u32> {
     let word = record.get(position..position + MATCH_MIN)?.first_chunk()?;
     Some(u32::from_le_bytes(*word))
 }
 
-/// Returns the table entry of a word: the highest bits of a product (Knuth's method).
+/// Returns the table index of a word: the highest bits of a product (Knuth's method).
 #[inline]
 fn hash(word: u32) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
 }
 
-/// Returns the codes of symbols for these code lengths (section 3.2.2).
+/// Returns the codes for these code lengths (section 3.2.2).
 fn canonical<const SYMBOLS: usize>(lengths: [u8; SYMBOLS]) -> [Code; SYMBOLS] {
     let mut codes = [Code::default(); SYMBOLS];
     let mut next = 0_u16;
@@ -289,7 +291,7 @@ fn canonical<const SYMBOLS: usize>(lengths: [u8; SYMBOLS]) -> [Code; SYMBOLS] {
     codes
 }
 
-/// Writes bits into a buffer, which must be large enough.
+/// Writes bits to a buffer, which must be large enough.
 struct BitWriter<'o> {
     out: &'o mut [u8],
     stored: usize,
@@ -304,14 +306,14 @@ impl<'o> BitWriter<'o> {
         BitWriter { out, stored: packed.len(), bits: beginning.bits, count: beginning.count }
     }
 
-    /// Adds bits. After [`BitWriter::store`] there is space for [`LITERALS_AT_ONCE`] literals, or for a match.
+    /// Adds bits. After [`BitWriter::store`], there is room for [`LITERALS_AT_ONCE`] literals or one match.
     #[inline]
     fn put(&mut self, bits: u32, count: u32) {
         self.bits |= u64::from(bits) << self.count;
         self.count += count;
     }
 
-    /// Stores whole bytes. Fewer than eight bits remain.
+    /// Stores whole bytes, which leaves fewer than eight bits.
     #[inline]
     fn store(&mut self) {
         self.out[self.stored..][..STORE_BYTES].copy_from_slice(&self.bits.to_le_bytes());
@@ -331,12 +333,12 @@ impl<'o> BitWriter<'o> {
 mod tests {
     use super::*;
 
-    /// Returns which share of all bit sequences the codes use.
+    /// Returns the share of all bit sequences that the codes use.
     fn share(codes: &[Code]) -> f64 {
         codes.iter().filter(|code| code.count > 0).map(|code| 0.5_f64.powi(code.count.into())).sum()
     }
 
-    /// Inflate refuses a code in which some bit sequences have no meaning.
+    /// Inflate rejects a code in which some bit sequences have no meaning.
     #[test]
     fn the_codes_are_complete() {
         let codes = Codes::new();
@@ -352,7 +354,7 @@ mod tests {
             assert_eq!(has_codes(&[b'a', byte]), codes.literals[usize::from(byte)].count > 0, "{byte}");
         }
         assert!(has_codes(b"\t\r\n ~"));
-        // The first class of lengths is shorter than any match.
+        // The first length class is shorter than any match.
         assert!(codes.lengths[1..].iter().chain(&codes.distances).all(|code| code.count > 0));
     }
 
@@ -375,7 +377,7 @@ mod tests {
                 let mut out = b"before".to_vec();
                 assert!(small.write(record, &mut out));
                 assert_eq!(unpacked(&out[6..], record.len()), record);
-                // The beginning may end within a match. This costs at most four bytes.
+                // The beginning may end within a match, which costs at most four bytes.
                 let mut whole = Vec::new();
                 assert!(plain.write(record, &mut whole));
                 assert!(out.len() - 6 <= whole.len() + 4, "{} {}", out.len() - 6, whole.len());

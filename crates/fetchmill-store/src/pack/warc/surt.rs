@@ -1,8 +1,8 @@
-//! The key of a URL in an archive's index: its SURT. It contains the labels of the host from last to first, then port,
-//! path and query, all in canonical form. So different spellings of a URL have the same key.
+//! The key of a URL in an archive's index, called SURT. It consists of the host's labels from last to first, followed
+//! by port, path and query, all in canonical form. So different spellings of a URL have the same key.
 //!
-//! The rules are those of the Python package `surt`, which `cdxj-indexer` and similar tools use. A test compares both.
-//! One rule differs: a host that is not ASCII after unescaping stays escaped here, while `surt` converts it to
+//! The rules are those of the Python package `surt`, which is used by `cdxj-indexer` and similar tools. A test compares
+//! both. One rule differs: a host that is not ASCII after unescaping stays escaped here, but `surt` converts it to
 //! Punycode.
 
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use regex::bytes::Regex;
 
 use fetchmill_model::name;
 
-/// Session identifiers, which do not identify the page. Each pattern removes one occurrence, the last one in the text.
+/// Session ids, which do not identify a page. Each pattern removes its last occurrence.
 static QUERY_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     compiled(&[
         "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$",
@@ -33,7 +33,7 @@ fn compiled(patterns: &[&str]) -> Vec<Regex> {
     patterns.iter().map(|pattern| Regex::new(pattern).expect("a pattern of ours is valid")).collect()
 }
 
-/// Appends the key of a URL of printable ASCII. A URL without a host is its own key.
+/// Appends the key of a URL, which must be printable ASCII. A URL without a host is its own key.
 pub(super) fn write_surt(url: &[u8], out: &mut Vec<u8>) {
     match UrlParts::of(url) {
         Some(parts) => parts.write_key(out),
@@ -44,7 +44,7 @@ pub(super) fn write_surt(url: &[u8], out: &mut Vec<u8>) {
 #[derive(Debug)]
 struct UrlParts<'u> {
     host: &'u [u8],
-    /// `None` for the default port of the scheme.
+    /// `None` for the scheme's default port.
     port: Option<u16>,
     path: &'u [u8],
     query: &'u [u8],
@@ -95,7 +95,7 @@ impl<'u> UrlParts<'u> {
     }
 }
 
-/// Removes doubled schemes. The last one counts.
+/// Removes duplicated schemes and keeps the last.
 fn without_doubled_scheme(mut url: &[u8]) -> &[u8] {
     let behind_scheme = |url: &'_ [u8]| -> Option<usize> {
         [&b"http://"[..], b"https://"]
@@ -126,7 +126,7 @@ fn canonical_host(host: &[u8]) -> Vec<u8> {
     without_www(&host).to_vec()
 }
 
-/// Collapses repeated dots, and removes dots at both ends.
+/// Collapses repeated dots and removes dots at both ends.
 fn with_single_dots(host: &[u8]) -> Vec<u8> {
     let mut single = Vec::with_capacity(host.len());
     let mut rest = host;
@@ -146,11 +146,11 @@ fn without_www(host: &[u8]) -> &[u8] {
     behind[digits..].strip_prefix(b".").unwrap_or(host)
 }
 
-/// Returns the address that a host means: a single number, or up to four decimal or octal numbers, as `inet_aton` reads
-/// them.
+/// Returns the address that a host stands for: a single number, or up to four decimal or octal numbers, as parsed by
+/// `inet_aton`.
 fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
     if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
-        // The number is taken modulo 2^32, however long it is.
+        // Numbers of any length are taken modulo 2^32.
         let digit = |value: u32, byte: &u8| value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
         return Some(Ipv4Addr::from(host.iter().fold(0, digit)));
     }
@@ -182,13 +182,13 @@ fn canonical_path(path: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Removes the segments `.` and `..` and empty segments.
+/// Removes empty segments, `.` and `..`.
 fn normalized(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     for segment in path.split(|byte| *byte == b'/').skip(1) {
         match segment {
             b"." => {}
-            // A `..` that would leave the root stays.
+            // A `..` that would leave the root is kept.
             b".." if kept.pop().is_some() => {}
             _ => kept.push(segment),
         }
@@ -203,7 +203,7 @@ fn normalized(path: &[u8]) -> Vec<u8> {
     normal
 }
 
-/// Sorts the arguments of a query.
+/// Sorts a query's arguments.
 fn canonical_query(query: &[u8]) -> Vec<u8> {
     let query = without_sessions(&QUERY_SESSIONS, escaped_lowercase(&unescaped(query)));
     let mut arguments: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
@@ -225,8 +225,8 @@ fn without_sessions(patterns: &[Regex], mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// Removes escapes, including those that appear when others are removed. One pass is enough, because only the end of
-/// the text read so far can become an escape.
+/// Unescapes a string, including escapes that appear when others are removed. One pass is enough, because only the end
+/// of the text read so far can become an escape.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     for byte in text {
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Keys that the Python package `surt` returns.
+    /// Checks the keys against those returned by the Python package `surt`.
     #[test]
     fn keys_are_those_of_the_field() {
         for (url, expected) in [

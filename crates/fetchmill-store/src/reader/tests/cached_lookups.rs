@@ -1,4 +1,4 @@
-//! Compares look-ups that cache decoded data with look-ups that cache nothing.
+//! Compares lookups that cache decoded data with lookups that cache nothing.
 
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -89,7 +89,7 @@ fn in_order_everything_is_decoded_once() {
 
         let counts = lookups.counts();
         assert_eq!(counts.frames, frames as u64, "{format:?}");
-        // The first row of each shard that is asked for is read alone, and those that were asked for long before.
+        // Rows are decoded alone at the first request to a shard, and when they were requested long before.
         let batches = 30_000_u64.div_ceil(1024) + 2 * 2 + 2;
         assert!(counts.batches <= batches, "{format:?}: {counts:?}, not {batches}");
         assert_eq!(counts.batches > 0, format == Format::Parquet);

@@ -1,8 +1,8 @@
-//! Verifies `files`: each object against its manifest row, and every file against all rows.
+//! Verifies the `files` format: each object against its manifest row, and each file against all rows.
 //!
-//! A run writes a row when it stages an object. Not every row has a file: a failed target (its name was taken) and a
-//! pending target (its window was never renamed) have none. If a target has several rows, the latest counts, because
-//! the target was fetched again. The names of manifests contain the time of their creation.
+//! A run writes a row when it stages an object. Not every row has a file: failed targets (their name was taken) and
+//! pending targets (their window was never renamed) have none. If a target was fetched again, its last row counts.
+//! Manifest names contain their creation time.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,22 +27,21 @@ use fetchmill_model::name::{STATE_FOLDER, to_path};
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Number of rows that go to a thread together: 1,024 names of a few dozen bytes.
+/// Number of rows passed to a thread at a time: 1,024 names of a few dozen bytes.
 const BATCH_ROWS: usize = 1024;
-/// Number of paths whose hashes are in memory together: 64 MiB. If there are more, the destination is walked again.
+/// Maximum number of path hashes in memory, which take 64 MiB. If there are more, the destination is walked again.
 const HASHES_MAX: u64 = 8 << 20;
 /// Maximum depth of folders that can belong to the job.
 const DEPTH_MAX: usize = fetchmill_model::limits::NAME_SEGMENTS_MAX;
 
-/// Rows on their way to a thread that reads the files.
+/// Rows for a thread that reads the files.
 #[derive(Debug, Default)]
 struct FileBatch {
     names: Names,
     rows: Vec<(Sequence, u64, u32)>,
 }
 
-/// Reads all manifests, and with several threads the files that they name. `lost` collects the targets to be fetched
-/// again.
+/// Reads all manifests, and the files that they list in several threads. `lost` collects the targets to fetch again.
 pub(super) fn check(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -81,7 +80,7 @@ fn send_rows(
             watch.find(Finding::file(FindingKind::Damaged, &shown(manifest), why).beyond_repair());
         }
         let send = |batch: FileBatch| {
-            // The threads end early only with an error. It is reported when they are joined.
+            // Threads end early only because of an error, which is reported when they are joined.
             let _ = to_readers.send(batch);
         };
         frames::for_each_frame(&path, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
@@ -134,7 +133,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
             };
             bytes = bytes.saturating_add(length);
             let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
-            // Nothing is noted if the destination is only read.
+            // If the destination is only read, nothing is recorded.
             lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).set(sequence);
             watch.find(Finding::object(what, row.name, sequence, why));
         }
@@ -142,7 +141,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
     }
 }
 
-/// Returns the problem of a row's file, if there is one.
+/// Returns the problem of a row's file, if any.
 fn check_file(
     root: &OwnedFd,
     row: &ManifestRow<'_>,
@@ -158,7 +157,7 @@ fn check_file(
         Err(error) => return Some((FindingKind::Damaged, error.to_string())),
     };
     let (mut length, mut crc32c) = (0_u64, 0);
-    // Reading one byte more than expected is enough to see that the file is too long.
+    // One byte more than expected shows that the file is too long.
     while length <= row.length {
         match file.read(buffer) {
             Ok(0) => break,
@@ -178,7 +177,7 @@ fn check_file(
     (!is_good).then(|| (FindingKind::Damaged, "its checksum is wrong".into()))
 }
 
-/// Reports files that no manifest names. Paths are compared by 64-bit hashes, a limited number at a time.
+/// Reports files that no manifest lists. Compares 64-bit hashes of paths, a limited number at a time.
 pub(super) fn find_unknown(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -229,7 +228,7 @@ fn known_hashes(
     Ok(known)
 }
 
-/// Calls `each` with the paths of everything below a folder, except folders and the job's own files.
+/// Calls `each` with every path below a folder, except folders and the job's own files.
 fn walk(
     folder: &Path,
     relative: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Findings: the single problems of a destination.
+//! Findings: individual problems of a destination.
 
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::Sequence;
@@ -8,7 +8,7 @@ use fetchmill_model::target::Sequence;
 pub enum FindingKind {
     /// Missing, although it should exist.
     Missing,
-    /// Different from the written contents.
+    /// Contents differ from what was written.
     Damaged,
     /// Stored more than once.
     Doubled,
@@ -32,27 +32,27 @@ impl FindingKind {
     }
 }
 
-/// A single problem.
+/// An individual problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Kind of the problem.
     pub what: FindingKind,
-    /// Name of the object. For a file of the job, its path below the destination. Empty if unknown.
+    /// Name of the object, or path of a file below the destination. Empty if unknown.
     pub name: Box<[u8]>,
-    /// Sequence number of the target, or of the first one if several are affected.
+    /// Sequence number of the target, or of the first one if there are several.
     pub sequence: Option<Sequence>,
     /// Shard with the problem.
     pub shard: Option<ShardNumber>,
-    /// Number of affected objects. 0 if a file of the job is affected.
+    /// Number of affected objects. 0 for a file of the job.
     pub objects: u64,
-    /// Description in one line.
+    /// One-line description.
     pub detail: String,
     /// Whether a repair can fix it.
     pub is_repairable: bool,
 }
 
 impl Finding {
-    /// Makes a finding about an object.
+    /// Creates a finding about an object.
     pub(super) fn object(
         what: FindingKind,
         name: &[u8],
@@ -70,7 +70,7 @@ impl Finding {
         }
     }
 
-    /// Makes a finding about a file of the job, or about the journal.
+    /// Creates a finding about a file of the job, or about the journal.
     pub(super) fn file(what: FindingKind, path: &str, detail: impl Into<String>) -> Self {
         let name = path.as_bytes().into();
         Finding {
@@ -84,7 +84,7 @@ impl Finding {
         }
     }
 
-    /// Marks the finding as not repairable.
+    /// Marks the finding as impossible to repair.
     pub(super) fn beyond_repair(mut self) -> Self {
         self.is_repairable = false;
         self

@@ -1,5 +1,5 @@
-//! Verifies the equation: every assigned sequence number is in exactly one of the manifests, the failures shards and
-//! the pending targets, and the counters agree.
+//! Verifies that every assigned sequence number is in exactly one of the manifests, the failures shards and the pending
+//! targets, and that the counters agree.
 //!
 //! All manifests are read once, in the order of their shards. If a target has two copies, the one in the shard with the
 //! lower number counts.
@@ -21,24 +21,24 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::MIB;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// Counts of the verification, for a comparison with the tally.
+/// Counts found by the verification, for comparison with the tally.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerCounts {
     /// Targets with a stored object.
     pub fetched: u64,
-    /// Bytes of these objects.
+    /// Total size of these objects in bytes.
     pub bytes: u64,
     /// Absent targets in the failures shards.
     pub absent: u64,
     /// Failed targets in the failures shards.
     pub failed: u64,
-    /// Targets in the failures shards that a transform has dropped. Targets that a filter has excluded have no number.
+    /// Targets in the failures shards that a transform dropped. Targets excluded by a filter have no number.
     pub skipped: u64,
     /// Targets without an outcome.
     pub pending: u64,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct Ledger<'l> {
     snapshot: &'l JournalSnapshot,
     watch: &'l VerifyMonitor,
@@ -56,7 +56,7 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Claims the target of a stored object. Returns whether this is the target's first object.
+    /// Claims the target of a stored object. Returns whether this is its first object.
     pub(super) fn claim_row(&mut self, row: &ManifestRow<'_>) -> SequenceClaim {
         match self.seen.set(row.sequence) {
             Some(true) => {
@@ -69,7 +69,7 @@ impl<'l> Ledger<'l> {
         }
     }
 
-    /// Reads the sealed shards in the order of their numbers, and then the open ones.
+    /// Reads the sealed shards by number, followed by the open ones.
     pub(super) fn read_shards(
         &mut self,
         shard_folder: &ShardFolder,
@@ -114,7 +114,7 @@ impl<'l> Ledger<'l> {
         };
         let mut finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
         finding.shard = shard;
-        // An open shard counts only as a whole, so this object alone cannot be repaired.
+        // An open shard counts only as a whole, so a single object cannot be repaired.
         finding.is_repairable = shard.is_some();
         self.watch.find(finding);
     }
@@ -138,7 +138,7 @@ impl<'l> Ledger<'l> {
             };
             for row in rows {
                 let Ok(row) = row else {
-                    // The damage was reported with the checksum. The rows after the damage are reported as missing.
+                    // The damage was reported with the checksum. The rows after it are reported as missing.
                     break;
                 };
                 if self.seen.set(row.sequence) == Some(true) {
@@ -171,14 +171,14 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Counts the remaining targets as fetched, for a format that stores nothing. Nothing exists to verify them with.
+    /// Counts the remaining targets as fetched, for a format that stores nothing. There is nothing to verify them with.
     pub(super) fn believe_rest(&mut self) {
         self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
         self.counted.bytes = self.snapshot.tally.bytes;
         self.compare_tally();
     }
 
-    /// Reports targets that are in none of these places, and wrong counters.
+    /// Reports targets that are nowhere, and wrong counters.
     pub(super) fn conclude(&mut self) {
         if !self.snapshot.is_synced {
             self.tell_missing();
@@ -209,7 +209,7 @@ impl<'l> Ledger<'l> {
         let JournalSnapshot { tally, next_sequence, failed_folders, is_synced, .. } = self.snapshot;
         let counted = &self.counted;
         let without_number = tally.skipped.saturating_sub(counted.skipped);
-        // After a sync has removed an object, its number is not used again.
+        // The number of an object removed by a sync is not reused.
         let given = if *is_synced { counted.fetched } else { *next_sequence };
         let listed = given.saturating_add(without_number).saturating_add(*failed_folders);
         let rows = [
@@ -233,9 +233,9 @@ impl<'l> Ledger<'l> {
 /// Result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SequenceClaim {
-    /// The object is the first one of its target.
+    /// This is the target's first object.
     First,
-    /// Another object of the target was claimed before.
+    /// The target already has another object.
     Another,
     /// The target does not exist.
     NoTarget,

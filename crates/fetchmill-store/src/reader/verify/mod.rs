@@ -1,10 +1,9 @@
 //! Verifies a destination on all processors. Checks the ledger (listed = fetched + absent + failed + skipped, each
-//! target exactly once) and every checksum. Reports objects and files that are missing, damaged, doubled or unknown.
-//! The verification changes nothing, and keeps jobs out while it reads. With a repair, damaged objects are planned
-//! again.
+//! target exactly once) and all checksums. Reports objects and files that are missing, damaged, duplicated or unknown.
+//! Changes nothing, and keeps jobs out during the run. With a repair, damaged objects are planned again.
 //!
-//! The ledger takes one bit for each target (125 MB for a billion), and a damaged shard two bits for each of its
-//! objects. Findings are handed over one by one, so no list of them grows.
+//! The ledger takes one bit per target (125 MB for a billion), and a damaged shard takes two bits per object. Findings
+//! are handed over one by one, so they do not accumulate.
 
 mod files;
 mod finding;
@@ -46,17 +45,17 @@ use fetchmill_model::outcome::Tally;
 pub struct VerifyOptions {
     /// The destination.
     pub dest: PathBuf,
-    /// Folder of the journal, if the job was given one.
+    /// Journal folder of the job, if it is separate.
     pub state: Option<PathBuf>,
-    /// Number of reading threads. `None` for one thread for each processor.
+    /// Number of reading threads. `None` starts one per processor.
     pub threads: Option<usize>,
     /// Whether to plan damaged objects again.
     pub repair: bool,
-    /// Number of objects to sample for a comparison with the origin.
+    /// Number of objects to compare with the origin.
     pub sample: usize,
-    /// Seed of the sample.
+    /// Seed of the random sample.
     pub seed: u64,
-    /// Origin to compare with, if it is not the job's own.
+    /// Origin to compare with, if other than the job's.
     pub against: Option<String>,
 }
 
@@ -67,21 +66,21 @@ pub struct VerifyReport {
     pub identity: std::collections::BTreeMap<String, String>,
     /// Counts from the journal.
     pub tally: Tally,
-    /// Counts of the verification.
+    /// Counts found by the verification.
     pub counted: LedgerCounts,
-    /// Objects and files of the job that are missing, damaged, doubled and unknown.
+    /// Number of findings of each kind: objects and files that are missing, damaged, duplicated or unknown.
     pub found: [u64; FindingKind::ALL.len()],
     /// Final progress.
     pub progress: VerifyProgress,
-    /// Whether the verification was stopped early. It then proves nothing.
+    /// Whether the verification was stopped early, in which case it proves nothing.
     pub is_interrupted: bool,
-    /// Whether a repair has fixed everything that was found.
+    /// Whether a repair fixed everything.
     pub is_mended: bool,
-    /// Work of the repair, if there was one.
+    /// Result of the repair, if there was one.
     pub repaired: Option<RepairReport>,
     /// Sampled objects.
     pub sample: Vec<SampledObject>,
-    /// Place from which the sampled objects can be requested.
+    /// Location from which the sampled objects can be requested.
     pub asked: Option<ObjectOrigin>,
     /// Duration of the verification.
     pub elapsed: Duration,
@@ -96,7 +95,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Locks jobs out of the destination, and starts.
+    /// Locks the destination against jobs and starts.
     pub fn start(options: VerifyOptions) -> Result<Self> {
         let state = options.state.as_deref();
         let place = if options.repair {
@@ -114,7 +113,7 @@ impl Verify {
     }
 
     /// Waits up to `timeout` for the verification to end. Returns whether it has ended. The caller must keep taking
-    /// findings while it runs.
+    /// findings meanwhile.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.running.wait(timeout)
     }
@@ -124,17 +123,17 @@ impl Verify {
         self.findings.try_iter().take(max).collect()
     }
 
-    /// Returns the progress. Cheap.
+    /// Returns the progress. This is cheap.
     pub fn progress(&self) -> VerifyProgress {
         self.watch.progress()
     }
 
-    /// Stops the verification early. A repair that has begun is finished.
+    /// Stops the verification early. A repair that has started is completed.
     pub fn abort(&self) {
         self.watch.stop();
     }
 
-    /// Returns the report or the error after the end. It can be taken once.
+    /// Returns the report or the error after the end. It can be taken only once.
     pub fn report(&self) -> Option<Result<VerifyReport>> {
         self.running.take()
     }

@@ -1,4 +1,4 @@
-//! The shared state of a verification's threads: progress, findings, and the signal to stop.
+//! State shared by a verification's threads: progress, findings, and the stop signal.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 
 use super::finding::{Finding, FindingKind};
 
-/// Maximum number of findings that wait to be taken. Threads that find more wait until the caller takes some of them.
+/// Maximum number of findings not yet taken. Beyond that, threads with a finding wait.
 pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
-/// Interval at which a waiting thread checks whether it must end.
+/// Interval at which a waiting thread checks for the stop signal.
 const STEP: Duration = Duration::from_millis(50);
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct VerifyMonitor {
     is_stopped: AtomicBool,
@@ -39,18 +39,18 @@ impl VerifyMonitor {
         }
     }
 
-    /// Adds bytes that will be read.
+    /// Adds to the number of bytes to read.
     pub(super) fn expect(&self, bytes: u64) {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds read bytes and objects. Called once a batch.
+    /// Adds to the number of read bytes and objects. Called once per batch.
     pub(super) fn advance(&self, bytes: u64, objects: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.objects.fetch_add(objects, Ordering::Relaxed);
     }
 
-    /// Reports a finding. Waits while the maximum number of findings waits.
+    /// Reports a finding. Waits if there are too many.
     pub(super) fn find(&self, finding: Finding) {
         if let Some(count) = self.found.get(finding.what as usize) {
             // A finding about a file of the job counts as one.
@@ -62,7 +62,7 @@ impl VerifyMonitor {
         while !self.is_stopped() {
             match self.to_reader.send_timeout(waiting, STEP) {
                 Err(SendTimeoutError::Timeout(back)) => waiting = back,
-                // Nobody takes the findings any more, so the counts are enough.
+                // No one takes findings any more, so counting is enough.
                 Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
             }
         }
@@ -100,11 +100,11 @@ impl VerifyMonitor {
 /// Progress of a verification.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyProgress {
-    /// Bytes that were read.
+    /// Bytes read so far.
     pub bytes: u64,
-    /// Bytes that will be read in total.
+    /// Total number of bytes to read.
     pub bytes_total: u64,
-    /// Objects that were read and compared.
+    /// Objects verified so far.
     pub objects: u64,
     /// Findings so far.
     pub findings: u64,

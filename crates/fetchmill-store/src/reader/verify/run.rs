@@ -1,4 +1,4 @@
-//! Verifies a destination of any format: its ledger and its checksums, with several threads.
+//! Verifies the ledger and the checksums of a destination in any format, with several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::reader::bits::Bits;
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// The job that is verified, and the means for it.
+/// The job being verified, and the tools for it.
 pub(super) struct VerifyRun<'j> {
     pub(super) place: &'j JobLocation,
     pub(super) snapshot: &'j JournalSnapshot,
@@ -56,7 +56,7 @@ impl VerifyRun<'_> {
         Ok(ledger.counted)
     }
 
-    /// Verifies shards one by one on all threads, and the ledger at the same time.
+    /// Verifies shards on all threads, and the ledger at the same time.
     fn verify_shards(
         &self,
         shard_folder: &ShardFolder,

@@ -1,12 +1,12 @@
-//! A random sample of stored objects, for a comparison with their origin. Every object has the same chance. The same
-//! seed draws the same sample from the same destination (reservoir sampling, Vitter 1985).
+//! A random sample of stored objects, for comparison with their origin. Every object has the same chance. From the same
+//! destination, the same seed draws the same sample (reservoir sampling, Vitter 1985).
 
 use crate::manifest::ManifestRow;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::retry::Jitter;
 use fetchmill_model::target::Sequence;
 
-/// Maximum size of a sample, because the names are in memory.
+/// Maximum size of a sample, because its names are in memory.
 pub(super) const SAMPLE_MAX: usize = 100_000;
 
 /// A sampled object.
@@ -14,18 +14,18 @@ pub(super) const SAMPLE_MAX: usize = 100_000;
 pub struct SampledObject {
     /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Its name.
+    /// Name of the object.
     pub name: Box<[u8]>,
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub length: u64,
-    /// CRC-32C of its body.
+    /// CRC-32C of the body.
     pub crc32c: u32,
     pub(crate) place: u64,
-    /// Shard and row in the manifest. `None` for `files`.
+    /// Shard and manifest row. `None` for `files`.
     pub(crate) shard: Option<(ShardNumber, u64)>,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct ObjectSample {
     drawn: Vec<SampledObject>,
@@ -66,7 +66,7 @@ impl ObjectSample {
         }
     }
 
-    /// Returns the drawn objects in the order of their numbers.
+    /// Returns the drawn objects ordered by sequence number.
     pub(super) fn take(mut self) -> Vec<SampledObject> {
         self.drawn.sort_by_key(|sampled| sampled.sequence);
         self.drawn

@@ -1,4 +1,4 @@
-//! Verifies sealed and open shards against the journal: first whole files, then every record.
+//! Verifies sealed and open shards against the journal: first whole files, then each record.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,46 +24,46 @@ use fetchmill_model::text::file_name::FileName;
 /// Number of rows after which progress is reported.
 const ADVANCE_ROWS: u64 = 1024;
 
-/// Problems of a sealed shard: two bits for each of its objects.
+/// Faults of a sealed shard, using two bits per object.
 #[derive(Debug)]
 pub(super) struct ShardFaults {
-    /// Rows of the manifest whose records differ from the written ones.
+    /// Rows of the manifest whose records differ from what was written.
     pub(super) lost: Bits,
     /// Rows whose target also has an object in an earlier shard.
     pub(super) doubled: Bits,
     /// Whether the file is missing.
     pub(super) is_missing: bool,
-    /// Number of rows of the manifest that cannot be read.
+    /// Number of manifest rows that cannot be read.
     pub(super) unreadable: u64,
 }
 
-/// All facts that a repair needs, by shard. Intact shards have no entry.
+/// Facts needed by a repair, by shard. Intact shards have no entry.
 #[derive(Debug, Default)]
 pub(super) struct FoundFaults {
     /// Faults of sealed shards.
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
-    /// Damaged open shards, by the names of their files.
+    /// Damaged open shards, by file name.
     pub(super) open: Mutex<Vec<FileName>>,
-    /// Whether a file next to the shards, which a job writes at its end, must be written again.
+    /// Whether a file that a job writes next to the shards at its end must be rewritten.
     pub(super) lacks_files: AtomicBool,
 }
 
 impl FoundFaults {
-    /// Notes that a row's record differs from the written one.
+    /// Records that the record of a row differs from what was written.
     fn report_lost(&self, shard: &Shard, row: u64) -> Result<()> {
         self.note(shard, |faults| {
             faults.lost.set(row);
         })
     }
 
-    /// Notes that the target of a row has another object.
+    /// Records that a row's target has another object.
     pub(super) fn double(&self, shard: &Shard, row: u64) -> Result<()> {
         self.note(shard, |faults| {
             faults.doubled.set(row);
         })
     }
 
-    /// Notes a fault of a shard.
+    /// Records a fault of a shard.
     fn note(&self, shard: &Shard, note: impl FnOnce(&mut ShardFaults)) -> Result<()> {
         let mut sealed = self.sealed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let faults = match sealed.entry(shard.number) {
@@ -92,7 +92,7 @@ pub(super) fn locate(shard_folder: &ShardFolder, shard: &Shard) -> (PathBuf, Pat
     )
 }
 
-/// Returns the name of a file in findings.
+/// Returns a file's name as shown in findings.
 pub(super) fn shown(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -104,7 +104,7 @@ enum WholeFile {
     Damaged(String),
 }
 
-/// Compares a file, up to its recorded end, with its checksum.
+/// Compares a file with its checksum, up to its recorded end.
 fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonitor) -> Result<WholeFile> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -129,7 +129,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
                 watch.advance(count as u64, 0);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // If the disk cannot read a part, this is damage, and the verification continues.
+            // If the disk cannot read a part, this counts as damage, and the verification continues.
             Err(error) => return Ok(WholeFile::Damaged(error.to_string())),
         }
     }
@@ -140,7 +140,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
     }
 }
 
-/// Returns the number of bytes that the verification of a sealed shard reads.
+/// Returns how many bytes the verification of a sealed shard reads.
 pub(super) fn bytes_of(shard: &Shard) -> u64 {
     shard.sealed.data.end.saturating_mul(2).saturating_add(shard.sealed.manifest.end)
 }
@@ -181,13 +181,13 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether a byte of a record can change without a change of its checksums. In this case, damage that no record
-/// explains may be in the facts of any record. Records of `tar` and `warc` have checksums over everything.
+/// Returns whether the checksums leave some bytes of a record uncovered. If so, damage that no record explains may be
+/// in the facts of any record. In `tar` and `warc`, checksums cover the whole record.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
 
-/// A shard whose records are checked.
+/// A shard being checked record by record.
 struct ShardCheck<'c> {
     shard: &'c Shard,
     file: String,
@@ -197,7 +197,7 @@ struct ShardCheck<'c> {
 }
 
 impl ShardCheck<'_> {
-    /// Checks each record separately. Returns the number of lost records.
+    /// Checks each record by itself. Returns the number of lost records.
     fn scan(&self, scan: Scan) -> Result<u64> {
         let (mut named, mut lost_count) = (0, 0);
         let mut cause = None;
@@ -234,7 +234,7 @@ impl ShardCheck<'_> {
         Ok(lost_count)
     }
 
-    /// Reports the progress over some rows, as their share of the shard's bytes.
+    /// Reports progress over some rows, as their share of the shard's bytes.
     fn advance(&self, from: u64, to: u64) {
         let (end, objects) =
             (u128::from(self.shard.sealed.data.end), u128::from(self.shard.sealed.objects.max(1)));
@@ -242,7 +242,7 @@ impl ShardCheck<'_> {
         self.watch.advance(share(to).saturating_sub(share(from)), to - from);
     }
 
-    /// Reports all objects of the manifest as lost.
+    /// Reports all of the manifest's objects as lost.
     fn report_all_lost(&self, reader: &ShardReader, what: FindingKind, why: &str) -> Result<()> {
         let manifest = reader.manifest();
         let mut unnamed = None;
@@ -275,7 +275,7 @@ impl ShardCheck<'_> {
         Ok(())
     }
 
-    /// Reports rows of the manifest that cannot be read. Their objects may exist, but their targets are unknown.
+    /// Reports manifest rows that cannot be read. Their objects may exist, but their targets are unknown.
     fn report_names_lost(&self, unreadable: u64, cause: &str) -> Result<()> {
         self.faults.note(self.shard, |faults| faults.unreadable = unreadable.max(1))?;
         let detail = format!(
@@ -288,7 +288,7 @@ impl ShardCheck<'_> {
     }
 }
 
-/// Checks a whole file and reports it. Returns `None` if it is intact.
+/// Checks a whole file and reports damage. Returns `None` if it is intact.
 fn check_whole(
     path: &Path,
     end: &ShardEnd,
@@ -306,7 +306,7 @@ fn check_whole(
     Ok(Some(what))
 }
 
-/// Verifies a shard that the last run left open: as a whole, up to its committed end.
+/// Verifies a shard left open by the last run, as a whole up to its committed end.
 pub(super) fn check_open(
     shard_folder: &ShardFolder,
     open: &OpenShard,
@@ -330,8 +330,8 @@ pub(super) fn check_open(
     Ok(())
 }
 
-/// Verifies the files of a finished job about targets without an object, next to its shards. Returns whether one of
-/// them is damaged.
+/// Verifies a finished job's files about targets without an object, which are next to the shards. Returns whether any
+/// is damaged.
 pub(super) fn check_unfetched(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -357,7 +357,7 @@ fn unfetched_names(snapshot: &JournalSnapshot, shard_folder: &ShardFolder) -> Ve
     snapshot.unfetched.iter().enumerate().filter_map(name).collect()
 }
 
-/// Checks the indexes of shards, which a finished job with `--cdxj` has at their final paths.
+/// Checks the indexes of shards, which a finished `--cdxj` job has at their final paths.
 pub(super) fn check_cdxj(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -377,7 +377,7 @@ pub(super) fn check_cdxj(
     Ok(())
 }
 
-/// Reports a file that differs from the one that was written at the end of a job.
+/// Reports a file that differs from what was written at the end of a job.
 fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &VerifyMonitor) {
     let (what, why) = match found {
         WholeFile::Good => return,
@@ -389,7 +389,7 @@ fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &Veri
     faults.lacks_files.store(true, Ordering::Relaxed);
 }
 
-/// Reports files that are named like files of the job but do not belong to it.
+/// Reports files named like those of the job that do not belong to it.
 pub(super) fn find_unknown(
     dest: &Path,
     format: Format,

@@ -1,4 +1,4 @@
-//! Tests of roles: STS returns credentials for other credentials or for a token.
+//! Tests of roles. STS issues credentials in exchange for other credentials or a token.
 
 use fetchmill_model::s3::{Credentials, Signer};
 
