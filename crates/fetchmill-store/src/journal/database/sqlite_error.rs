@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::process::{Resource, getrlimit};
+
 use fetchmill_model::error::Error;
 use fetchmill_model::text::file_name::NotAFileName;
 
@@ -17,7 +19,12 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     };
     // SQLite keeps the error number only for some failures. For example, "cannot open" may mean no inodes on the disk
     // or no descriptors in the process.
-    let find = || crate::durable::find_trouble(path.parent()?).map(rustix::io::Errno::raw_os_error);
+    let find = || {
+        if is_at_size_limit(path) {
+            return Some(libc::EFBIG);
+        }
+        crate::durable::find_trouble(path.parent()?).map(rustix::io::Errno::raw_os_error)
+    };
     let number = match code & 0xff {
         ffi::SQLITE_FULL => libc::ENOSPC,
         ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN => find().unwrap_or(libc::EIO),
@@ -31,3 +38,16 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     };
     Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
 }
+
+/// Returns whether a file of the journal has reached the limit on the size of files (`ulimit -f`).
+fn is_at_size_limit(path: &Path) -> bool {
+    let Some(limit) = getrlimit(Resource::Fsize).current else { return false };
+    ["", "-wal", "-shm"].iter().any(|suffix| {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        std::fs::metadata(file).is_ok_and(|found| found.len() + WRITE_BYTES_MAX > limit)
+    })
+}
+
+/// Largest single write of `SQLite` to a file of the journal: a region of the shared memory file.
+const WRITE_BYTES_MAX: u64 = 32 * 1024;
