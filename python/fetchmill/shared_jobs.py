@@ -1,4 +1,4 @@
-"""Shared jobs: processes on any number of machines that share a folder or a bucket fetch one list together.
+"""Shared jobs: processes on any number of machines fetch one list together, coordinated by a shared folder or bucket.
 
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet")  # on each machine; the first creates the job
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet", on=fetchmill.Ray(workers=64))  # in a cluster
@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.get import GetOptions
-from fetchmill._ray.ray_job import RayJob, check_installed
+from fetchmill._ray.ray_job import RayJob, check_possible
 from fetchmill._ray.settings import Ray
 from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job
 from fetchmill._shared.history import SharedHistory, shared_history
@@ -52,13 +52,13 @@ def get(
     on: Ray | None = None,
     **options: Unpack["GetKeywords"],
 ) -> SharedStatus:
-    """Fetch a source together with other processes, on any machines that share a folder or a bucket.
+    """Fetch a source together with other processes, on any machines with access to the same folder or bucket.
 
     Create the job directory or join the existing job. Work until every range has a commit record or the job is stopped.
     Any number of processes may call `get` or `join` with the same directory, at any time.
 
-    On KeyboardInterrupt, targets that are already handed out are fetched and made final, for up to 20 s. The rest of
-    the range is released for other workers.
+    On KeyboardInterrupt, the worker finishes and commits targets in progress, for up to 20 s, and releases the rest of
+    the range to other workers.
 
     Args:
         source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
@@ -66,9 +66,9 @@ def get(
         dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
             job.
         lease: seconds without a heartbeat after which other workers may take a worker's ranges. Use a larger value if
-            the file system shows changes late.
+            the file system propagates changes slowly.
         on: a Ray cluster that runs the workers. This process then only watches the job and fetches nothing itself.
-        **options: the fields of `GetOptions`, except those that apply to a single process only.
+        **options: the fields of `GetOptions`, except those for a single process.
 
     Returns:
         The progress of the whole job.
@@ -79,7 +79,7 @@ def get(
         FetchmillError: any error that ends a job on one machine. The range is released.
     """
     if on is not None:
-        check_installed()
+        check_possible(os.fspath(dest))
     checked = GetOptions(source=source, dest=dest, **options)
     return _run(create_or_join(checked, lease, _silent), own_values(checked), on)
 
@@ -99,14 +99,14 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     profile: str | None = None,
     on: Ray | None = None,
 ) -> SharedStatus:
-    """Work on a shared job that another process has created.
+    """Work on a shared job created by another process.
 
     Args:
         job: the job directory.
-        headers: header fields whose values are not in the job directory, because they may be secret.
+        headers: header fields with values not stored in the job directory, because they may be secret.
         auth: user and password, if the job was created with them.
         bearer: a token, if the job was created with one.
-        bearer_command: a command that prints a token.
+        bearer_command: a command printing a token.
         proxy: the proxy of this process.
         state: a folder on this machine for journals. If None, a folder inside the system's temporary folder.
         concurrency: maximum number of requests in flight in this process; with `on`, in each worker.
@@ -119,7 +119,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         The progress of the whole job.
 
     Raises:
-        UsageError: there is no job, or a secret that the job needs is missing.
+        UsageError: there is no job, or a secret required by the job is missing.
         SecurityError: the job directory belongs to another user.
         FetchmillError: any error that ends a job on one machine. The range is released.
     """
@@ -134,6 +134,8 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         **_reach(endpoint_url, region, profile),
     }
     given = {name: value for name, value in own.items() if value is not None}
+    if on is not None:
+        check_possible(os.fspath(job))
     return _run(join_job(os.fspath(job), own, _silent), given, on)
 
 
@@ -145,7 +147,7 @@ def stop(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Stop a shared job. Each worker fetches the targets that it has handed out, makes them final and ends.
+    """Stop a shared job. Each worker finishes and commits its targets in progress, then ends.
 
     Args:
         job: the job directory.
@@ -169,7 +171,7 @@ def resume(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Revert `stop`. Workers that join then continue the job.
+    """Revert `stop`, so that joining workers continue the job.
 
     Args:
         job: the job directory.
@@ -193,7 +195,7 @@ def set_rate(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Change the total request rate of all workers of a shared job, also while they run.
+    """Change a shared job's total request rate, even while workers run.
 
     Args:
         job: the job directory.
@@ -220,9 +222,9 @@ def extend(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Add a list to a shared job, also while workers run or after it has finished.
+    """Add a list to a shared job, even while workers run or after the job has finished.
 
-    Running workers take it up within seconds. If no worker runs, call `join`.
+    Running workers start on the new list within seconds. If no worker runs, call `join`.
 
     Args:
         job: the job directory.
@@ -232,7 +234,7 @@ def extend(
         profile: as for `join`.
 
     Raises:
-        UsageError: the directory has no job, the job was made from a server or a bucket, or it has the list already.
+        UsageError: there is no job, its source is a server or a bucket, or it already includes the list.
     """
     extend_job(os.fspath(job), os.fspath(source), _reach(endpoint_url, region, profile))
 
@@ -271,7 +273,7 @@ def history(
     region: str | None = None,
     profile: str | None = None,
 ) -> SharedHistory:
-    """Return what all workers of a shared job did over time. Only final ranges count.
+    """Return the history of a shared job's workers. Only final ranges count.
 
     Args:
         job: the job directory.
@@ -280,7 +282,7 @@ def history(
         profile: as for `join`.
 
     Returns:
-        The status of the job and its samples. `to_html` makes a page with charts.
+        The status of the job and its samples. `to_html` creates a page with charts.
 
     Raises:
         UsageError: there is no job.
@@ -300,7 +302,7 @@ def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> Share
 
 
 def _reach(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
-    """Return the bucket options that the caller has set."""
+    """Return the bucket options set by the caller."""
     named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
     return {name: value for name, value in named.items() if value is not None}
 

@@ -47,7 +47,7 @@ def test_files_without_lines_are_one_range_and_empty_ones_none(tmp_path: Path) -
 def test_a_line_without_end_is_refused() -> None:
     """An endless line is refused, because it would be cut in the middle."""
     content = io.BytesIO(b"x" * (17 << 20))
-    with pytest.raises(UsageError, match="more than 16 MiB"):
+    with pytest.raises(UsageError, match="longer than 16 MiB"):
         list(divide(content, LINES, Range(file=0, start=0, end=17 << 20), 1000))
 
 

@@ -139,6 +139,7 @@ def heartbeat(
         pace=pace,
         listed=None,
         discarded=0,
+        settled={},
     )
 
 
@@ -149,7 +150,8 @@ def test_a_worker_starts_when_all_others_know_it() -> None:
     assert shares.observe(living)
     assert not shares.may_start(living)
     assert shares.may_start([heartbeat("a", "a", "b"), living[1]])
-    assert shares.may_start([heartbeat("a", "a", state="listing"), living[1]])
+    # A listing process becomes a worker, and its listing has the whole limit until then.
+    assert not shares.may_start([heartbeat("a", state="listing"), living[1]])
     assert (shares.host_sharers, shares.rank) == (3, 1)
     # Its own message to the others while an attempt runs that does not know c.
     assert shares.as_heartbeat([frozenset("ab")])["knows"] == ["a", "b"]

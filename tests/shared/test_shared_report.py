@@ -50,7 +50,7 @@ def test_a_report_sums_up_all_workers(
     assert finished["fetchmill_objects_total fetched"] == COUNT
     assert finished["fetchmill_workers ended"] + finished["fetchmill_workers lost"] == 2
     status = found.status
-    assert finished["fetchmill_discarded_total"] == status.discarded
+    assert finished["fetchmill_discarded"] == status.discarded
     assert sum(worker.fetched for worker in status.workers) == COUNT
     assert f"discarded    {status.discarded:,} target" in text or not status.discarded
     for worker in status.workers:

@@ -37,7 +37,7 @@ _NO_PACKAGE = "No module named 'fetchmill"
 
 
 class _PoolMember:
-    """One of the requested workers: its current actor, and the number of its actors that died."""
+    """One of the requested workers: its current actor, and the number of its dead actors."""
 
     def __init__(self) -> None:
         self.actor: Any = None
@@ -51,7 +51,7 @@ class _PoolMember:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is an actor that has not ended."""
+        """Whether an actor is still running."""
         return self.actor is not None and not self.has_ended
 
 
@@ -59,7 +59,7 @@ class RayPool:
     """See the module.
 
     Args:
-        order: `job`, `id`, `own`, `workers` and `cpus`, as the caller's process sends them.
+        order: `job`, `id`, `own`, `workers` and `cpus`, as sent by the caller's process.
         emit: called with each event.
 
     Raises:
@@ -91,13 +91,13 @@ class RayPool:
         return not all(member.has_ended for member in self._members)
 
     def drain(self, *, now: bool) -> None:
-        """Ask all workers to end. With `now`, they give their ranges back."""
+        """Ask all workers to end. With `now`, they return their ranges."""
         for member in self._members:
             if member.is_running:
                 (member.actor.abort if now else member.actor.stop).remote()
 
     def has_running(self) -> bool:
-        """Return whether any worker works. Dead workers are no longer replaced."""
+        """Return whether any worker is still working. Dead workers are no longer replaced."""
         for member in self._ready():
             member.has_ended = True
         return any(member.is_running and member.name is not None for member in self._members)
@@ -142,7 +142,7 @@ class RayPool:
                 member.has_ended = True
 
     def _refuse_or_bury(self, member: _PoolMember, kind: str, text: str) -> None:
-        """Replace a worker, or raise the error if other workers would have the same error."""
+        """Replace a worker, or raise its error if other workers would fail in the same way."""
         error = error_of(kind, text)
         if isinstance(error, (UsageError, SecurityError)) or member.name is None:
             raise error
@@ -206,7 +206,7 @@ class RayPool:
 
 
 def _cause(error: Exception) -> str:
-    """Return why Ray lost a worker, in one line.
+    """Return Ray's reason for losing a worker, in one line.
 
     Raises:
         UsageError: a node cannot import the package.

@@ -48,11 +48,6 @@ class RayJob:
         say: Callable[[str], None],
         show: Callable[[SharedStatus], None] | None = None,
     ) -> None:
-        if is_bucket(worker.store.text):
-            raise UsageError(
-                f"{worker.store.text} is a bucket, but Ray needs a folder as the job directory; choose a folder that "
-                "all nodes share"
-            )
         self._directory = JobDirectory(worker.store)
         self._job = self._directory.job()
         self._worker = worker
@@ -65,13 +60,13 @@ class RayJob:
         self._launcher: LauncherProcess | None = None
 
     def stop(self) -> None:
-        """Ask all workers to end. Targets already fed are fetched and made final, and the rest is left."""
+        """Ask all workers to fetch the targets already fed, commit the results, and end."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.command("drain")
 
     def abort(self) -> None:
-        """Ask all workers to give their ranges back, and end the launcher."""
+        """Ask all workers to return their ranges, then stop the launcher."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.close("abort")
@@ -134,6 +129,8 @@ class RayJob:
 
     def _order(self) -> dict[str, Any]:
         own = dict(self._own)
+        if self._worker.source is not None:
+            own["source"] = self._worker.source
         if own.get("state") is not None:
             own["state"] = str(Path(own["state"]).absolute())
         cpus = own.setdefault("threads", 1)
@@ -152,6 +149,22 @@ class RayJob:
         self._show(shared_status(self._directory))
         ended = time.monotonic()
         self._shown_at = ended + max(_SHOW_SECONDS, _SHOW_SHARE * (ended - began))
+
+
+def check_possible(job: str) -> None:
+    """Refuse a Python without Ray, and a job directory that Ray cannot use.
+
+    Args:
+        job: the job directory.
+
+    Raises:
+        UsageError: Ray is not installed, or the job directory is in a bucket.
+    """
+    if is_bucket(job):
+        raise UsageError(
+            f"{job} is a bucket, but Ray needs a folder as the job directory; choose a folder that all nodes share"
+        )
+    check_installed()
 
 
 def check_installed() -> None:

@@ -1,4 +1,4 @@
-"""An attempt at a range, which is a job of its own.
+"""An attempt at a range, run as a separate job.
 
 The job's journal is on this machine. Its objects are stored in the attempt's folder. When the job is finished, its
 journal is copied there too, and the folder is a complete destination.
@@ -36,7 +36,7 @@ class Attempt:
         directory: the job directory.
         job: the job.
         worker: the name of this worker.
-        claim: the range, which this worker has claimed.
+        claim: this worker's claim on the range.
         file: the file of the range, on this machine.
         options: the options of the job, with the secrets of this worker.
         shares: this worker's part of the job's limits.
@@ -90,11 +90,11 @@ class Attempt:
         self.running.set_rate(per_second)
 
     def set_pace(self, per_second: float) -> None:
-        """Set the requests per second that the origin gets while it throttles."""
+        """Set the requests per second for a throttling origin."""
         self.running.set_pace(per_second)
 
     def pace(self) -> float | None:
-        """Return the requests per second that the origin gets; None if it does not throttle."""
+        """Return the requests per second to a throttling origin; None if the origin does not throttle."""
         pace = self.running.snapshot()["pace"]
         return None if pace is None else float(pace)
 
@@ -104,19 +104,19 @@ class Attempt:
         return {name: snapshot[name] for name in COUNTS}
 
     def settled(self) -> int:
-        """Return the number of targets that have an outcome."""
+        """Return the number of targets with an outcome."""
         counts = self.counts()
         return sum(counts[name] for name in OUTCOMES)
 
     def note_progress(self) -> int:
-        """Note the outcomes so far. Return the number of listed targets that have none."""
+        """Record the outcomes so far. Return the number of listed targets without an outcome."""
         counts = self.counts()
         settled = sum(counts[name] for name in OUTCOMES)
         self._progress.note(settled)
         return counts["listed"] - settled
 
     def is_stuck(self) -> bool:
-        """Return whether outcomes stay away for much longer than before, although the origin does not throttle."""
+        """Return whether outcomes are much slower than before although the origin does not throttle."""
         return self.note_progress() > 0 and self._progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
@@ -154,7 +154,7 @@ class Attempt:
             piece_seconds: maximum duration of one of these ranges in seconds, at the pace of this attempt.
 
         Returns:
-            Return the valid commit record, which another attempt may have written. None if the job was stopped.
+            The valid commit record, possibly from another attempt; None if the job was stopped.
 
         Raises:
             FetchmillError: the job failed.
@@ -200,7 +200,7 @@ class Attempt:
         return found
 
     def _rest(self, position: int, pieces: int, piece_seconds: float, seconds: float) -> list[Range]:
-        """Return the ranges that this attempt leaves to others."""
+        """Return the ranges left to other attempts."""
         whole = self.claim.range
         left = whole.end - position
         if not left:

@@ -1,4 +1,4 @@
-"""The files of a job directory below a prefix of a bucket.
+"""A job directory's files below a bucket prefix.
 
 The protocol only needs a store that supports `If-None-Match: *`, so that a PUT fails if the key exists. If the reply is
 lost, the content of the object shows whether the PUT succeeded. Times come from the store's clock, in whole seconds.
@@ -59,7 +59,7 @@ class BucketStore:
         return type(self)(self._bucket, seconds)
 
     def check_owner(self, name: str) -> None:
-        """Do nothing: the owner of the bucket decides who may write into it."""
+        """Do nothing, because the bucket's owner controls write access."""
 
     def top(self) -> list[str]:
         """See `Store`."""

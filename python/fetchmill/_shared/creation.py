@@ -16,7 +16,7 @@ from fetchmill._shared.listing import Listing
 from fetchmill._shared.local_state import default_folder, process_name
 from fetchmill._shared.ranges import BLOCK, ListFile, Range, first_line_end, first_ranges
 from fetchmill._shared.records import AddedList, JobRecord
-from fetchmill._shared.source_lister import Part, SourceLister
+from fetchmill._shared.source_lister import LISTING_END_SECONDS, Part, SourceLister, lists_folder
 from fetchmill._shared.store import is_bucket
 from fetchmill._shared.stored_options import (
     LISTED_FORMAT,
@@ -61,9 +61,8 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     """Return a worker of a directory's shared job. Create the job if it does not exist.
 
     Args:
-        options: as for a job on one machine; `dest` is the job directory.
-        lease: seconds after which the ranges of a worker without a heartbeat are free. An existing job keeps its own
-            lease.
+        options: the options, as for a job on one machine; `dest` is the job directory.
+        lease: seconds without a heartbeat after which a worker's ranges are free. An existing job keeps its own lease.
         say: called with each message for the user.
 
     Raises:
@@ -72,13 +71,15 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
     name, is_list = process_name(), options.source_kind == "list"
-    plan = _Plan(options if is_list else options_of_listed(options), lease, options)
+    plan = _Definition(options if is_list else options_of_listed(options), lease, options)
     lister = None
     if is_list and not directory.exists():
         directory.create(plan.of_list())
     elif not directory.exists():
-        listing = list_options(str(options.source), plan.listing or {}, own_values(options) | plan.shared)
-        lister = FirstPart(directory, name, plan.source, listing, lease, say).create(plan.of_part)
+        listing = list_options(str(options.source), plan.listing or {}, with_own(plan.shared, own_values(options)))
+        lister = FirstPart(directory, name, plan.source, listing, lists_folder(options.state), lease, say).create(
+            plan.of_part
+        )
     try:
         job = directory.job()
         plan.check_same(job)
@@ -86,7 +87,7 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     except BaseException:
         if lister is not None:
             lister.stop()
-            lister.join()
+            lister.join(LISTING_END_SECONDS)
         raise
 
 
@@ -95,21 +96,23 @@ def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> Ra
 
     Args:
         job: the job directory.
-        own: options of this process: secrets, `state`, `concurrency`, `threads`, and those for reaching the bucket.
+        own: options of this process: secrets, `state`, `concurrency`, `threads`, bucket options, and `source` if the
+            process knows the source with its secrets.
         say: called with each message for the user.
 
     Raises:
-        UsageError: there is no job, or this process lacks a secret that it needs.
+        UsageError: there is no job, or this process lacks a required secret.
     """
     directory = JobDirectory.at(job, reach_of(own))
     await_job(directory, say)
     given = {name: value for name, value in own.items() if value is not None}
     record = directory.job()
-    return _worker(directory, record, given, say, process_name(), None if _HIDDEN in record.source else record.source)
+    source = given.pop("source", None if _HIDDEN in record.source else record.source)
+    return _worker(directory, record, given, say, process_name(), source)
 
 
 def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
-    """Add a list to a directory's shared job. Running workers fetch the list, too.
+    """Add a list to a directory's shared job. Running workers also fetch the new list.
 
     Args:
         job: the job directory.
@@ -120,7 +123,7 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
         The record of the added list.
 
     Raises:
-        UsageError: the directory has no job, the job was made from a server or a bucket, or the list does not fit it.
+        UsageError: there is no job, its source is a server or a bucket, or the list does not fit the job.
     """
     directory = JobDirectory.at(job, reach_of(reach))
     record = directory.job()
@@ -150,7 +153,7 @@ def _worker(
     source: str | None,
     lister: SourceLister | None = None,
 ) -> RangeWorker:
-    """`source` is the source with its secrets; None if this process does not know it."""
+    """Create a worker. `source` is the source with its secrets; None if unknown to this process."""
     _check_stored(directory, job)
     lacking = [secret for secret in job.secrets if not is_given(own, secret)]
     if lacking:
@@ -161,7 +164,7 @@ def _worker(
     given = {name: value for name, value in own.items() if name != "state"}
     local = Path(str(own["state"])) if own.get("state") else default_folder(job.id)
     options = with_own(job.options, given)
-    listing = Listing(directory, name, source, options, lister)
+    listing = Listing(directory, name, source, options, own.get("state"), lister)
     return RangeWorker(directory, job, name, options, local, listing, say)
 
 
@@ -189,8 +192,8 @@ def _check(options: GetOptions, lease: float) -> None:
             )
 
 
-class _Plan:
-    """The definition of a job that does not exist yet.
+class _Definition:
+    """The definition of a future job.
 
     Args:
         options: the options of the job, for its list.
@@ -213,7 +216,7 @@ class _Plan:
         return self._record(list_format, tuple(files), tuple(first_ranges(files)))
 
     def of_part(self, part: Part) -> JobRecord:
-        """Return the definition of a job that begins with the first part of its source's list."""
+        """Return the definition of a job starting with the first part of its source's list."""
         return self._record(LISTED_FORMAT, (part.file,), part.ranges)
 
     def _record(self, list_format: str, files: tuple[ListFile, ...], ranges: tuple[Range, ...]) -> JobRecord:
@@ -230,7 +233,7 @@ class _Plan:
         )
 
     def check_same(self, job: JobRecord) -> None:
-        """Refuse a job with other options or another source.
+        """Refuse a job with different options or a different source.
 
         Raises:
             UsageError: they differ.
@@ -249,10 +252,10 @@ class _Plan:
 
 
 def files_of(options: GetOptions) -> tuple[str, list[ListFile]]:
-    """Return the format of a list, and the files of the list.
+    """Return a list's format and files.
 
     Raises:
-        UsageError: a file cannot be opened, or options that CSV needs are missing.
+        UsageError: a file cannot be opened, or options required for CSV are missing.
     """
     found = list_files(options.to_json())
     list_format = found[0][1] if found else "txt"
@@ -278,7 +281,7 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, 
 
 
 def _has(file: BinaryIO, quote: bytes) -> bool:
-    """Return whether a file contains a quote. If so, a line end may be inside quotes, and the file is not divided."""
+    """Return whether a file contains a quote. Such a file is not divided, because a line end may be inside quotes."""
     while block := file.read(BLOCK):
         if quote in block:
             return True
@@ -286,7 +289,7 @@ def _has(file: BinaryIO, quote: bytes) -> bool:
 
 
 def _check_dialect(options: GetOptions) -> None:
-    """Refuse a CSV dialect that must be detected. Each range is read alone, so ranges could detect different ones."""
+    """Refuse to detect a CSV dialect, because separately read ranges could detect different dialects."""
     if options.csv_header == "auto":
         raise UsageError(
             "csv_header auto looks only at the first row; for a shared job, set it to yes or no", options=["csv_header"]

@@ -1,7 +1,7 @@
-"""Feeds the list of an attempt to its job, little by little, so that the attempt can end early.
+"""Feeds an attempt's list to its job in small steps, so that the attempt can end early.
 
-To stop early, a worker stops feeding. The job then finishes the targets that it has, and the unfed part remains for
-other workers. Lines go through a pipe. For Parquet, the job reads rows itself, up to a limit that the worker raises.
+To stop early, a worker stops feeding. The job then finishes its current targets, and the unfed part remains for other
+workers. Lines go through a pipe. For Parquet, the job reads rows itself, up to a limit raised by the worker.
 """
 
 import fcntl
@@ -71,7 +71,7 @@ def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
 
 
 class _Ahead:
-    """Limits how far the feed of a job may be ahead of its outcomes."""
+    """Limits the lead of a job's feed over its outcomes."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -81,7 +81,7 @@ class _Ahead:
         return max(time.monotonic() - self.started, 0.1)
 
     def room(self, snapshot: Mapping[str, Any]) -> int:
-        """Return how many more targets may be listed now. If not above 0, none may."""
+        """Return the number of further targets that may be listed now; 0 or less for none."""
         settled = sum(snapshot[name] for name in OUTCOMES)
         most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(settled / self.seconds() * _AHEAD_SECONDS))
         return int(most - (snapshot["listed"] - settled))
@@ -185,7 +185,7 @@ class PipeFeed:
         return True
 
     def _unread_bytes(self) -> int:
-        """Return the number of bytes in the pipe that the job has not read."""
+        """Return the number of unread bytes in the pipe."""
         (count,) = struct.unpack("i", fcntl.ioctl(self._input, termios.FIONREAD, bytes(4)))
         return int(count)
 
@@ -203,7 +203,7 @@ class PipeFeed:
 
 
 class RowFeed:
-    """Feeds rows of a Parquet file. The job reads them itself, up to a limit that the feed raises."""
+    """Feeds rows of a Parquet file. The job reads the rows itself, up to a limit raised by the feed."""
 
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range

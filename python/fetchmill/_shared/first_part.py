@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from fetchmill._options.list import ListOptions
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
 from fetchmill._shared.records import JobRecord, empty_ledger
-from fetchmill._shared.source_lister import NewJob, Part, SourceLister
+from fetchmill._shared.source_lister import LISTING_END_SECONDS, NewJob, Part, SourceLister
 from fetchmill._shared.store import STORE_ERRORS
 
 # Poll interval while another process lists.
@@ -33,6 +34,7 @@ class FirstPart:
         worker: the name of this process.
         source: the source, without secrets.
         options: options for listing it.
+        parent: the folder for listing processes on this machine.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.
     """
@@ -43,6 +45,7 @@ class FirstPart:
         worker: str,
         source: str,
         options: ListOptions,
+        parent: Path,
         lease: float,
         say: Callable[[str], None],
     ) -> None:
@@ -50,6 +53,7 @@ class FirstPart:
         self._worker = worker
         self._source = source
         self._options = options
+        self._parent = parent
         self._lease = lease
         self._say = say
         self._heartbeats = Heartbeats(directory, worker)
@@ -84,7 +88,7 @@ class FirstPart:
 
     def _list(self, plan: Callable[[Part], JobRecord], claim: str) -> SourceLister:
         job = NewJob(self._directory, plan, self._source)
-        lister = SourceLister(self._directory, self._worker, self._options, job, claim, {})
+        lister = SourceLister(self._directory, self._worker, self._options, job, claim, self._parent, {})
         self._say(f"lists {self._source}")
         try:
             with self._beating():
@@ -95,7 +99,7 @@ class FirstPart:
                 lister.raise_failure()
         except BaseException:
             lister.stop()
-            lister.join()
+            lister.join(LISTING_END_SECONDS)
             with suppress(*STORE_ERRORS):
                 self._beat("ended")
             raise
@@ -133,6 +137,7 @@ class FirstPart:
                 "pace": None,
                 "listed": 0,
                 "discarded": 0,
+                "settled": {},
             }
         )
 

@@ -1,7 +1,7 @@
-"""The files of a job directory in a folder that several machines share.
+"""A job directory's files in a folder shared by several machines.
 
-The protocol needs two operations of a file system: `link`, which fails if the name exists, and `rename`. Both work on
-local file systems, NFS, Lustre and GPFS. File systems that mount a bucket lack `link`, and are refused.
+The protocol needs two file system operations: `link`, which fails if the name exists, and `rename`. Both work on local
+file systems, NFS, Lustre and GPFS. Mounted buckets lack `link` and are refused.
 """
 
 import errno
@@ -211,7 +211,7 @@ class FolderStore:
         shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
 
     def abort_uploads(self) -> None:
-        """Remove unfinished copies of `add_file`. Other unfinished files are in the folder of an attempt."""
+        """Remove unfinished copies from `add_file`. Other unfinished files are in attempt folders."""
         for draft in (self.folder / _LIST).glob(".*"):
             self.remove(f"{_LIST}/{draft.name}")
 

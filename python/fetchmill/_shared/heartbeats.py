@@ -34,7 +34,8 @@ class Heartbeat:
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
         listed: number of rows that the worker has added to the source's list; None if it does not list.
-        discarded: number of outcomes in those of the worker's attempts that did not become final.
+        discarded: number of outcomes in attempts of the worker that have ended without becoming final.
+        settled: number of outcomes in the current attempts, by range id.
     """
 
     worker: str
@@ -49,6 +50,7 @@ class Heartbeat:
     pace: float | None
     listed: int | None
     discarded: int
+    settled: Mapping[str, int]
 
     def lives(self, lease: float) -> bool:
         """Return whether the claims of the worker are still valid."""
@@ -104,6 +106,7 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             pace=None if values["pace"] is None else float(values["pace"]),
             listed=None if values["listed"] is None else int(values["listed"]),
             discarded=int(values["discarded"]),
+            settled={str(range_id): int(count) for range_id, count in values["settled"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

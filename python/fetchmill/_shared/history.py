@@ -58,8 +58,9 @@ def shared_history(directory: JobDirectory) -> SharedHistory:
         StorageError, TemporaryError: the store failed.
     """
     merged = _Merged()
-    with AttemptFolders(directory) as folders:
-        for attempt in final_attempts(directory):
+    for attempt in final_attempts(directory):
+        # One at a time: a job has many attempts.
+        with AttemptFolders(directory) as folders:
             merged.add(journal_samples(folders.facts(attempt), None))
     return SharedHistory(status=shared_status(directory), samples=merged.samples())
 

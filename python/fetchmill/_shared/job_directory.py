@@ -1,4 +1,4 @@
-"""A job directory: its files determine which worker fetches which range, and which ranges are final.
+"""A job directory, with files that assign ranges to workers and record final ranges.
 
 job.json                      the definition of the job
 lists/N.json                  a list that was added to the job, or a part of the source's list
@@ -58,7 +58,7 @@ class Claim:
 
 
 def number_of(claim: str) -> int:
-    """Return the number of a claim, from its name."""
+    """Return a claim's number, parsed from its name."""
     return int(claim.rpartition(".")[2])
 
 
@@ -93,20 +93,20 @@ class JobDirectory:
         return self.store.text
 
     def with_patience(self, seconds: float) -> "JobDirectory":
-        """Return the same job directory. If it is in a bucket, its methods fail after about `seconds`."""
+        """Return this job directory with a time limit. In a bucket, methods fail after about `seconds`."""
         other = JobDirectory(self.store.with_patience(seconds))
         other._id = self._id
         return other
 
     def exists(self) -> bool:
-        """Return whether the directory has a job."""
+        """Return whether the directory contains a job."""
         return self.store.read(JOB) is not None
 
     def create(self, job: JobRecord) -> JobRecord:
-        """Create the job, unless another process was faster. Return the existing job in that case.
+        """Create the job and return it. If another process was faster, return that process's job.
 
         Raises:
-            UsageError: the directory has foreign files, or its store lets two processes create the same file.
+            UsageError: the directory contains foreign files, or its store lets two processes create the same file.
         """
         self.refuse_foreign()
         self._prove_creation(job.id)
@@ -114,10 +114,11 @@ class JobDirectory:
         return self.job()
 
     def job(self) -> JobRecord:
-        """Return the job, with all lists that were added to it.
+        """Return the job, including all added lists.
 
         Raises:
-            UsageError: there is no job, another release has written it, or another job has replaced it.
+            UsageError: the directory has no job, the job was written by another release, or another job has replaced
+                it.
             SecurityError: the job belongs to another user, or a folder of the directory is a link.
             JournalError: a file of the job is damaged.
         """
@@ -155,7 +156,7 @@ class JobDirectory:
         return job.with_lists(records)
 
     def _list(self, number: int) -> AddedList | None:
-        """Return the record of an added list by its number from 0; None if it does not exist. Each is read once."""
+        """Return an added list's record by number, from 0; None if the list does not exist. Reads each record once."""
         with self._lock:
             if number < len(self._lists):
                 return self._lists[number]
@@ -181,7 +182,7 @@ class JobDirectory:
             The record of the added list.
 
         Raises:
-            UsageError: the job has one of the files already.
+            UsageError: one of the files is already in the job.
         """
         while True:
             job = self.job()
@@ -205,17 +206,17 @@ class JobDirectory:
         """Add a list to the job.
 
         Args:
-            number: number of lists that were added before, as this process knows them.
+            number: number of previously added lists known to this process.
             record: the list.
 
         Returns:
-            False if another process has added a list that this process does not know. Nothing is added then.
+            False, without adding anything, if another process has added a list unknown to this process.
         """
         name, content = _list_name(number), record.to_bytes()
         return self.store.create(name, content) or self.store.read(name) == content
 
     def refuse_foreign(self) -> None:
-        """Refuse a directory with foreign files. Files of processes that are creating the same job are allowed.
+        """Refuse a directory with foreign files. Files from processes creating the same job are allowed.
 
         Raises:
             UsageError: the directory has foreign files, or is not a folder.
@@ -244,7 +245,7 @@ class JobDirectory:
     # Commit records.
 
     def commit(self, record: CommitRecord) -> CommitRecord:
-        """Make a range final, unless it is final already. Return the valid record.
+        """Commit a range, unless it is already final. Return the valid commit record.
 
         Raises:
             JournalError: the existing record is damaged, or the new one is gone.
@@ -259,7 +260,7 @@ class JobDirectory:
         return found
 
     def final_attempts(self) -> dict[str, str]:
-        """Return the attempts in commit records, by range id. A range that is set aside has an empty attempt.
+        """Return the attempts in commit records, by range ID. The attempt is empty for a range that was set aside.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -272,7 +273,7 @@ class JobDirectory:
             return dict(self._attempts)
 
     def commits(self) -> Iterator[CommitRecord]:
-        """Yield all commit records in the order of the list. Each one is read just before it is needed.
+        """Yield all commit records in list order. Reads each record just before yielding it.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -309,13 +310,13 @@ class JobDirectory:
             return [each for each in (*job.ranges, *rests) if each.id not in self._attempts]
 
     def is_complete(self, job: JobRecord) -> bool:
-        """Return whether the job has its whole list, and every range has a commit record."""
+        """Return whether the job's list is complete and every range has a commit record."""
         return job.is_listed and not self.open_ranges(job)
 
     # Claims.
 
     def claims(self) -> dict[str, dict[str, str | None]]:
-        """Return the claims by range id, the oldest first: the name of each claim, with the worker that it names."""
+        """Return the claims by range ID, oldest first: each claim's name and worker."""
         found: dict[str, dict[str, str | None]] = {}
         for file in sorted(self.store.contents("claims"), key=lambda file: file.name):
             range_id, _, number = file.name.rpartition(".")
@@ -324,12 +325,12 @@ class JobDirectory:
         return {each: {name: found[each][name] for name in sorted(found[each], key=number_of)} for each in found}
 
     def claim(self, range: Range, worker: str, number: int) -> Claim | None:
-        """Claim a range for a worker. Return None if another worker was faster."""
+        """Claim a range for a worker. Return None if another worker claimed the range first."""
         name = self._create_claim(f"{range.id}.{number}", worker)
         return None if name is None else Claim(range=range, name=name)
 
     def claim_listing(self, worker: str, number: int) -> str | None:
-        """Claim the listing of the source. Return the file of the claim; None if another process was faster."""
+        """Claim the listing of the source. Return the claim's file; None if another process was faster."""
         return self._create_claim(f"{LISTING}.{number}", worker)
 
     def _create_claim(self, claim: str, worker: str) -> str | None:
@@ -342,13 +343,13 @@ class JobDirectory:
         return _claimant(self.store.read(f"claims/{name}"))
 
     def release(self, claim: Claim) -> None:
-        """Remove a claim, because the range is final or other workers may have it."""
+        """Remove the claim on a range that is final or free for other workers."""
         self.store.remove(claim.name)
 
     # The state of the job.
 
     def is_stopped(self) -> str | None:
-        """Return how the job is stopped: `drain` or `now`; None if it is not stopped."""
+        """Return the way the job was stopped, `drain` or `now`; None if the job is not stopped."""
         content = self.store.read(STOPPED)
         if content is None:
             return None
@@ -363,7 +364,7 @@ class JobDirectory:
         self.store.remove(STOPPED)
 
     def rate(self, job: JobRecord) -> float | None:
-        """Return the requests per second of all workers together. `fetchmill set` overrides the job's own rate."""
+        """Return the total requests per second for all workers. `fetchmill set` overrides the job's own rate."""
         content = self.store.read(SETTINGS)
         if content is not None:
             try:
@@ -374,11 +375,11 @@ class JobDirectory:
         return None if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate of all workers together, also while they run."""
+        """Change the total rate of all workers, even while they run."""
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
     def attempts(self) -> list[str]:
-        """Return the folders of all attempts below `data`. Other names there are ignored."""
+        """Return the folders of all attempts in `data`. Ignores other names."""
         return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
 
 

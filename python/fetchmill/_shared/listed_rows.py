@@ -9,9 +9,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from fetchmill.errors import ListingError
+
 # Maximum memory for pages of the table in KiB.
 _CACHE_KIB = 32 << 10
-_ROWS_AT_A_TIME = 1_000
+# SQLite before 3.32 takes at most 999 variables in a statement.
+_ROWS_AT_A_TIME = 500
+# A source that lists the same objects again begins with rows that the job has.
+_ROWS_WITHOUT_KNOWN_MAX = 1_000
 
 
 class ListedRows:
@@ -27,20 +32,51 @@ class ListedRows:
         self._table.execute("PRAGMA journal_mode = OFF")
         self._table.execute("PRAGMA synchronous = OFF")
         self._table.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        self._table.execute("CREATE TABLE rows (name TEXT PRIMARY KEY) WITHOUT ROWID")
+        # Names may occur several times.
+        self._table.execute("CREATE TABLE rows (name TEXT PRIMARY KEY, count INTEGER) WITHOUT ROWID")
+        self._rows, self._has_known = 0, False
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Add rows, as lines of a manifest."""
-        self._table.executemany("INSERT OR IGNORE INTO rows VALUES (?)", ((_identity(line),) for line in lines))
+        statement = "INSERT INTO rows VALUES (?, 1) ON CONFLICT DO UPDATE SET count = count + 1"
+        self._table.executemany(statement, ((_identity(line),) for line in lines))
 
     def new(self, lines: list[bytes]) -> Iterator[bytes]:
-        """Yield those lines of a manifest whose rows were not added."""
+        """Yield those lines of a manifest whose rows were not added. Each added row drops one line.
+
+        Raises:
+            ListingError: the source seems to name its objects differently in each listing.
+        """
         for start in range(0, len(lines), _ROWS_AT_A_TIME):
-            names = [_identity(line) for line in lines[start : start + _ROWS_AT_A_TIME]]
-            marks = ",".join("?" * len(names))
-            found = self._table.execute(f"SELECT name FROM rows WHERE name IN ({marks})", names)  # noqa: S608 - marks
-            known = {name for (name,) in found}
-            yield from (line for name, line in zip(names, lines[start:], strict=False) if name not in known)
+            of_step = lines[start : start + _ROWS_AT_A_TIME]
+            names = [_identity(line) for line in of_step]
+            left = self._counts(names)
+            self._check(len(names), bool(left))
+            changed = set()
+            for name, line in zip(names, of_step, strict=True):
+                if left.get(name, 0) > 0:
+                    left[name] -= 1
+                    changed.add(name)
+                else:
+                    yield line
+            self._table.executemany(
+                "UPDATE rows SET count = ? WHERE name = ?", ((left[name], name) for name in sorted(changed))
+            )
+
+    def _counts(self, names: list[str]) -> dict[str, int]:
+        """Return how often each of these names was added and not found again."""
+        marks = ",".join("?" * len(names))
+        query = f"SELECT name, count FROM rows WHERE name IN ({marks})"  # noqa: S608 - only marks
+        return {name: count for name, count in self._table.execute(query, names) if count > 0}
+
+    def _check(self, rows: int, has_known: bool) -> None:
+        self._rows += rows
+        self._has_known = self._has_known or has_known
+        if not self._has_known and self._rows > _ROWS_WITHOUT_KNOWN_MAX:
+            raise ListingError(
+                "the source lists none of the objects that it listed before; if its URLs change with each listing, use "
+                "--name-field in a new job"
+            )
 
     def close(self) -> None:
         """Close the table. Its folder is removed by the caller."""

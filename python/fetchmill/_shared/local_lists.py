@@ -1,6 +1,7 @@
 """The files of a list on this machine. Lists in the job directory of a bucket are copied when they are first needed."""
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,8 @@ class LocalLists:
     def __init__(self, store: Store, folder: Path) -> None:
         self._store = store
         self._folder = folder
-        self._copied: set[str] = set()
+        # Copies by the path of the list.
+        self._copies: dict[str, Path] = {}
 
     def local(self, file: ListFile) -> ListFile:
         """Return a file of the list with its path on this machine.
@@ -39,10 +41,16 @@ class LocalLists:
         if not isinstance(self._store, BucketStore) or not _NAME.fullmatch(name):
             raise SecurityError(f"{file.path} is not in the job directory {self._store.text}; do not use this job")
         copy = self._folder / name.rpartition("/")[2]
-        if file.path not in self._copied:
+        if file.path not in self._copies:
             self._store.local_copy(name, file.size, copy)
-            self._copied.add(file.path)
+            self._copies[file.path] = copy
         return replace(file, path=str(copy), modified=copy.stat().st_mtime_ns)
+
+    def keep(self, paths: Collection[str], most: int = 0) -> None:
+        """Remove the oldest copies until at most `most` are left. Copies of these lists stay in any case."""
+        for path in [path for path in self._copies if path not in paths]:
+            if len(self._copies) > most:
+                self._copies.pop(path).unlink(missing_ok=True)
 
 
 def in_job_directory(file: ListFile, place: str) -> ListFile:

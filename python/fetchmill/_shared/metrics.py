@@ -39,7 +39,7 @@ def _of_job(status: SharedStatus) -> Iterator[Family]:
     yield "fetchmill_failures_total", "counter", "Failed targets by failure kind.", each("kind", dict(status.failures))
     yield "fetchmill_bytes_total", "counter", "Bytes of fetched bodies.", one(ledger["bytes"])
     yield "fetchmill_requests_total", "counter", "Number of requests.", one(ledger["attempts"])
-    yield "fetchmill_discarded_total", "counter", discarded, one(status.discarded)
+    yield "fetchmill_discarded", "gauge", discarded, one(status.discarded)
     yield "fetchmill_listing_complete", "gauge", "1 if all targets are listed.", one(int(status.is_listed))
     yield "fetchmill_finished", "gauge", "1 if the job is finished.", one(int(status.finished))
     yield "fetchmill_ranges", "gauge", states, each("state", ranges)

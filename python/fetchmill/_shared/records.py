@@ -1,6 +1,6 @@
-"""The contents of files in a job directory: the job, lists that were added to it, and the commit records of ranges.
+"""The contents of files in a job directory: the job, added lists, and the commit records of ranges.
 
-Another release or another user may have written the directory, so everything is checked when it is read.
+Another release or user may have written the directory, so all content is checked on reading.
 """
 
 import json
@@ -28,17 +28,17 @@ class JobRecord:
     """The definition of a shared job. Its file never changes.
 
     Args:
-        id: random id of the job. It names the workers' folders on their machines.
+        id: random ID of the job. The workers' local folders are named after the ID.
         options: options of `fetchmill.get`, without secrets.
-        secrets: names of options whose values each worker must have itself.
+        secrets: names of options whose values each worker must provide.
         source: the list, as the user wrote it.
-        files: the files of the list, and of the lists that were added.
+        files: the files of the list and of added lists.
         list_format: format of these files.
         ranges: the first ranges of these files.
-        lease: seconds after which the claims of a worker that has not written its heartbeat are free.
+        lease: seconds without a heartbeat after which a worker's claims are free.
         listing: options for listing the source, without secrets; None if the source is a list.
-        added: lists that users have added, as they wrote them.
-        lists: number of all lists that were added, including parts of the source's list.
+        added: lists added by users, as the users wrote them.
+        lists: number of all added lists, including parts of the source's list.
         totals: totals of the listing, once it is complete.
     """
 
@@ -57,11 +57,11 @@ class JobRecord:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the job has its whole list."""
+        """Whether the job's list is complete."""
         return self.listing is None or self.totals is not None
 
     def with_lists(self, records: Sequence["AddedList"]) -> "JobRecord":
-        """Return the job with lists that were added to it."""
+        """Return the job with these added lists."""
         return replace(
             self,
             files=(*self.files, *(file for record in records for file in record.files)),
@@ -118,7 +118,7 @@ class ListingTotals:
     """The totals of a complete listing.
 
     Args:
-        skipped: number of skipped objects by reason. They are in no part of the list.
+        skipped: number of skipped objects by reason. Skipped objects are in no part of the list.
         failed_folders: number of folders of a web server that could not be listed.
     """
 
@@ -138,7 +138,7 @@ class AddedList:
         first_file: the job's number of the list's first file. The files of the job and of earlier lists come first.
         files: the files of the list.
         ranges: the first ranges of these files.
-        totals: the totals of the source's listing, in the record that ends its list. It has no files.
+        totals: the totals of the source's listing; only in the final record of its list, which has no files.
     """
 
     job: str
@@ -214,14 +214,14 @@ class CommitRecord:
 
     Args:
         job: the id of the job.
-        range: the final part. It is shorter than the claimed range if the worker stopped early.
-        rest: the remaining ranges, which are still to be fetched.
-        attempt: the attempt with the data; empty for a range that is set aside.
+        range: the final range; shorter than the claimed range if the worker stopped early.
+        rest: the remaining, unfetched ranges.
+        attempt: the attempt with the data; empty for a range that was set aside.
         worker: name of the worker that wrote the record.
         ledger: counts of the attempt: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
         named: failed targets by kind and by status, skipped targets by reason.
         seconds: duration of the attempt in seconds.
-        set_aside: why the range is set aside; None if it was fetched.
+        set_aside: reason for setting the range aside; None if the range was fetched.
     """
 
     job: str
@@ -236,7 +236,7 @@ class CommitRecord:
 
     @property
     def folder(self) -> str | None:
-        """Name of the folder below `data` with the range's objects. None for a range that is set aside."""
+        """Name of the folder in `data` with the range's objects; None for a range that was set aside."""
         return None if self.set_aside else f"{self.range.id}-{self.attempt}"
 
     def to_bytes(self) -> bytes:
@@ -286,7 +286,7 @@ class CommitRecord:
 
 
 def _attempt_of(values: Mapping[str, Any]) -> str:
-    """Return the attempt. It must be alphanumeric, because it is part of a folder's name."""
+    """Return the attempt, which must be alphanumeric because it is part of a folder's name."""
     attempt = values["attempt"]
     if not (isinstance(attempt, str) and (attempt.isalnum() or values["set_aside"])):
         raise ValueError(f"{attempt!r} is not an attempt")

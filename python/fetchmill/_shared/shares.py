@@ -68,7 +68,7 @@ class Shares:
 
     def may_start(self, living: Iterable[Heartbeat]) -> bool:
         """Return whether all others have made room for this worker, which has not fetched yet."""
-        fetching = [each for each in living if each.state in FETCHING]
+        fetching = [each for each in living if each.state in (*FETCHING, "listing")]
         if self.has_host_limits and not all(self._worker in each.knows for each in fetching):
             return False
         return self.rate is None or all(each.sharers >= self.sharers for each in fetching)

@@ -1,16 +1,18 @@
 """Lists the source of a shared job in a thread, and adds the list to the job part by part.
 
-Workers fetch the parts that the job has while the listing continues. Each part is a manifest of JSON lines in the job
-directory. The record that adds it has a number, and can be created once. If another process takes over, the first of
-them to add a part is the one that continues, so no two parts have the same row.
+Workers fetch the parts added so far while the listing continues. Each part is a JSON-lines manifest in the job
+directory. The record that adds a part is numbered and can be created only once. If another process takes over, only the
+process that adds the next part first continues, so no row is in two parts.
 """
 
 import json
 import secrets
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -25,7 +27,7 @@ from fetchmill._shared.ranges import ListFile, Range, first_ranges
 from fetchmill._shared.records import AddedList, JobRecord, ListingTotals
 from fetchmill._shared.store import STORE_ERRORS, is_bucket
 from fetchmill._shared.stored_options import LISTED_FORMAT
-from fetchmill.errors import FetchmillError, UsageError
+from fetchmill.errors import FetchmillError, StorageError, UsageError
 
 # Folder of the parts in the job directory.
 FOLDER = "list"
@@ -35,6 +37,8 @@ _PART_SECONDS_MAX = 30.0
 # Maximum size of a part in bytes. A part is copied to the job directory as a whole.
 _PART_BYTES = 64 << 20
 _STEP_SECONDS = 0.1
+# Maximum wait for the end of a listing. Its thread does not keep the process alive.
+LISTING_END_SECONDS = 1.0
 _BLOCK = 1 << 20
 
 
@@ -43,7 +47,7 @@ class Part:
     """A part of the list in the job directory.
 
     Args:
-        file: the part as the job names it.
+        file: the part, with its path in the job.
         ranges: its first ranges. Their file number is 0.
     """
 
@@ -52,16 +56,16 @@ class Part:
 
 
 class ListedJob(Protocol):
-    """The job that gets the parts."""
+    """The job that receives the parts."""
 
     def add(self, part: Part) -> bool:
-        """Add a part. Returns False if another process has added one meanwhile, or has created the job."""
+        """Add a part. Return False if another process has meanwhile added a part or created the job."""
 
     def end(self, totals: ListingTotals) -> bool:
-        """End the list. Returns False as `add` does."""
+        """End the list. Return False in the same cases as `add`."""
 
     def known_files(self) -> tuple[ListFile, ...]:
-        """Return the parts that the job had before this process began to list."""
+        """Return the parts added before this process began to list."""
 
 
 class SourceLister:
@@ -71,8 +75,9 @@ class SourceLister:
         directory: the job directory.
         worker: the name of this process.
         options: options for listing the source.
-        job: gets the parts.
-        claim: the claim of this process on the listing. It is removed at the end.
+        job: receives the parts.
+        claim: this process's claim on the listing, removed at the end.
+        parent: the folder for listing processes on this machine. This process creates its own folder there.
         sharing: this process's place among the workers that share the limits for each host: `host_sharers` and
             `host_sharer`.
     """
@@ -84,9 +89,10 @@ class SourceLister:
         options: ListOptions,
         job: ListedJob,
         claim: str,
-        sharing: dict[str, int],
+        parent: Path,
+        sharing: Mapping[str, int],
     ) -> None:
-        # Why the listing failed.
+        # Error that ended the listing; None if there was none.
         self.failure: BaseException | None = None
         self._directory = directory
         self._store = directory.store
@@ -94,8 +100,10 @@ class SourceLister:
         self._options = options
         self._to = job
         self._claim = claim
-        self._sharing = sharing
-        self._folder = Path()
+        self._parent = parent
+        self._sharing = dict(sharing)
+        self._folder: Path | None = None
+        self._rate: float | None = None
         self._running: Job | None = None
         self._is_stopped = threading.Event()
         self._count = 0
@@ -117,14 +125,20 @@ class SourceLister:
         """Start the thread."""
         self._thread.start()
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether the rate can change."""
+        return self._options.rate is not None
+
     def set_rate(self, per_second: float) -> None:
         """Limit the requests per second from now on."""
+        self._rate = per_second
         running = self._running
-        if running is not None and self._options.rate is not None:
+        if running is not None:
             running.set_rate(per_second)
 
     def stop(self) -> None:
-        """Request the end. Rows that no part has are listed again by another process."""
+        """Request the end. Another process lists the rows again that are in no part yet."""
         self._is_stopped.set()
 
     def join(self, seconds: float | None = None) -> None:
@@ -132,27 +146,34 @@ class SourceLister:
         self._thread.join(seconds)
 
     def raise_failure(self) -> None:
-        """Raise the error that has ended the listing, if there is one."""
+        """Raise the error that ended the listing, if any."""
         if self.failure is not None:
             raise self.failure
 
     def _run(self) -> None:
         try:
-            self._folder = make_folder(default_folder("lists"), self._worker)
-            self._list()
+            self._folder = make_folder(self._parent, self._worker)
+            self._list(self._folder)
+        except (OSError, sqlite3.Error) as error:
+            self.failure = StorageError(f"cannot keep the list of {self._options.source} in {self._parent}: {error}")
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             self.failure = error
         finally:
             with suppress(*STORE_ERRORS):
                 self._store.remove(self._claim)
-            remove_folder(self._folder)
+            if self._folder is not None:
+                remove_folder(self._folder)
 
-    def _list(self) -> None:
-        (self._folder / "state").mkdir()
-        known = self._known_rows()
-        job = self._running = Job(self._core_options())
+    def _list(self, folder: Path) -> None:
+        (folder / "state").mkdir()
+        known = self._known_rows(folder)
+        if self._is_stopped.is_set():
+            return
+        job = self._running = Job(self._core_options(folder))
         try:
-            if self._add_parts(job, known):
+            if self._rate is not None:
+                job.set_rate(self._rate)
+            if self._add_parts(job, folder, known):
                 self._to.end(self._totals(job))
         finally:
             job.abort()
@@ -161,29 +182,31 @@ class SourceLister:
             if known is not None:
                 known.close()
 
-    def _core_options(self) -> str:
-        values = json.loads(self._options.to_json(str(self._folder / "state")))
+    def _core_options(self, folder: Path) -> str:
+        values = json.loads(self._options.to_json(str(folder / "state")))
         values["rows"]["is_manifest"] = True
         return json.dumps(values | self._sharing)
 
-    def _known_rows(self) -> ListedRows | None:
-        """Return the rows that the job has; None if it has none."""
+    def _known_rows(self, folder: Path) -> ListedRows | None:
+        """Return the rows already in the job; None if there are no parts. End early if the listing is stopped."""
         files = self._to.known_files()
         if not files:
             return None
-        rows, lists = ListedRows(self._folder), LocalLists(self._store, self._folder)
+        rows = ListedRows(folder)
         for file in files:
+            lists = LocalLists(self._store, folder)
             with lists.local(file).open() as opened:
-                rows.add(opened)
+                rows.add(takewhile(lambda _line: not self._is_stopped.is_set(), opened))
+            lists.keep(())
         return rows
 
-    def _add_parts(self, job: Job, known: ListedRows | None) -> bool:
-        """Add all rows to the job. Returns False if this process stopped, or another one lists now."""
+    def _add_parts(self, job: Job, folder: Path, known: ListedRows | None) -> bool:
+        """Add all rows to the job. Return False if this process was stopped or another one has taken over."""
         seconds = _PART_SECONDS
         chunks = _chunks(job, self._is_stopped)
         is_more = True
         while is_more:
-            path = self._folder / f"{self._token}{self._parts:05}.{LISTED_FORMAT}"
+            path = folder / f"{self._token}{self._parts:05}.{LISTED_FORMAT}"
             with path.open("xb") as file:
                 is_more = _write_part(file, chunks, known, time.monotonic() + seconds)
             if self._is_stopped.is_set() or not self._add(path):
@@ -193,7 +216,7 @@ class SourceLister:
         return True
 
     def _add(self, path: Path) -> bool:
-        """Add a part to the job, unless it is empty. Returns False if another process lists now."""
+        """Add a part to the job, unless it is empty. Return False if another process has taken over the listing."""
         found = path.stat()
         local = ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=True)
         ranges = tuple(first_ranges([local]))
@@ -212,7 +235,7 @@ class SourceLister:
         return True
 
     def _in_job(self, file: ListFile, name: str) -> ListFile:
-        """Return a part as the job names it."""
+        """Return a part's file, with its path in the job."""
         place = self._store.place(name)
         if is_bucket(self._directory.text):
             return in_job_directory(file, place)
@@ -226,8 +249,17 @@ class SourceLister:
         return ListingTotals(skipped=dict(report["skipped_by"]), failed_folders=failed_folders)
 
 
+def lists_folder(state: object) -> Path:
+    """Return the folder for listing processes on this machine.
+
+    Args:
+        state: the folder for journals; None or empty if the user chose none.
+    """
+    return Path(str(state)).absolute() / "lists" if state else default_folder("lists")
+
+
 def _chunks(job: Job, is_stopped: threading.Event) -> Iterator[bytes]:
-    """Yield rows as lines of a manifest. Yields nothing after some time without rows, and until the job has ended."""
+    """Yield rows as manifest lines. Yield empty bytes after some time without rows, and until the job has ended."""
     while (lines := job.take_rows(_STEP_SECONDS)) is not None:
         if is_stopped.is_set():
             return
@@ -239,7 +271,7 @@ def _chunks(job: Job, is_stopped: threading.Event) -> Iterator[bytes]:
 
 
 def _write_part(file: BinaryIO, chunks: Iterator[bytes], known: ListedRows | None, until: float) -> bool:
-    """Write rows into a part until its time or size is reached. Returns whether there may be more rows."""
+    """Write rows into a part until its time or size limit is reached. Return whether there may be more rows."""
     size = 0
     for lines in chunks:
         new = lines if known is None else b"".join(known.new(lines.splitlines(keepends=True)))
@@ -250,11 +282,11 @@ def _write_part(file: BinaryIO, chunks: Iterator[bytes], known: ListedRows | Non
 
 
 class NewJob:
-    """Creates a job with the first part of its list, and adds the others.
+    """Creates a job from the first part of its list, and adds the other parts.
 
     Args:
         directory: the job directory.
-        plan: makes the record of the job from the first part.
+        plan: creates the job's record from the first part.
         source: the source, for messages.
     """
 
@@ -271,7 +303,8 @@ class NewJob:
             return self._job.add(part)
         record = self._plan(part)
         found = self._directory.create(record)
-        self._job = OpenJob(self._directory, found)
+        # `found` may have parts of a process that took over meanwhile. This process does not know their rows.
+        self._job = OpenJob(self._directory, record if found.id == record.id else found)
         self.is_created.set()
         return found.id == record.id
 
@@ -294,11 +327,11 @@ class NewJob:
 
 
 class OpenJob:
-    """A job that does not have its whole list yet.
+    """A job whose list is still incomplete.
 
     Args:
         directory: the job directory.
-        job: the job, with the parts that were added to it.
+        job: the job, including the parts added so far.
     """
 
     def __init__(self, directory: JobDirectory, job: JobRecord) -> None:

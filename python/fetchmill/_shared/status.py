@@ -1,4 +1,4 @@
-"""The status of a shared job: its progress from commit records, and its workers from their heartbeats."""
+"""The status of a shared job: progress from commit records, and workers from heartbeats."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ class SumOfLedgers:
         worker_seconds: total duration of the attempts in seconds.
         ranges: number of ranges.
         set_aside: the ids of ranges that are set aside.
-        bytes_of_list: size of all these ranges, in bytes of the list.
+        bytes_of_list: total size of the ranges, in bytes of the list.
     """
 
     ledger: Mapping[str, int]
@@ -81,10 +81,10 @@ class WorkerStatus:
         state: `working`, `waiting` (every range has a worker), `standby` (there are more workers than
             `limit_per_host`), `draining`, `ended`, or `lost` (no heartbeat for longer than the lease).
         age: seconds since the last heartbeat.
-        ranges: the ids of the worker's ranges at that time.
-        objects_per_second: targets per second that got an outcome, over the duration of the current attempts.
-        listed: number of rows that the worker has added to the source's list; None if it does not list.
-        ranges_done: number of ranges that the worker made final.
+        ranges: the IDs of the worker's ranges at the last heartbeat.
+        objects_per_second: targets finished per second, over the duration of the current attempts.
+        listed: number of rows added by the worker to the source's list; None if the worker is not listing.
+        ranges_done: number of ranges committed by the worker.
         fetched: number of fetched targets in these ranges.
         failed: number of failed targets in these ranges.
         seconds: total duration of the attempts at these ranges.
@@ -127,10 +127,10 @@ class SharedStatus:
 
     Args:
         source: the list.
-        added: lists that were added.
-        is_listed: whether the whole list is known. It grows while a worker lists the source, a server or a bucket.
+        added: added lists.
+        is_listed: whether the whole list is known. The list grows while a worker lists a server or a bucket.
         dest: the job directory.
-        format: the format in which objects are stored.
+        format: storage format of the objects.
         ledger: counts by name: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, and `attempts` (requests).
         failures: number of failed targets by failure kind.
         failed_statuses: number of targets that failed because of their HTTP status, by status.
@@ -140,10 +140,10 @@ class SharedStatus:
         bytes_done: size of the ranges with a commit record, in bytes of the list.
         ranges_done: number of ranges with a commit record.
         ranges_open: number of ranges without a commit record.
-        set_aside: the ids of ranges that are set aside because workers died while they had them.
+        set_aside: the IDs of ranges set aside after the deaths of workers that had claimed them.
         worker_seconds: total duration of all final attempts in seconds.
-        discarded: number of outcomes in attempts that did not become final, by the heartbeats of all workers. These
-            targets were fetched again.
+        discarded: number of outcomes in discarded attempts, according to all workers' heartbeats. These targets were
+            fetched again.
         workers: all workers, living workers first.
         stopped: `drain` or `now` if `fetchmill stop` stopped the job; otherwise None.
     """
@@ -209,7 +209,8 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
     """
     job = directory.job()
     by_worker: dict[str, dict[str, float]] = {}
-    total = sum_of(_counted(directory.commits(), by_worker), job)
+    winners: dict[str, str] = {}
+    total = sum_of(_counted(directory.commits(), by_worker, winners), job)
     ledger, failures, skipped_by = _with_listing(total, job.totals)
     heartbeats = Heartbeats(directory, "status").look()
     open_ranges = directory.open_ranges(job)
@@ -238,7 +239,7 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
         ranges_open=len(open_ranges),
         set_aside=total.set_aside,
         worker_seconds=total.worker_seconds,
-        discarded=sum(_discarded(each, job.lease) for each in heartbeats),
+        discarded=sum(_discarded(each, job.lease, winners) for each in heartbeats),
         workers=tuple(workers),
         stopped=directory.is_stopped(),
     )
@@ -247,9 +248,12 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
 _NOTHING_DONE: Mapping[str, float] = {"ranges": 0, "fetched": 0, "failed": 0, "seconds": 0.0}
 
 
-def _counted(records: Iterable[CommitRecord], by_worker: dict[str, dict[str, float]]) -> Iterator[CommitRecord]:
-    """Yield the records, and adds each to the sums of its worker."""
+def _counted(
+    records: Iterable[CommitRecord], by_worker: dict[str, dict[str, float]], winners: dict[str, str]
+) -> Iterator[CommitRecord]:
+    """Yield the records. Adds each record to its worker's sums, and the worker to the winners by range ID."""
     for record in records:
+        winners[record.range.id] = record.worker
         if not record.set_aside:
             sums = by_worker.setdefault(record.worker, dict(_NOTHING_DONE))
             own = {"ranges": 1, "seconds": record.seconds, **record.ledger}
@@ -258,16 +262,21 @@ def _counted(records: Iterable[CommitRecord], by_worker: dict[str, dict[str, flo
         yield record
 
 
-def _discarded(heartbeat: Heartbeat, lease: float) -> int:
-    """Return the number of outcomes of a worker that did not become final. A lost worker loses its last ones, too."""
-    is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
-    return heartbeat.discarded + (sum(heartbeat.counts.get(name, 0) for name in OUTCOMES) if is_lost else 0)
+def _discarded(heartbeat: Heartbeat, lease: float, winners: Mapping[str, str]) -> int:
+    """Return the number of a worker's discarded outcomes.
+
+    A lost worker also loses its last attempts, unless their ranges became final after its last heartbeat.
+    """
+    if heartbeat.state == "ended" or heartbeat.lives(lease):
+        return heartbeat.discarded
+    lost = (count for each, count in heartbeat.settled.items() if winners.get(each) != heartbeat.worker)
+    return heartbeat.discarded + sum(lost)
 
 
 def _with_listing(
     total: SumOfLedgers, listed: ListingTotals | None
 ) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
-    """Return ledger, failures and skips, including those of the listing, which belong to no range."""
+    """Return ledger, failures and skips, including those of the listing outside any range."""
     failures, skipped_by = Counter(total.named["failures"]), Counter(total.named["skipped_by"])
     ledger = Counter(total.ledger)
     if listed is not None:

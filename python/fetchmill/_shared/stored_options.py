@@ -1,4 +1,4 @@
-"""The options of a shared job: those that its directory stores, and those that each process has for itself."""
+"""Options of a shared job: those stored in its directory, and those each process sets for itself."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
 from fetchmill._options.secrets import OPEN_FIELDS, SECRETS
-from fetchmill._options.sources import BUCKET_REACH, names_not_for
+from fetchmill._options.sources import BUCKET_REACH, kind_of, names_not_for
 from fetchmill._shared.store import is_bucket
 from fetchmill.errors import SecurityError
 
-# The format of the list that is made of a source.
+# The format of the list created from a source.
 LISTED_FORMAT = "jsonl"
 # Options that a process may choose, such as its number of threads.
 _CHOSEN = ("threads", "concurrency", "concurrency_max")
@@ -139,7 +139,7 @@ def list_options(source: str, listing: Mapping[str, Any], mine: Mapping[str, Any
     Raises:
         UsageError: an option cannot be used.
     """
-    names = {option.name for option in fields(ListOptions)}
+    names = {option.name for option in fields(ListOptions)}.difference(names_not_for(kind_of(source)))
     own = (*SECRETS, *_CREDENTIALS, *BUCKET_REACH, *_CHOSEN, "headers")
     values = {name: mine[name] for name in own if name in mine and name in names}
     return ListOptions(source=source, **{**values, **listing})

@@ -10,6 +10,7 @@ from typing import Any
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
+from fetchmill._shared.first_part import lister_of
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
 from fetchmill._shared.listing import Listing
@@ -20,6 +21,7 @@ from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import OUTCOMES, CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.shares import Shares
 from fetchmill._shared.source_lister import FOLDER as PARTS
+from fetchmill._shared.source_lister import LISTING_END_SECONDS
 from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError, JournalError
@@ -36,8 +38,8 @@ _READY_SECONDS = 0.1
 _DEAF_LEASES = 6
 # Maximum wait for targets already fed, after a worker was asked to end. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
-# Maximum wait for the end of the listing. Its thread does not keep the process alive.
-_LISTING_END_SECONDS = 5.0
+# Maximum number of lists from a bucket that a worker keeps on its machine; each has at most 64 MiB.
+_COPIES_MAX = 8
 # Maximum number of attempts that wait for their last targets while the next range is fetched.
 _FINISHING_MAX = 3
 
@@ -106,6 +108,8 @@ class RangeWorker:
         self._may_start = threading.Event()
         self._has_idle_peers = False
         self._is_waiting = False
+        # Whether the user knows that no worker can list the source.
+        self._has_said = False
         self._asked = threading.Event()
         self._asked_at = 0.0
         self._stopped: str | None = None
@@ -116,6 +120,11 @@ class RangeWorker:
     def store(self) -> Store:
         """The files of the job directory."""
         return self._directory.store
+
+    @property
+    def source(self) -> str | None:
+        """The source of the job with its secrets; None if this worker does not know it."""
+        return self._listing.source
 
     def stop(self) -> None:
         """Request the end. Targets already fed are fetched and made final, and the rest is left to other workers."""
@@ -147,7 +156,7 @@ class RangeWorker:
         beating.start()
         try:
             reason = self._work()
-            self.leave_listing()
+            self._listing.stop()
             if reason == "finished":
                 # Attempts that still run have lost their ranges.
                 for attempt in self._current():
@@ -172,7 +181,7 @@ class RangeWorker:
     def leave_listing(self) -> None:
         """Leave the rest of the source's list to other workers."""
         self._listing.stop()
-        self._listing.join(_LISTING_END_SECONDS)
+        self._listing.join(LISTING_END_SECONDS)
 
     # Taking work.
 
@@ -187,25 +196,49 @@ class RangeWorker:
             open_ranges = self._directory.open_ranges(self._job)
             if not open_ranges and self._job.is_listed:
                 return "finished"
-            self._take_listing()
+            self._take_listing(is_done=not open_ranges)
             is_ready = self._is_ready()
             claim = self._take(open_ranges) if is_ready else None
             self._note_waiting(is_ready and claim is None)
             if claim is None:
-                self._asked.wait(IDLE_SECONDS if is_ready else _READY_SECONDS)
+                self._asked.wait(IDLE_SECONDS if is_ready or not self._job.is_listed else _READY_SECONDS)
             else:
                 self._attempt(claim)
         return "failed"
 
-    def _take_listing(self) -> None:
-        """List the source, unless the list is complete or another worker lists."""
-        self._listing.check()
+    def _take_listing(self, *, is_done: bool) -> None:
+        """List the source, unless the list is complete or another worker lists.
+
+        Args:
+            is_done: whether every range so far is final.
+
+        Raises:
+            FetchmillError: no worker lists the source, and this worker has failed to list it.
+        """
+        if self._listing.has_failed():
+            self._say(f"cannot list {self._job.source}: {self._listing.failure}")
         if self._job.is_listed or not self._may_start.is_set():
             return
+        if self._shares.has_host_limits and (self._current() or self._shares.is_standby):
+            return  # an attempt has this worker's part of the limits for each host
         with suppress(*STORE_ERRORS):  # tried again soon
-            if self._listing.take_over(self._job, self._heartbeats.read(), self._shares):
+            heartbeats = self._heartbeats.read()
+            if self._listing.take_over(self._job, heartbeats, self._shares):
                 self._say(f"continues the list of {self._job.source}")
                 self._set_rates()
+            elif is_done and not self._listing.is_possible:
+                self._note_unlisted(lister_of(self._directory, heartbeats, self._job.lease))
+
+    def _note_unlisted(self, lister: str | None) -> None:
+        """Raise the failure of this worker's listing, or say that it cannot list, unless another worker lists."""
+        if lister in (None, self.name) and self._listing.failure is not None:
+            self._failure = self._failure or self._listing.failure
+        elif lister is None and not self._has_said:
+            self._has_said = True
+            self._say(
+                f"waits for a worker that can list {self._job.source}: the URL has a secret, so start one with "
+                "fetchmill get"
+            )
 
     def _note_waiting(self, is_waiting: bool) -> None:
         """Notify the others immediately when this worker starts to wait, so that they share their work."""
@@ -272,7 +305,10 @@ class RangeWorker:
         """Feed a range. A separate thread waits for the end of the attempt."""
         options = {**self._options, "rate": self._shares.rate_of_one(self._requesters() + 1)}
         try:
-            file = self._lists.local(self._job.files[claim.range.file])
+            listed = self._job.files[claim.range.file]
+            in_use = {self._job.files[each.claim.range.file].path for each in self._current()}
+            self._lists.keep({*in_use, listed.path}, _COPIES_MAX)
+            file = self._lists.local(listed)
             attempt = Attempt(self._directory, self._job, self.name, claim, file, options, self._shares, self._local)
         except BaseException:
             self._directory.release(claim)
@@ -420,6 +456,8 @@ class RangeWorker:
         while not self._ended.wait(period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)):
             try:
                 written = time.monotonic()
+                if written - last > self._job.lease:
+                    self._listing.stop()  # this process was frozen, and another one may list
                 self._beating.job()
                 self._write_heartbeat()
                 self._look_at_peers()
@@ -464,6 +502,7 @@ class RangeWorker:
                 "pace": self._pace.per_second,
                 "listed": self._listing.listed,
                 "discarded": self._discarded,
+                "settled": {attempt.claim.range.id: attempt.settled() for attempt in attempts},
             }
         )
 

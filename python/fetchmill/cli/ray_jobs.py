@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
 
-_ON_HELP = """Start the workers in a Ray cluster. It is the cluster of RAY_ADDRESS, else one that runs on this
-machine, else a new local one. See `fetchmill help shared-jobs`."""
-_WORKERS_HELP = "Number of workers, with --on ray; one for each node if not given."
+_ON_HELP = """Start the workers on a Ray cluster: the one in RAY_ADDRESS, or else one that runs on this machine, or
+else a new local one. See `fetchmill help shared-jobs`."""
+_WORKERS_HELP = "Number of workers with --on ray. Default: one per node."
 
 
 def ray_options() -> list[click.Parameter]:
@@ -71,12 +71,12 @@ def run_shared(
     check_workers(on, workers)
     if on is None:
         return run_worker(job, make, as_json=as_json, quiet=quiet, tells_failures=tells_failures)
-    from fetchmill._ray.ray_job import RayJob, check_installed
+    from fetchmill._ray.ray_job import RayJob, check_possible
     from fetchmill._ray.settings import Ray
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 
-    check_installed()
+    check_possible(job)
     signals = Signals()
     display = _RayDisplay(as_json=as_json, quiet=quiet)
     worker = make(_silent)
