@@ -28,184 +28,184 @@ class OfFormat(TypedDict, total=False):
     """Options of `get` and `sync`: the format of stored objects."""
 
     format: Format
-    """Store one file per object, or shards of many; null stores nothing."""
+    """Store one object per file, or many per shard; null stores nothing."""
     shard_size: int | None
-    """Size of a shard. Default: 128 MiB for parquet, 1 GiB for others."""
+    """Shard size. Default: 128 MiB for parquet, 1 GiB for other formats."""
     keep_failed: bool
-    """Also store what is not an object. For parquet and jsonl, rows of failed, absent and skipped targets, with the
-    reason and no body. For warc, redirects and error pages."""
+    """Also store targets without an object. With parquet and jsonl, add rows for failed, absent and skipped targets,
+    with the reason and no body. With warc, add redirects and error pages."""
 
 
 class Storing(TypedDict, total=False):
     """Options of `get`: names of objects, the engine, transforms, and failed targets."""
 
     seal_after: float
-    """Seal a Parquet shard at this age, so that readers can see it."""
+    """Seal Parquet shards at this age, so that readers can see them."""
     names: str
-    """Names of a list's objects: source (URL), seq (number) or '{id}.{ext}'. source: the value of --key-column, else
-    the URL. seq: the number of the object, without an extension. In a template, {id} is the column id, {index} the
-    number of the row, and {ext} the extension for the reply's type."""
+    """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of --key-column, or
+    else the URL. seq is the object's number, without an extension. In a template, {id} is the value of the column id,
+    {index} the row number, and {ext} the extension for the reply's type."""
     strip_prefix: str | None
-    """Leading path to remove from stored names, such as a/b/. A name without it is stored unchanged."""
+    """Remove this leading path from stored names, for example a/b/. Names without it are stored unchanged."""
     engine: EngineName
-    """What makes the requests; native is the fastest. Those of Python are sync, threads and processes (requests),
-    asyncio and combo (aiohttp; combo has several processes)."""
+    """HTTP engine; native is the fastest. The Python engines are sync, threads and processes (with requests), and
+    asyncio and combo (with aiohttp). combo uses several processes."""
     pipeline: int
-    """Requests sent together on a connection; --concurrency then counts connections (see `fetchmill help
-    http-support`)."""
+    """Number of requests to pipeline on a connection; --concurrency then counts connections. See `fetchmill help
+    http-support`."""
     server_times: bool
-    """Set the time of files to Last-Modified, not to now."""
+    """Set each file's time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
-    """Store columns of --keep-columns next to each object in tar, for webdataset: json, or EXTENSION=COLUMN such as
-    txt=caption; repeatable."""
+    """Store columns of --keep-columns next to each object in tar shards, for webdataset: json, or EXTENSION=COLUMN such
+    as txt=caption; repeatable."""
     hash: HashAlgorithm | None
-    """Add a column with this hash of each body to parquet and jsonl."""
+    """Add a column with this hash of each body (parquet and jsonl)."""
     store: Stored
-    """Store the objects, or the items of --listing json as rows of parquet or jsonl. The columns of parquet are the
-    fields of the items on the first page. A value that does not fit its column is null there; each row also has the
-    whole item."""
+    """Store the objects, or the items of --listing json as parquet or jsonl rows. The Parquet columns are the fields of
+    the items on the first page. A value that does not fit its column becomes null. Each row also contains the whole
+    item."""
     cdxj: bool
     """Write a CDXJ index next to each WARC shard."""
     transform: Function | str | None
-    """Function that makes what is stored, MODULE:FUNCTION; see `fetchmill help transform`."""
+    """Store the result of this Python function, MODULE:FUNCTION; see `fetchmill help transform`."""
     transform_columns: Sequence[str] | None
-    """Comma-separated columns of parquet and jsonl that the function fills."""
+    """Comma-separated parquet or jsonl columns that the function fills."""
     transform_batch: int
-    """Maximum replies that one call gives to the function."""
+    """Maximum number of replies to pass to the function per call."""
     max_failed: int | str | None
-    """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8. At or below it the
+    """Allow N targets (or P%) to fail or be absent; beyond that, stop early with exit code 8. Up to this limit, the
     exit code is 0."""
     allow_absent: bool
-    """Exit with 0 if targets were absent but none failed; --max-failed then does not count them."""
+    """Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets."""
     retry_failed: bool | Sequence[str]
-    """Fetch failed and absent targets again, like `fetchmill retry`; with =KINDS only these failure kinds and statuses,
-    such as '404,5xx,dns*'."""
+    """Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with these failure
+    kinds or statuses, for example '404,5xx,dns*'."""
 
 
 class OfFirst(TypedDict, total=False):
     """Options of `get`: how many targets a run fetches."""
 
     first: int | None
-    """Fetch only the first N targets. To continue the job, give a larger N, or leave the option out."""
+    """Fetch only the first N targets. To continue the job, increase N or omit the option."""
 
 
 class OfImages(TypedDict, total=False):
     """Options of `get`: how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images to at most this width and height in pixels; needs pip install 'fetchmill[images]'."""
+    """Shrink larger images to at most this width and height, in pixels; needs pip install 'fetchmill[images]'."""
     image_min_side: int | None
-    """Skip images whose width or height is smaller, in pixels."""
+    """Skip images whose width or height is below this, in pixels."""
     image_format: ImageFormat | None
-    """Store images in this format. Default: the format that came."""
+    """Store images in this format. Default: the original format."""
     image_quality: int
-    """Quality of JPEG and WebP, 1 to 100."""
+    """JPEG and WebP quality, from 1 to 100."""
 
 
 class OfFiles(TypedDict, total=False):
     """Options of `get` and `sync`: the check for free space."""
 
     preflight: bool
-    """Stop as soon as the files cannot fit on the disk (inodes or bytes)."""
+    """Stop as soon as it is clear that the files will not fit on disk (inodes or bytes)."""
 
 
 class Rows(TypedDict, total=False):
     """Options of `check` and `list`: the rows that they write."""
 
     format: RowsFormat | None
-    """Format of the rows. Default: from the file's extension, also with .gz or .zst for csv and jsonl."""
+    """Format of the rows. Default: from the file extension, which may end in .gz or .zst for csv and jsonl."""
 
 
 class OfServer(TypedDict, total=False):
     """Options of `get` and `list`: how a server lists its objects, and how long it may be silent."""
 
     listing: Listing
-    """How the server lists its objects; auto finds out. api is GET /list in pages. autoindex (nginx JSON) and html
-    (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap reads sitemaps. json reads the
-    pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
+    """How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx JSON) and
+    html (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap reads sitemaps. json
+    reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
     list_path: str
-    """Path of the listing, after the path of SOURCE; for api."""
+    """Path to append to SOURCE for listing requests (api listings)."""
     names_field: str
-    """Field of a page with the names, for api; may be dotted."""
+    """Page field with the object names (api listings); use dots for nested fields."""
     marker_field: str
-    """Field of a page with the next page's marker, for api; may be dotted."""
+    """Page field with the next page's marker (api listings); use dots for nested fields."""
     total_field: str
-    """Field of a page with the number of all objects, if any, for api; may be dotted."""
+    """Page field with the total number of objects, if there is one (api listings); use dots for nested fields."""
     marker_param: str
-    """Query parameter that sends the marker (cursor), for api and json."""
+    """Query parameter that sends the marker or cursor (api and json listings)."""
     get_path: str
-    """Path of an object, after the path of SOURCE; for api."""
+    """Path to append to SOURCE for an object (api listings)."""
     give_up_after: float
-    """End the job with exit code 5 after this long without a success."""
+    """End the job with exit code 5 if no request succeeds for this long."""
 
 
 class OfJsonPages(TypedDict, total=False):
     """Options of `get`, `list` and `sync`: how JSON pages are read."""
 
     items_field: str
-    """Field of a JSON page with the array of items; may be dotted. `.` is the page itself."""
+    """JSON page field with the array of items; use dots for nested fields. `.` is the page itself."""
     url_field: str | None
-    """Field of an item with the URL of its object, absolute or relative; may be dotted. Default: the item itself is the
-    URL. --store items refuses it."""
+    """Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item itself is
+    the URL. Cannot be combined with --store items."""
     name_field: str | None
-    """Field of an item with its name; may be dotted. Default: its URL."""
+    """Item field with the object's name; use dots for nested fields. Default: the object's URL."""
     size_field: str | None
-    """Field of an item with its size; may be dotted. Another size fails the object."""
+    """Item field with the object's size; use dots for nested fields. Objects of another size fail."""
     modified_field: str | None
-    """Field of an item with its last modification, for manifests and sync; may be dotted. Its value is a date (ISO 8601
-    or HTTP), or seconds or milliseconds since 1970."""
+    """Item field with the time of the last modification, for manifests and sync; use dots for nested fields. The value
+    is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970."""
     next_page: NextPage | None
-    """How a JSON page leads to the next one; must be given. marker: --next-field has a marker (cursor), which
-    --marker-param sends. url: --next-field has the URL. link: the header Link has the URL (rel=next). page:
-    --page-param counts pages until one is empty. offset: --offset-param counts items until a page is empty. none: there
-    is one page."""
+    """How to find the next JSON page; required. marker: send the marker (cursor) from --next-field as --marker-param.
+    url: request the URL in --next-field. link: request the URL in the Link header (rel=next). page: count pages in
+    --page-param until one is empty. offset: count items in --offset-param until a page is empty. none: read only one
+    page."""
     next_field: str | None
-    """Field of a JSON page with the next page's marker (cursor) or URL; may be dotted. The listing ends at a page
-    without a value there."""
+    """JSON page field with the next page's marker (cursor) or URL; use dots for nested fields. The listing ends at the
+    first page without a value in this field."""
     page_param: str
-    """Query parameter with the page's number, from 1 or from that in SOURCE."""
+    """Query parameter for the page number. Counting starts at 1, or at the number in SOURCE."""
     offset_param: str
-    """Query parameter with the number of items before a page, from 0 or from that in SOURCE."""
+    """Query parameter for the number of items before a page. Counting starts at 0, or at the number in SOURCE."""
 
 
 class OfList(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: how a list is read."""
 
     list_format: ListFormat | None
-    """Format of the list. Default: from its extension, else txt."""
+    """Format of the list. Default: from the file extension, or else txt."""
     column: str | None
-    """Column with the URL: its name or number. Default: url, else the first."""
+    """Column with the URL, by name or number. Default: url, or else the first column."""
     template: str | None
-    """Make the URL of columns: 'https://{}/{name}'; {} is --column, or the line of a txt. {name} is any other
-    column."""
+    """Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. {name} is
+    the value of any other column."""
     csv_header: CsvHeader
-    """Whether the first row of csv or tsv has the column names."""
+    """Whether the first row of a csv or tsv list contains the column names."""
     delimiter: str | None
-    """Character between csv fields, or tab. Default: detected."""
+    """Character that separates csv fields, or tab. Default: detected."""
     quote: str | None
     """Character that quotes csv and tsv fields, or none."""
     key_column: str | None
-    """Column with the names of objects. Default: their URLs."""
+    """Column with the object names. Default: the URLs."""
 
 
 class OfRows(TypedDict, total=False):
     """Options of `get`, `check` and `list`: a sample of the list, and columns that are kept."""
 
     keep_columns: Sequence[str] | None
-    """Comma-separated columns of the list to store in the rows."""
+    """Comma-separated list columns to store in the rows."""
     column_types: Sequence[str] | None
-    """Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. Default: the
-    types of a Parquet list, else string."""
+    """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
+    the types of a Parquet list, or else string."""
     sample: int | None
-    """Take N targets of the list, chosen at random."""
+    """Take N random targets from the list."""
 
 
 class OfFilters(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: filters for names."""
 
     include: Sequence[str] | None
-    """Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are those of the source:
-    whole keys of a bucket, whole URLs of a list, and paths below SOURCE on a server."""
+    """Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in a bucket,
+    whole URLs in a list, and paths below SOURCE on a server."""
     exclude: Sequence[str] | None
     """Leave out names that match a glob (* also matches /) or re:REGEX; repeatable."""
 
@@ -214,62 +214,61 @@ class OfTargetRequests(TypedDict, total=False):
     """Options of `get`: the requests for the targets of a list."""
 
     method: str | None
-    """Method of the requests of a list. Default: POST with a body, else GET."""
+    """HTTP method for the targets of a list. Default: POST with a body, otherwise GET."""
     data: str | None
-    """Body of each request as a form: 'q={column}&n=1'; values are percent-encoded."""
+    """Send a form body with each request: 'q={column}&n=1'; values are percent-encoded."""
     data_json: str | None
-    """Body of each request in JSON: '{"q": "{column}", "n": {number}}'; values are encoded."""
+    """Send a JSON body with each request: '{"q": "{column}", "n": {number}}'; values are encoded."""
     idempotent: bool
-    """Retry requests of any method; without it only GET and HEAD."""
+    """Retry requests of any method; by default, only GET and HEAD are retried."""
     offset_column: str | None
-    """Column with the first byte to fetch (Range), from 0."""
+    """Column with the offset of the first byte to fetch (Range), from 0."""
     length_column: str | None
     """Column with the number of bytes to fetch; needs --offset-column."""
     coalesce: int | None
-    """Fetch neighbouring parts of an object with one request, if at most this many bytes are between them, such as
-    4k."""
+    """Fetch neighbouring parts of an object in one request if the gap is at most this size (for example 4k)."""
     hash_column: str | None
-    """Column with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64. Another hash fails the
-    object (checksum)."""
+    """Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with another hash
+    fail (checksum)."""
 
 
 class OfRequests(TypedDict, total=False):
     """Options of all functions: header fields, certificates, proxies and name servers."""
 
     headers: Mapping[str, str] | None
-    """Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's origin
-    only."""
+    """Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. Sent only to
+    the source's origin."""
     user_agent: str | None
-    """User-Agent of all requests: the name of your program, and how to reach you."""
+    """User-Agent for all requests: your program's name and how to reach you."""
     credentials_for: str | None
-    """The only origin that gets headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of a
-    --template that names it. For other lists, secrets need this option."""
+    """The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of
+    a --template that names it. With other lists, secrets require this option."""
     ca_file: PathText | None
     """PEM file with certificates to trust instead of the system's."""
     client_cert: PathText | None
-    """PEM file with a client certificate; only the origin that gets credentials sees it."""
+    """PEM file with a client certificate; shown only to the origin that receives credentials."""
     client_key: PathText | None
-    """PEM file with its key, without a password. Default: the file of --client-cert."""
+    """PEM file with the client certificate's private key, without a password. Default: the --client-cert file."""
     cookies: PathText | None
-    """File with cookies in Netscape format; each goes to its own host and path."""
+    """Cookie file in Netscape format; each cookie is sent only to its own host and path."""
     retry_status: Sequence[int] | None
-    """Retry this status as 503 is retried, such as 403; repeatable."""
+    """Retry replies with this status like a 503, for example 403; repeatable."""
     insecure_host: Sequence[str] | None
-    """Do not verify this host's certificate; repeatable."""
+    """Skip certificate verification for this host; repeatable."""
     proxy: str | None
-    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env uses the variables
+    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the variables
     http_proxy, https_proxy and no_proxy."""
     resolver: Sequence[str] | None
-    """DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own lookup."""
+    """DNS server to ask, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver."""
 
 
 class OfRates(TypedDict, total=False):
     """Options of all functions that make requests: request rates."""
 
     rate: float | None
-    """Maximum requests per second to all hosts together; pages of a listing and retries count."""
+    """Maximum requests per second to all hosts together; listing pages and retries count."""
     rate_per_host: float | None
-    """Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, else no
+    """Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, otherwise no
     limit."""
 
 
@@ -279,32 +278,33 @@ class OfFetching(TypedDict, total=False):
     concurrency: Concurrency | None
     """Maximum requests in flight."""
     limit: Concurrency | None
-    """Another name of concurrency."""
+    """Alias of concurrency."""
     redirects: int | None
-    """Redirects to follow for each request. Default: 5, but 0 for objects of a server, a sitemap or a bucket."""
+    """Maximum redirects to follow per request. Default: 5, but 0 for objects of a server, a sitemap or a bucket."""
     attempts: int
     """Attempts per target before it fails."""
     public_only: bool
-    """Refuse private addresses for all targets, also those that you name."""
+    """Refuse private addresses for all targets, including those that you name."""
     http2: bool
-    """Use HTTP/2 where an https server offers it."""
+    """Use HTTP/2 if an https server offers it."""
 
 
 class OfTrying(TypedDict, total=False):
     """Options of `get` and streams: the maximum for `concurrency="auto"`."""
 
     concurrency_max: int | None
-    """Upper bound of --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, else 16384."""
+    """Upper limit for --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, otherwise
+    16384."""
 
 
 class OfHosts(TypedDict, total=False):
     """Options of `get` and `check`: requests in flight to each host, private addresses, and threads."""
 
     limit_per_host: int | None
-    """Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, else no
+    """Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, otherwise no
     limit."""
     allow_private: bool
-    """Allow targets of a list, or of JSON pages, at private addresses."""
+    """Allow private addresses for targets from a list or from JSON pages."""
     threads: int | None
     """Number of fetching threads. Default: one per processor."""
 
@@ -313,45 +313,45 @@ class OfRuns(TypedDict, total=False):
     """Options of `get` and `check`: limits that end a run. The same command resumes it."""
 
     max_duration: float | None
-    """Stop this run after this time, at a checkpoint (exit code 8)."""
+    """Stop the run at a checkpoint after this time (exit code 8)."""
     max_bytes: int | None
-    """Stop this run after this many body bytes, at a checkpoint (exit code 8)."""
+    """Stop the run at a checkpoint after this many body bytes (exit code 8)."""
 
 
 class OfBandwidth(TypedDict, total=False):
     """Options of `get`, `check` and `sync`: the bandwidth limit."""
 
     bwlimit: float | None
-    """Maximum body bytes per second of all requests together."""
+    """Maximum body bytes per second for all requests together."""
 
 
 class OfCommits(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: when outcomes are made durable."""
 
     commit_window: float
-    """Time between commits; a crash repeats this much work and 1 s more."""
+    """Time between commits; a crash repeats this much work plus 1 s."""
     durability: Durability
-    """What a commit survives: a power cut, or only the death of the process (no syncs)."""
+    """What a commit survives: power loss, or only the death of the process (no syncs)."""
 
 
 class OfState(TypedDict, total=False):
     """Options of `get`, `check` and `list`: the folder of the journal."""
 
     state: PathText | None
-    """Folder of the journal, on a local disk. Default: DEST/.fetchmill; for a bucket ./NAME.fetchmill."""
+    """Journal folder, on a local disk. Default: DEST/.fetchmill, or ./NAME.fetchmill for a bucket."""
 
 
 class OfDashboards(TypedDict, total=False):
     """Options of `get`, `check` and `list`: the dashboard, a web page and metrics of the running job."""
 
     dashboard: bool | str
-    """Serve a page with charts during the job; its address is printed at the start. The page also has Prometheus
-    metrics, see `fetchmill help dashboard`."""
+    """Serve a web page with charts during the job; its address is printed at the start. The page also serves Prometheus
+    metrics; see `fetchmill help dashboard`."""
     dashboard_addr: str | None
-    """Address of the dashboard; one that others can reach needs a token. Default: 127.0.0.1 and a free port."""
+    """Address of the dashboard; a token is required if other machines can reach it. Default: 127.0.0.1 and a free
+    port."""
     dashboard_token: str | None
-    """File with the token that readers of the dashboard must give, at least 16 characters; in Python the token
-    itself."""
+    """File with the dashboard's access token (at least 16 characters); in Python, pass the token itself."""
     dashboard_host: Sequence[str] | None
     """Extra host name that browsers may use for the dashboard; repeatable."""
 
@@ -360,58 +360,59 @@ class OfTokens(TypedDict, total=False):
     """Options of `get`, `list` and `sync`: a bearer token that expires."""
 
     bearer_command: str | None
-    """Shell command that prints a bearer token; run again after a 401."""
+    """Shell command that prints a bearer token; it runs again after a 401."""
 
 
 class OfOrigins(TypedDict, total=False):
     """Options of `get`, `list` and streams: credentials, timeouts, and access to buckets."""
 
     auth: str | tuple[str, str] | None
-    """Basic authentication, USER:PASSWORD."""
+    """User and password for basic authentication, USER:PASSWORD."""
     bearer: str | None
     """Bearer token (commands also read FETCHMILL_BEARER)."""
     netrc: bool
-    """Take user and password from ~/.netrc."""
+    """Read the user and password from ~/.netrc."""
     connect_timeout: float
-    """Time for a connection."""
+    """Maximum time to establish a connection."""
     head_timeout: float
-    """Time from a request to the end of the reply's headers."""
+    """Maximum time from a request to the end of the reply's headers."""
     idle_timeout: float
-    """Time without a byte of a body."""
+    """Maximum time without receiving a body byte."""
     endpoint_url: str | None
-    """URL of an S3 store other than AWS. Example: http://127.0.0.1:7070."""
+    """URL of an S3 store other than AWS, such as http://127.0.0.1:7070."""
     region: str | None
-    """Region of the bucket. Default: from environment or profile, else detected."""
+    """Bucket region. Default: from the environment or the profile, or else detected."""
     profile: str | None
-    """Profile of ~/.aws/config and ~/.aws/credentials."""
+    """Profile in ~/.aws/config and ~/.aws/credentials."""
     no_sign_request: bool
     """Send requests without credentials, for public buckets."""
     addressing_style: Addressing | None
-    """Put the bucket's name in the host (virtual) or in the path (path). Default: auto: virtual for AWS, else path."""
+    """Where to put the bucket name: in the host (virtual) or in the path (path). Default: auto (virtual for AWS,
+    otherwise path)."""
     requester_pays: bool
-    """Pay for requests and transfer of a requester-pays bucket; needs credentials."""
+    """Pay for requests to a requester-pays bucket and for the transfer; needs credentials."""
     sse_c_key_file: PathText | None
-    """File with the objects' encryption key (SSE-C), 32 bytes or their base64."""
+    """File with the objects' encryption key (SSE-C): 32 bytes, or their Base64 encoding."""
     use_fips_endpoint: bool
-    """Use the FIPS endpoints of AWS."""
+    """Use AWS FIPS endpoints."""
     use_dualstack_endpoint: bool
-    """Use the dual-stack endpoints of AWS (IPv4 and IPv6)."""
+    """Use AWS dual-stack endpoints (IPv4 and IPv6)."""
     use_accelerate_endpoint: bool
-    """Use the transfer acceleration endpoint of AWS."""
+    """Use the AWS transfer acceleration endpoint."""
 
 
 class OfEncodings(TypedDict, total=False):
     """Options of `get` and streams: encodings of replies."""
 
     compressed: bool
-    """Ask for gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`."""
+    """Request gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`."""
 
 
 class OfRobots(TypedDict, total=False):
     """Options of all functions that read index pages or fetch URLs of a list: whether robots.txt is obeyed."""
 
     robots: bool | None
-    """Obey robots.txt of each host of a list. Default: only where index pages are walked; see `fetchmill help
+    """Obey the robots.txt of each host in a list. Default: only when walking index pages; see `fetchmill help
     opt-out`."""
 
 
@@ -419,30 +420,30 @@ class OfOptOuts(TypedDict, total=False):
     """Options of `get`, `check` and streams: whether replies that opt out of text and data mining are skipped."""
 
     opt_out: bool
-    """Skip objects that are reserved by X-Robots-Tag, TDM-Reservation or HTML meta; see `fetchmill help opt-out`."""
+    """Skip objects reserved by X-Robots-Tag, TDM-Reservation or HTML meta tags; see `fetchmill help opt-out`."""
 
 
 class OfBodies(TypedDict, total=False):
     """Options of `get` and streams: limits for a body, and its checksums."""
 
     total_timeout: float
-    """Time for an attempt, plus 1 s per 64 KiB of its body."""
+    """Maximum time per attempt, plus 1 s per 64 KiB of the body."""
     timeout: float | None
-    """Another name of total_timeout."""
+    """Alias of total_timeout."""
     max_size: int
-    """Largest body; a larger one fails."""
+    """Maximum body size; larger bodies fail."""
     allow_eof_bodies: bool
-    """Accept bodies without a length; fetchmill cannot know whether they are complete."""
+    """Accept bodies without a length; fetchmill cannot tell whether they are complete."""
     checksums: bool
-    """Compare objects with their store's checksums, also MD5 of ETags."""
+    """Compare objects with the store's checksums, including MD5 ETags."""
 
 
 class OfTypes(TypedDict, total=False):
     """Options of all functions that fetch bodies: the accepted types."""
 
     accept: Sequence[str] | None
-    """Type that bodies must have, by their first bytes, such as image/* or application/pdf; repeatable. Others fail
-    (unexpected-type)."""
+    """Accept only bodies of this type, detected from their first bytes, such as image/* or application/pdf; repeatable.
+    Other bodies fail (unexpected-type)."""
 
 
 class OfKeys(TypedDict, total=False):
@@ -453,35 +454,35 @@ class OfKeys(TypedDict, total=False):
     size_to: int | None
     """Take only objects smaller than this size."""
     modified_from: str | date | None
-    """Take only objects written at this time or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z."""
+    """Take only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z."""
     modified_to: str | date | None
     """Take only objects written before this time."""
     storage_class: Sequence[str] | None
-    """Take only objects of this storage class, such as STANDARD_IA; repeatable."""
+    """Take only objects of this storage class, for example STANDARD_IA; repeatable."""
 
 
 class Planning(TypedDict, total=False):
     """Options of `plan`: the duration of the probe, the number of objects, and the price of requests."""
 
     probe_seconds: float
-    """Duration of the probe; a longer one is more precise."""
+    """Duration of the probe; longer probes are more precise."""
     objects: int | None
-    """Number of objects to plan for. Default: all, or 1,000,000 if the source does not say how many."""
+    """Number of objects to plan for. Default: all, or 1,000,000 if the source does not report a count."""
     price_list: float | None
-    """Price of 1,000 listing requests."""
+    """Price per 1,000 listing requests."""
     price_get: float | None
-    """Price of 1,000 object requests."""
+    """Price per 1,000 object requests."""
     price_gb: float | None
-    """Price of 10^9 bytes of bodies."""
+    """Price per 10^9 body bytes."""
 
 
 class Checking(TypedDict, total=False):
     """Options of `check`."""
 
     timeout: float
-    """Time for an attempt, from connecting to the last byte."""
+    """Maximum time per attempt, from connecting to the last byte."""
     second_look: bool
-    """Check transient failures once more at the end; the better answer is kept."""
+    """Recheck transient failures once at the end; the better answer is kept."""
 
 
 class Syncing(TypedDict, total=False):
@@ -490,14 +491,14 @@ class Syncing(TypedDict, total=False):
     delete: bool
     """Remove objects from DEST that SOURCE no longer lists."""
     max_delete: int | str
-    """Refuse a pass that would remove more than N objects, or P% of those in DEST; such a pass also fetches nothing
+    """Refuse a pass that would remove more than N objects, or P% of those in DEST; a refused pass also fetches nothing
     (exit code 11)."""
     refetch: bool
-    """Fetch every object again, even if unchanged."""
+    """Fetch every object again, even if it is unchanged."""
     overwrite_local: bool
-    """Replace files that were changed in DEST; also accept a DEST with other files."""
+    """Replace files that were changed in DEST; also accept a DEST that contains other files."""
     check_local: bool
-    """Also check the files of DEST; missing ones are fetched, changed ones reported."""
+    """Also check the files in DEST; missing files are fetched, changed files reported."""
 
 
 class GetKeywords(

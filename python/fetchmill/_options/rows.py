@@ -29,11 +29,11 @@ class Option:
         type: the Python type of the value.
         default: the value if the option is not given.
         help: the help text.
-        choices: the allowed words of a choice.
+        choices: the allowed words, for a choice.
         heading: the section in the command's help.
-        envvar: the environment variable that the command reads, for values that must not appear in a process list.
+        envvar: the environment variable read by the command, for values that must not appear in process lists.
         short: the one-letter name on the command line.
-        alias_of: the option that this one is an alias of.
+        alias_of: the aliased option.
         is_core: whether the core has an option of this name.
     """
 
@@ -115,7 +115,7 @@ class Options:
         self._take_aliases()
 
     def _take_aliases(self) -> None:
-        """Move the values of aliases to the options that they stand for."""
+        """Move the values of aliases to the aliased options."""
         for alias in fields(self):
             name, value = alias.metadata.get("alias_of"), getattr(self, alias.name)
             if name is None or value is None:
@@ -130,13 +130,13 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Return the options that the core knows, in its form. Options with their default value are left out.
+        """Return the core's options in the core's form, without options at their defaults.
 
         Args:
-            asked: the URL of the first request, which selects the entry in ~/.netrc.
+            asked: the URL of the first request, for selecting the entry in ~/.netrc.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+            UsageError: there are credentials without an origin, or ~/.netrc has no entry.
         """
         values = {
             option.name: _core_value(option.metadata["kind"], getattr(self, option.name))
@@ -193,7 +193,7 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def default_text(kind: Kind, default: object) -> str | None:
-    """Return a default with its unit, for help. None if there is none to show."""
+    """Return a default with its unit, for help; None if there is no default to show."""
     if default is None or kind in ("answers", "dashboard"):
         return None
     if kind == "seconds":
@@ -204,7 +204,7 @@ def default_text(kind: Kind, default: object) -> str | None:
 
 
 def _described(table: Any) -> str:  # noqa: ANN401 - a dataclass
-    """Describe all options as text, so that `help(fetchmill.GetOptions)` shows the command line's help."""
+    """Describe all options as text, for `help(fetchmill.GetOptions)` to show the command line's help."""
     lines = []
     for option in fields(table):
         if option.metadata:

@@ -1,4 +1,4 @@
-"""The options of `fetchmill.sync` and of the command `fetchmill sync`."""
+"""The options of `fetchmill.sync` and the `fetchmill sync` command."""
 
 import json
 import os
@@ -96,7 +96,7 @@ class SyncOptions(Options):
 
     @property
     def filters(self) -> str:
-        """The options that determine the objects in DEST, their names and format, as text for comparison."""
+        """The options determining the objects in DEST, their names and format, as text for comparison."""
         given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:
@@ -104,7 +104,7 @@ class SyncOptions(Options):
         return json.dumps(given, sort_keys=True)
 
     def list_json(self, manifest: str, *, is_iterable: bool = False) -> str:
-        """Return the options of the job that lists the source into a manifest, for the native module.
+        """Return the options of the job for listing the source into a manifest, for the native module.
 
         Args:
             manifest: the file for the rows.
@@ -121,7 +121,7 @@ class SyncOptions(Options):
     def get_json(
         self, requests: str, dest: str, next_numbers: Mapping[str, Any] | None, *, is_iterable: bool = False
     ) -> str:
-        """Return the options of the job that fetches new and changed objects, for the native module.
+        """Return the options of the job for fetching new and changed objects, for the native module.
 
         Args:
             requests: a manifest with a row for each request.
@@ -159,7 +159,7 @@ class SyncOptions(Options):
         return {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
 
     def _of(self, table: type[Options]) -> dict[str, Any]:
-        """Return the given options that another class of options also has."""
+        """Return the given options that also exist in another options class."""
         known = {option.name for option in fields(table) if option.metadata}
         return {name: value for name, value in self._given().items() if name in known}
 
@@ -171,7 +171,7 @@ def lasting_source(source: str | os.PathLike[str]) -> str:
 
 
 def allowed_removals(max_delete: int | str, objects: int) -> int:
-    """Return how many of `objects` a pass may remove.
+    """Return the number of `objects` that a pass may remove.
 
     Raises:
         UsageError: `max_delete` is neither a number nor a percentage.

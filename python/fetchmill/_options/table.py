@@ -174,49 +174,53 @@ _OF_FORMAT = {
         "choice",
         Format,
         "files",
-        "Store one file per object, or shards of many; null stores nothing.",
+        "Store one object per file, or many per shard; null stores nothing.",
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
         heading="Output",
     ),
     "shard_size": Option(
-        "bytes", int | None, None, "Size of a shard. Default: 128 MiB for parquet, 1 GiB for others.", heading="Output"
+        "bytes",
+        int | None,
+        None,
+        "Shard size. Default: 128 MiB for parquet, 1 GiB for other formats.",
+        heading="Output",
     ),
     "keep_failed": Option(
         "flag",
         bool,
         False,
-        "Also store what is not an object. For parquet and jsonl, rows of failed, absent and skipped targets, "
-        "with the reason and no body. For warc, redirects and error pages.",
+        "Also store targets without an object. With parquet and jsonl, add rows for failed, absent and skipped "
+        "targets, with the reason and no body. With warc, add redirects and error pages.",
         heading="Output",
     ),
 }
 
 _STORING = {
     "seal_after": Option(
-        "seconds", float, 15.0, "Seal a Parquet shard at this age, so that readers can see it.", heading="Expert"
+        "seconds", float, 15.0, "Seal Parquet shards at this age, so that readers can see them.", heading="Expert"
     ),
     "names": Option(
         "text",
         str,
         "source",
-        "Names of a list's objects: source (URL), seq (number) or '{id}.{ext}'. source: the value of "
-        "--key-column, else the URL. seq: the number of the object, without an extension. In a template, {id} "
-        "is the column id, {index} the number of the row, and {ext} the extension for the reply's type.",
+        "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of "
+        "--key-column, or else the URL. seq is the object's number, without an extension. In a template, {id} "
+        "is the value of the column id, {index} the row number, and {ext} the extension for the reply's type.",
         heading="Output",
     ),
     "strip_prefix": Option(
         "text",
         str | None,
         None,
-        "Leading path to remove from stored names, such as a/b/. A name without it is stored unchanged.",
+        "Remove this leading path from stored names, for example a/b/. Names without it are stored unchanged.",
         heading="Output",
     ),
     "engine": Option(
         "choice",
         EngineName,
         "native",
-        "What makes the requests; native is the fastest. Those of Python are sync, threads and processes "
-        "(requests), asyncio and combo (aiohttp; combo has several processes).",
+        "HTTP engine; native is the fastest. The Python engines are sync, threads and processes (with "
+        "requests), and asyncio and combo (with aiohttp). combo uses several processes.",
         choices=("native", "sync", "threads", "processes", "asyncio", "combo"),
         heading="Expert",
         is_core=False,
@@ -225,24 +229,26 @@ _STORING = {
         "count",
         int,
         1,
-        "Requests sent together on a connection; --concurrency then counts connections (see `fetchmill help "
-        "http-support`).",
+        "Number of requests to pipeline on a connection; --concurrency then counts connections. See `fetchmill "
+        "help http-support`.",
         heading="Expert",
     ),
-    "server_times": Option("flag", bool, True, "Set the time of files to Last-Modified, not to now.", heading="Output"),
+    "server_times": Option(
+        "flag", bool, True, "Set each file's time to Last-Modified instead of the current time.", heading="Output"
+    ),
     "sidecar": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Store columns of --keep-columns next to each object in tar, for webdataset: json, or EXTENSION=COLUMN "
-        "such as txt=caption; repeatable.",
+        "Store columns of --keep-columns next to each object in tar shards, for webdataset: json, or "
+        "EXTENSION=COLUMN such as txt=caption; repeatable.",
         heading="Output",
     ),
     "hash": Option(
         "choice",
         HashAlgorithm | None,
         None,
-        "Add a column with this hash of each body to parquet and jsonl.",
+        "Add a column with this hash of each body (parquet and jsonl).",
         choices=("sha256",),
         heading="Output",
     ),
@@ -250,9 +256,9 @@ _STORING = {
         "choice",
         Stored,
         "objects",
-        "Store the objects, or the items of --listing json as rows of parquet or jsonl. The columns of parquet "
-        "are the fields of the items on the first page. A value that does not fit its column is null there; "
-        "each row also has the whole item.",
+        "Store the objects, or the items of --listing json as parquet or jsonl rows. The Parquet columns are "
+        "the fields of the items on the first page. A value that does not fit its column becomes null. Each "
+        "row also contains the whole item.",
         choices=("objects", "items"),
         heading="Output",
     ),
@@ -261,7 +267,7 @@ _STORING = {
         "function",
         Function | str | None,
         None,
-        "Function that makes what is stored, MODULE:FUNCTION; see `fetchmill help transform`.",
+        "Store the result of this Python function, MODULE:FUNCTION; see `fetchmill help transform`.",
         heading="Output",
         is_core=False,
     ),
@@ -269,33 +275,33 @@ _STORING = {
         "texts",
         Sequence[str] | None,
         None,
-        "Comma-separated columns of parquet and jsonl that the function fills.",
+        "Comma-separated parquet or jsonl columns that the function fills.",
         heading="Output",
     ),
     "transform_batch": Option(
-        "count", int, 256, "Maximum replies that one call gives to the function.", heading="Output"
+        "count", int, 256, "Maximum number of replies to pass to the function per call.", heading="Output"
     ),
     "max_failed": Option(
         "share",
         int | str | None,
         None,
-        "Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8. At or "
-        "below it the exit code is 0.",
+        "Allow N targets (or P%) to fail or be absent; beyond that, stop early with exit code 8. Up to this "
+        "limit, the exit code is 0.",
         heading="Run control",
     ),
     "allow_absent": Option(
         "flag",
         bool,
         False,
-        "Exit with 0 if targets were absent but none failed; --max-failed then does not count them.",
+        "Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets.",
         heading="Run control",
     ),
     "retry_failed": Option(
         "answers",
         bool | Sequence[str],
         False,
-        "Fetch failed and absent targets again, like `fetchmill retry`; with =KINDS only these failure kinds "
-        "and statuses, such as '404,5xx,dns*'.",
+        "Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with "
+        "these failure kinds or statuses, for example '404,5xx,dns*'.",
         heading="Run control",
     ),
 }
@@ -305,7 +311,7 @@ _OF_FIRST = {
         "count",
         int | None,
         None,
-        "Fetch only the first N targets. To continue the job, give a larger N, or leave the option out.",
+        "Fetch only the first N targets. To continue the job, increase N or omit the option.",
         heading="Selection",
     ),
 }
@@ -315,7 +321,7 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images to at most this width and height in pixels; needs pip install 'fetchmill[images]'.",
+        "Shrink larger images to at most this width and height, in pixels; needs pip install 'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -323,7 +329,7 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Skip images whose width or height is smaller, in pixels.",
+        "Skip images whose width or height is below this, in pixels.",
         heading="Images",
         is_core=False,
     ),
@@ -331,17 +337,21 @@ _OF_IMAGES = {
         "choice",
         ImageFormat | None,
         None,
-        "Store images in this format. Default: the format that came.",
+        "Store images in this format. Default: the original format.",
         choices=("jpeg", "png", "webp"),
         heading="Images",
         is_core=False,
     ),
-    "image_quality": Option("count", int, 85, "Quality of JPEG and WebP, 1 to 100.", heading="Images", is_core=False),
+    "image_quality": Option("count", int, 85, "JPEG and WebP quality, from 1 to 100.", heading="Images", is_core=False),
 }
 
 _OF_FILES = {
     "preflight": Option(
-        "flag", bool, True, "Stop as soon as the files cannot fit on the disk (inodes or bytes).", heading="Safety"
+        "flag",
+        bool,
+        True,
+        "Stop as soon as it is clear that the files will not fit on disk (inodes or bytes).",
+        heading="Safety",
     ),
 }
 
@@ -350,7 +360,7 @@ _ROWS = {
         "choice",
         RowsFormat | None,
         None,
-        "Format of the rows. Default: from the file's extension, also with .gz or .zst for csv and jsonl.",
+        "Format of the rows. Default: from the file extension, which may end in .gz or .zst for csv and jsonl.",
         choices=("parquet", "csv", "jsonl"),
         heading="Output",
         is_core=False,
@@ -362,56 +372,60 @@ _OF_SERVER = {
         "choice",
         Listing,
         "auto",
-        "How the server lists its objects; auto finds out. api is GET /list in pages. autoindex (nginx JSON) "
-        "and html (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap reads "
-        "sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help "
-        "listings`.",
+        "How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx "
+        "JSON) and html (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap "
+        "reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill "
+        "help listings`.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
         heading="How a server lists",
     ),
     "list_path": Option(
-        "text", str, "/list", "Path of the listing, after the path of SOURCE; for api.", heading="How a server lists"
+        "text",
+        str,
+        "/list",
+        "Path to append to SOURCE for listing requests (api listings).",
+        heading="How a server lists",
     ),
     "names_field": Option(
         "text",
         str,
         "FileNames",
-        "Field of a page with the names, for api; may be dotted.",
+        "Page field with the object names (api listings); use dots for nested fields.",
         heading="How a server lists",
     ),
     "marker_field": Option(
         "text",
         str,
         "NextMarker",
-        "Field of a page with the next page's marker, for api; may be dotted.",
+        "Page field with the next page's marker (api listings); use dots for nested fields.",
         heading="How a server lists",
     ),
     "total_field": Option(
         "text",
         str,
         "Total",
-        "Field of a page with the number of all objects, if any, for api; may be dotted.",
+        "Page field with the total number of objects, if there is one (api listings); use dots for nested fields.",
         heading="How a server lists",
     ),
     "marker_param": Option(
         "text",
         str,
         "next-marker",
-        "Query parameter that sends the marker (cursor), for api and json.",
+        "Query parameter that sends the marker or cursor (api and json listings).",
         heading="How a server lists",
     ),
     "get_path": Option(
         "text",
         str,
         "/get/{name}",
-        "Path of an object, after the path of SOURCE; for api.",
+        "Path to append to SOURCE for an object (api listings).",
         heading="How a server lists",
     ),
     "give_up_after": Option(
         "seconds",
         float,
         900.0,
-        "End the job with exit code 5 after this long without a success.",
+        "End the job with exit code 5 if no request succeeds for this long.",
         heading="Timeouts and retries",
     ),
 }
@@ -421,47 +435,47 @@ _OF_JSON_PAGES = {
         "text",
         str,
         ".",
-        "Field of a JSON page with the array of items; may be dotted. `.` is the page itself.",
+        "JSON page field with the array of items; use dots for nested fields. `.` is the page itself.",
         heading="How a server lists",
     ),
     "url_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item with the URL of its object, absolute or relative; may be dotted. Default: the item "
-        "itself is the URL. --store items refuses it.",
+        "Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item "
+        "itself is the URL. Cannot be combined with --store items.",
         heading="How a server lists",
     ),
     "name_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item with its name; may be dotted. Default: its URL.",
+        "Item field with the object's name; use dots for nested fields. Default: the object's URL.",
         heading="How a server lists",
     ),
     "size_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item with its size; may be dotted. Another size fails the object.",
+        "Item field with the object's size; use dots for nested fields. Objects of another size fail.",
         heading="How a server lists",
     ),
     "modified_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item with its last modification, for manifests and sync; may be dotted. Its value is a "
-        "date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
+        "Item field with the time of the last modification, for manifests and sync; use dots for nested "
+        "fields. The value is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
         heading="How a server lists",
     ),
     "next_page": Option(
         "choice",
         NextPage | None,
         None,
-        "How a JSON page leads to the next one; must be given. marker: --next-field has a marker (cursor), "
-        "which --marker-param sends. url: --next-field has the URL. link: the header Link has the URL "
-        "(rel=next). page: --page-param counts pages until one is empty. offset: --offset-param counts items "
-        "until a page is empty. none: there is one page.",
+        "How to find the next JSON page; required. marker: send the marker (cursor) from --next-field as "
+        "--marker-param. url: request the URL in --next-field. link: request the URL in the Link header "
+        "(rel=next). page: count pages in --page-param until one is empty. offset: count items in "
+        "--offset-param until a page is empty. none: read only one page.",
         choices=("marker", "url", "link", "page", "offset", "none"),
         heading="How a server lists",
     ),
@@ -469,22 +483,22 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "Field of a JSON page with the next page's marker (cursor) or URL; may be dotted. The listing ends at "
-        "a page without a value there.",
+        "JSON page field with the next page's marker (cursor) or URL; use dots for nested fields. The listing "
+        "ends at the first page without a value in this field.",
         heading="How a server lists",
     ),
     "page_param": Option(
         "text",
         str,
         "page",
-        "Query parameter with the page's number, from 1 or from that in SOURCE.",
+        "Query parameter for the page number. Counting starts at 1, or at the number in SOURCE.",
         heading="How a server lists",
     ),
     "offset_param": Option(
         "text",
         str,
         "offset",
-        "Query parameter with the number of items before a page, from 0 or from that in SOURCE.",
+        "Query parameter for the number of items before a page. Counting starts at 0, or at the number in SOURCE.",
         heading="How a server lists",
     ),
 }
@@ -494,7 +508,7 @@ _OF_LIST = {
         "choice",
         ListFormat | None,
         None,
-        "Format of the list. Default: from its extension, else txt.",
+        "Format of the list. Default: from the file extension, or else txt.",
         choices=("txt", "csv", "tsv", "jsonl", "parquet", "inventory"),
         heading="Lists",
     ),
@@ -502,32 +516,30 @@ _OF_LIST = {
         "text",
         str | None,
         None,
-        "Column with the URL: its name or number. Default: url, else the first.",
+        "Column with the URL, by name or number. Default: url, or else the first column.",
         heading="Lists",
     ),
     "template": Option(
         "text",
         str | None,
         None,
-        "Make the URL of columns: 'https://{}/{name}'; {} is --column, or the line of a txt. {name} is any "
-        "other column.",
+        "Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. "
+        "{name} is the value of any other column.",
         heading="Lists",
     ),
     "csv_header": Option(
         "choice",
         CsvHeader,
         "auto",
-        "Whether the first row of csv or tsv has the column names.",
+        "Whether the first row of a csv or tsv list contains the column names.",
         choices=("auto", "yes", "no"),
         heading="Lists",
     ),
     "delimiter": Option(
-        "text", str | None, None, "Character between csv fields, or tab. Default: detected.", heading="Lists"
+        "text", str | None, None, "Character that separates csv fields, or tab. Default: detected.", heading="Lists"
     ),
     "quote": Option("text", str | None, None, "Character that quotes csv and tsv fields, or none.", heading="Lists"),
-    "key_column": Option(
-        "text", str | None, None, "Column with the names of objects. Default: their URLs.", heading="Lists"
-    ),
+    "key_column": Option("text", str | None, None, "Column with the object names. Default: the URLs.", heading="Lists"),
 }
 
 _OF_ROWS = {
@@ -535,18 +547,19 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Comma-separated columns of the list to store. Only for parquet, jsonl and sidecars of tar.",
+        "Comma-separated list columns to store. Only for parquet, jsonl and tar sidecars.",
         heading="Output",
     ),
     "column_types": Option(
         "texts",
         Sequence[str] | None,
         None,
-        "Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. "
-        "Default: the types of a Parquet list, else string. With --store items: the types on the first page.",
+        "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
+        "bool. Default: the types of a Parquet list, or else string. Default with --store items: the types on "
+        "the first page.",
         heading="Output",
     ),
-    "sample": Option("count", int | None, None, "Take N targets of the list, chosen at random.", heading="Selection"),
+    "sample": Option("count", int | None, None, "Take N random targets from the list.", heading="Selection"),
 }
 
 _OF_FILTERS = {
@@ -554,8 +567,8 @@ _OF_FILTERS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are those of the "
-        "source: whole keys of a bucket, whole URLs of a list, and paths below SOURCE on a server.",
+        "Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in "
+        "a bucket, whole URLs in a list, and paths below SOURCE on a server.",
         heading="Selection",
     ),
     "exclude": Option(
@@ -572,28 +585,32 @@ _OF_TARGET_REQUESTS = {
         "text",
         str | None,
         None,
-        "Method of the requests of a list. Default: POST with a body, else GET.",
+        "HTTP method for the targets of a list. Default: POST with a body, otherwise GET.",
         heading="Requests",
     ),
     "data": Option(
         "text",
         str | None,
         None,
-        "Body of each request as a form: 'q={column}&n=1'; values are percent-encoded.",
+        "Send a form body with each request: 'q={column}&n=1'; values are percent-encoded.",
         heading="Requests",
     ),
     "data_json": Option(
         "text",
         str | None,
         None,
-        'Body of each request in JSON: \'{"q": "{column}", "n": {number}}\'; values are encoded.',
+        'Send a JSON body with each request: \'{"q": "{column}", "n": {number}}\'; values are encoded.',
         heading="Requests",
     ),
     "idempotent": Option(
-        "flag", bool, False, "Retry requests of any method; without it only GET and HEAD.", heading="Requests"
+        "flag",
+        bool,
+        False,
+        "Retry requests of any method; by default, only GET and HEAD are retried.",
+        heading="Requests",
     ),
     "offset_column": Option(
-        "text", str | None, None, "Column with the first byte to fetch (Range), from 0.", heading="Lists"
+        "text", str | None, None, "Column with the offset of the first byte to fetch (Range), from 0.", heading="Lists"
     ),
     "length_column": Option(
         "text", str | None, None, "Column with the number of bytes to fetch; needs --offset-column.", heading="Lists"
@@ -602,16 +619,15 @@ _OF_TARGET_REQUESTS = {
         "bytes",
         int | None,
         None,
-        "Fetch neighbouring parts of an object with one request, if at most this many bytes are between them, "
-        "such as 4k.",
+        "Fetch neighbouring parts of an object in one request if the gap is at most this size (for example 4k).",
         heading="Lists",
     ),
     "hash_column": Option(
         "text",
         str | None,
         None,
-        "Column with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64. Another hash "
-        "fails the object (checksum).",
+        "Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with "
+        "another hash fail (checksum).",
         heading="Lists",
     ),
 }
@@ -621,8 +637,8 @@ _OF_REQUESTS = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's "
-        "origin only.",
+        "Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. "
+        "Sent only to the source's origin.",
         heading="Requests",
         short="-H",
     ),
@@ -630,7 +646,7 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "User-Agent of all requests: the name of your program, and how to reach you.",
+        "User-Agent for all requests: your program's name and how to reach you.",
         heading="Requests",
         is_core=False,
     ),
@@ -638,8 +654,8 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "The only origin that gets headers and credentials, https://HOST[:PORT]. Default: the origin of "
-        "SOURCE, or of a --template that names it. For other lists, secrets need this option.",
+        "The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of "
+        "SOURCE, or of a --template that names it. With other lists, secrets require this option.",
         heading="Credentials",
     ),
     "ca_file": Option(
@@ -649,38 +665,42 @@ _OF_REQUESTS = {
         "path",
         PathText | None,
         None,
-        "PEM file with a client certificate; only the origin that gets credentials sees it.",
+        "PEM file with a client certificate; shown only to the origin that receives credentials.",
         heading="Credentials",
     ),
     "client_key": Option(
         "path",
         PathText | None,
         None,
-        "PEM file with its key, without a password. Default: the file of --client-cert.",
+        "PEM file with the client certificate's private key, without a password. Default: the --client-cert file.",
         heading="Credentials",
     ),
     "cookies": Option(
         "path",
         PathText | None,
         None,
-        "File with cookies in Netscape format; each goes to its own host and path.",
+        "Cookie file in Netscape format; each cookie is sent only to its own host and path.",
         heading="Credentials",
     ),
     "retry_status": Option(
         "statuses",
         Sequence[int] | None,
         None,
-        "Retry this status as 503 is retried, such as 403; repeatable.",
+        "Retry replies with this status like a 503, for example 403; repeatable.",
         heading="Timeouts and retries",
     ),
     "insecure_host": Option(
-        "patterns", Sequence[str] | None, None, "Do not verify this host's certificate; repeatable.", heading="Safety"
+        "patterns",
+        Sequence[str] | None,
+        None,
+        "Skip certificate verification for this host; repeatable.",
+        heading="Safety",
     ),
     "proxy": Option(
         "text",
         str | None,
         None,
-        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env uses the "
+        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the "
         "variables http_proxy, https_proxy and no_proxy.",
         heading="Requests",
         envvar="FETCHMILL_PROXY",
@@ -689,7 +709,7 @@ _OF_REQUESTS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own lookup.",
+        "DNS server to ask, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver.",
         heading="Requests",
     ),
 }
@@ -699,8 +719,8 @@ _OF_RATES = {
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; pages of a listing and retries count. In a shared "
-        "job this is for all workers together.",
+        "Maximum requests per second to all hosts together; listing pages and retries count. In a shared job, "
+        "the limit applies to all workers together.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -708,7 +728,7 @@ _OF_RATES = {
         float | None,
         None,
         "Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, "
-        "else no limit.",
+        "otherwise no limit.",
         heading="Limits",
     ),
 }
@@ -718,8 +738,8 @@ _OF_FETCHING = {
         "concurrency",
         Concurrency | None,
         None,
-        "Maximum requests in flight, or auto. Default: auto, which finds a useful number; with engine "
-        "processes one per processor.",
+        "Maximum requests in flight, or auto. Default: auto, which finds a suitable number. Default with "
+        "--engine processes: one per processor.",
         heading="Limits",
         short="-j",
     ),
@@ -727,7 +747,7 @@ _OF_FETCHING = {
         "concurrency",
         Concurrency | None,
         None,
-        "Another name of concurrency.",
+        "Alias of concurrency.",
         heading="Limits",
         alias_of="concurrency",
         is_core=False,
@@ -736,15 +756,19 @@ _OF_FETCHING = {
         "whole",
         int | None,
         None,
-        "Redirects to follow for each request. Default: 5, but 0 for objects of a server, a sitemap or a bucket.",
+        "Maximum redirects to follow per request. Default: 5, but 0 for objects of a server, a sitemap or a bucket.",
         heading="Requests",
     ),
     "attempts": Option("count", int, 5, "Attempts per target before it fails.", heading="Timeouts and retries"),
     "public_only": Option(
-        "flag", bool, False, "Refuse private addresses for all targets, also those that you name.", heading="Safety"
+        "flag",
+        bool,
+        False,
+        "Refuse private addresses for all targets, including those that you name.",
+        heading="Safety",
     ),
     "http2": Option(
-        "flag", bool, True, "Use HTTP/2 where an https server offers it; engine native only.", heading="Requests"
+        "flag", bool, True, "Use HTTP/2 if an https server offers it; native engine only.", heading="Requests"
     ),
 }
 
@@ -753,7 +777,8 @@ _OF_TRYING = {
         "count",
         int | None,
         None,
-        "Upper bound of --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, else 16384.",
+        "Upper limit for --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, "
+        "otherwise 16384.",
         heading="Limits",
     ),
 }
@@ -764,17 +789,17 @@ _OF_HOSTS = {
         int | None,
         None,
         "Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, "
-        "else no limit.",
+        "otherwise no limit.",
         heading="Limits",
     ),
     "allow_private": Option(
-        "flag", bool, False, "Allow targets of a list, or of JSON pages, at private addresses.", heading="Safety"
+        "flag", bool, False, "Allow private addresses for targets from a list or from JSON pages.", heading="Safety"
     ),
     "threads": Option(
         "count",
         int | None,
         None,
-        "Number of fetching threads, with engine combo of processes. Default: one per processor.",
+        "Number of fetching threads (processes with --engine combo). Default: one per processor.",
         heading="Expert",
     ),
 }
@@ -784,33 +809,33 @@ _OF_RUNS = {
         "seconds",
         float | None,
         None,
-        "Stop this run after this time, at a checkpoint (exit code 8).",
+        "Stop the run at a checkpoint after this time (exit code 8).",
         heading="Run control",
     ),
     "max_bytes": Option(
         "bytes",
         int | None,
         None,
-        "Stop this run after this many body bytes, at a checkpoint (exit code 8).",
+        "Stop the run at a checkpoint after this many body bytes (exit code 8).",
         heading="Run control",
     ),
 }
 
 _OF_BANDWIDTH = {
     "bwlimit": Option(
-        "bandwidth", float | None, None, "Maximum body bytes per second of all requests together.", heading="Limits"
+        "bandwidth", float | None, None, "Maximum body bytes per second for all requests together.", heading="Limits"
     ),
 }
 
 _OF_COMMITS = {
     "commit_window": Option(
-        "seconds", float, 1.0, "Time between commits; a crash repeats this much work and 1 s more.", heading="Expert"
+        "seconds", float, 1.0, "Time between commits; a crash repeats this much work plus 1 s.", heading="Expert"
     ),
     "durability": Option(
         "choice",
         Durability,
         "power",
-        "What a commit survives: a power cut, or only the death of the process (no syncs).",
+        "What a commit survives: power loss, or only the death of the process (no syncs).",
         choices=("power", "process"),
         heading="Expert",
     ),
@@ -821,7 +846,7 @@ _OF_STATE = {
         "path",
         PathText | None,
         None,
-        "Folder of the journal, on a local disk. Default: DEST/.fetchmill; for a bucket ./NAME.fetchmill.",
+        "Journal folder, on a local disk. Default: DEST/.fetchmill, or ./NAME.fetchmill for a bucket.",
         heading="Run control",
     ),
 }
@@ -831,8 +856,8 @@ _OF_DASHBOARDS = {
         "dashboard",
         bool | str,
         False,
-        "Serve a page with charts during the job; its address is printed at the start. The page also has "
-        "Prometheus metrics, see `fetchmill help dashboard`.",
+        "Serve a web page with charts during the job; its address is printed at the start. The page also "
+        "serves Prometheus metrics; see `fetchmill help dashboard`.",
         heading="Dashboard and logs",
         is_core=False,
     ),
@@ -840,7 +865,8 @@ _OF_DASHBOARDS = {
         "address",
         str | None,
         None,
-        "Address of the dashboard; one that others can reach needs a token. Default: 127.0.0.1 and a free port.",
+        "Address of the dashboard; a token is required if other machines can reach it. Default: 127.0.0.1 and "
+        "a free port.",
         heading="Dashboard and logs",
         is_core=False,
     ),
@@ -848,8 +874,7 @@ _OF_DASHBOARDS = {
         "token",
         str | None,
         None,
-        "File with the token that readers of the dashboard must give, at least 16 characters; in Python the "
-        "token itself.",
+        "File with the dashboard's access token (at least 16 characters); in Python, pass the token itself.",
         heading="Dashboard and logs",
         envvar="FETCHMILL_DASHBOARD_TOKEN",
         is_core=False,
@@ -869,7 +894,7 @@ _OF_TOKENS = {
         "text",
         str | None,
         None,
-        "Shell command that prints a bearer token; run again after a 401.",
+        "Shell command that prints a bearer token; it runs again after a 401.",
         heading="Credentials",
     ),
 }
@@ -879,7 +904,7 @@ _OF_ORIGINS = {
         "auth",
         str | tuple[str, str] | None,
         None,
-        "Basic authentication, USER:PASSWORD.",
+        "User and password for basic authentication, USER:PASSWORD.",
         heading="Credentials",
         envvar="FETCHMILL_AUTH",
         is_core=False,
@@ -893,23 +918,33 @@ _OF_ORIGINS = {
         envvar="FETCHMILL_BEARER",
         is_core=False,
     ),
-    "netrc": Option("flag", bool, False, "Take user and password from ~/.netrc.", heading="Credentials", is_core=False),
-    "connect_timeout": Option("seconds", float, 5.0, "Time for a connection.", heading="Timeouts and retries"),
-    "head_timeout": Option(
-        "seconds", float, 15.0, "Time from a request to the end of the reply's headers.", heading="Timeouts and retries"
+    "netrc": Option(
+        "flag", bool, False, "Read the user and password from ~/.netrc.", heading="Credentials", is_core=False
     ),
-    "idle_timeout": Option("seconds", float, 15.0, "Time without a byte of a body.", heading="Timeouts and retries"),
+    "connect_timeout": Option(
+        "seconds", float, 5.0, "Maximum time to establish a connection.", heading="Timeouts and retries"
+    ),
+    "head_timeout": Option(
+        "seconds",
+        float,
+        15.0,
+        "Maximum time from a request to the end of the reply's headers.",
+        heading="Timeouts and retries",
+    ),
+    "idle_timeout": Option(
+        "seconds", float, 15.0, "Maximum time without receiving a body byte.", heading="Timeouts and retries"
+    ),
     "endpoint_url": Option(
-        "url", str | None, None, "URL of an S3 store other than AWS. Example: http://127.0.0.1:7070.", heading="S3"
+        "url", str | None, None, "URL of an S3 store other than AWS, such as http://127.0.0.1:7070.", heading="S3"
     ),
     "region": Option(
         "name",
         str | None,
         None,
-        "Region of the bucket. Default: from environment or profile, else detected.",
+        "Bucket region. Default: from the environment or the profile, or else detected.",
         heading="S3",
     ),
-    "profile": Option("name", str | None, None, "Profile of ~/.aws/config and ~/.aws/credentials.", heading="S3"),
+    "profile": Option("name", str | None, None, "Profile in ~/.aws/config and ~/.aws/credentials.", heading="S3"),
     "no_sign_request": Option(
         "flag", bool, False, "Send requests without credentials, for public buckets.", heading="S3"
     ),
@@ -917,7 +952,8 @@ _OF_ORIGINS = {
         "choice",
         Addressing | None,
         None,
-        "Put the bucket's name in the host (virtual) or in the path (path). Default: auto: virtual for AWS, else path.",
+        "Where to put the bucket name: in the host (virtual) or in the path (path). Default: auto (virtual for "
+        "AWS, otherwise path).",
         choices=("auto", "path", "virtual"),
         heading="S3",
     ),
@@ -925,23 +961,21 @@ _OF_ORIGINS = {
         "flag",
         bool,
         False,
-        "Pay for requests and transfer of a requester-pays bucket; needs credentials.",
+        "Pay for requests to a requester-pays bucket and for the transfer; needs credentials.",
         heading="S3",
     ),
     "sse_c_key_file": Option(
         "path",
         PathText | None,
         None,
-        "File with the objects' encryption key (SSE-C), 32 bytes or their base64.",
+        "File with the objects' encryption key (SSE-C): 32 bytes, or their Base64 encoding.",
         heading="S3",
     ),
-    "use_fips_endpoint": Option("flag", bool, False, "Use the FIPS endpoints of AWS.", heading="S3"),
+    "use_fips_endpoint": Option("flag", bool, False, "Use AWS FIPS endpoints.", heading="S3"),
     "use_dualstack_endpoint": Option(
-        "flag", bool, False, "Use the dual-stack endpoints of AWS (IPv4 and IPv6).", heading="S3"
+        "flag", bool, False, "Use AWS dual-stack endpoints (IPv4 and IPv6).", heading="S3"
     ),
-    "use_accelerate_endpoint": Option(
-        "flag", bool, False, "Use the transfer acceleration endpoint of AWS.", heading="S3"
-    ),
+    "use_accelerate_endpoint": Option("flag", bool, False, "Use the AWS transfer acceleration endpoint.", heading="S3"),
 }
 
 _OF_ENCODINGS = {
@@ -949,7 +983,7 @@ _OF_ENCODINGS = {
         "flag",
         bool,
         False,
-        "Ask for gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`.",
+        "Request gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`.",
         heading="Output",
     ),
 }
@@ -959,7 +993,7 @@ _OF_ROBOTS = {
         "flag",
         bool | None,
         None,
-        "Obey robots.txt of each host of a list. Default: only where index pages are walked; see `fetchmill "
+        "Obey the robots.txt of each host in a list. Default: only when walking index pages; see `fetchmill "
         "help opt-out`.",
         heading="Selection",
     ),
@@ -970,34 +1004,38 @@ _OF_OPT_OUTS = {
         "flag",
         bool,
         False,
-        "Skip objects that are reserved by X-Robots-Tag, TDM-Reservation or HTML meta; see `fetchmill help opt-out`.",
+        "Skip objects reserved by X-Robots-Tag, TDM-Reservation or HTML meta tags; see `fetchmill help opt-out`.",
         heading="Selection",
     ),
 }
 
 _OF_BODIES = {
     "total_timeout": Option(
-        "seconds", float, 60.0, "Time for an attempt, plus 1 s per 64 KiB of its body.", heading="Timeouts and retries"
+        "seconds",
+        float,
+        60.0,
+        "Maximum time per attempt, plus 1 s per 64 KiB of the body.",
+        heading="Timeouts and retries",
     ),
     "timeout": Option(
         "seconds",
         float | None,
         None,
-        "Another name of total_timeout.",
+        "Alias of total_timeout.",
         heading="Timeouts and retries",
         alias_of="total_timeout",
         is_core=False,
     ),
-    "max_size": Option("bytes", int, 67108864, "Largest body; a larger one fails.", heading="Limits"),
+    "max_size": Option("bytes", int, 67108864, "Maximum body size; larger bodies fail.", heading="Limits"),
     "allow_eof_bodies": Option(
         "flag",
         bool,
         False,
-        "Accept bodies without a length; fetchmill cannot know whether they are complete.",
+        "Accept bodies without a length; fetchmill cannot tell whether they are complete.",
         heading="Safety",
     ),
     "checksums": Option(
-        "flag", bool, True, "Compare objects with their store's checksums, also MD5 of ETags.", heading="S3"
+        "flag", bool, True, "Compare objects with the store's checksums, including MD5 ETags.", heading="S3"
     ),
 }
 
@@ -1006,8 +1044,8 @@ _OF_TYPES = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Type that bodies must have, by their first bytes, such as image/* or application/pdf; repeatable. "
-        "Others fail (unexpected-type).",
+        "Accept only bodies of this type, detected from their first bytes, such as image/* or application/pdf; "
+        "repeatable. Other bodies fail (unexpected-type).",
         heading="Selection",
     ),
 }
@@ -1019,7 +1057,7 @@ _OF_KEYS = {
         "date",
         str | date | None,
         None,
-        "Take only objects written at this time or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z.",
+        "Take only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z.",
         heading="S3",
     ),
     "modified_to": Option("date", str | date | None, None, "Take only objects written before this time.", heading="S3"),
@@ -1027,39 +1065,45 @@ _OF_KEYS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Take only objects of this storage class, such as STANDARD_IA; repeatable.",
+        "Take only objects of this storage class, for example STANDARD_IA; repeatable.",
         heading="S3",
     ),
 }
 
 _PLANNING = {
     "probe_seconds": Option(
-        "seconds", float, 10.0, "Duration of the probe; a longer one is more precise.", heading="Plan", is_core=False
+        "seconds", float, 10.0, "Duration of the probe; longer probes are more precise.", heading="Plan", is_core=False
     ),
     "objects": Option(
         "count",
         int | None,
         None,
-        "Number of objects to plan for. Default: all, or 1,000,000 if the source does not say how many.",
+        "Number of objects to plan for. Default: all, or 1,000,000 if the source does not report a count.",
         heading="Plan",
         is_core=False,
     ),
     "price_list": Option(
-        "number", float | None, None, "Price of 1,000 listing requests.", heading="Plan", is_core=False
+        "number", float | None, None, "Price per 1,000 listing requests.", heading="Plan", is_core=False
     ),
-    "price_get": Option("number", float | None, None, "Price of 1,000 object requests.", heading="Plan", is_core=False),
-    "price_gb": Option("number", float | None, None, "Price of 10^9 bytes of bodies.", heading="Plan", is_core=False),
+    "price_get": Option(
+        "number", float | None, None, "Price per 1,000 object requests.", heading="Plan", is_core=False
+    ),
+    "price_gb": Option("number", float | None, None, "Price per 10^9 body bytes.", heading="Plan", is_core=False),
 }
 
 _CHECKING = {
     "timeout": Option(
-        "seconds", float, 10.0, "Time for an attempt, from connecting to the last byte.", heading="Timeouts and retries"
+        "seconds",
+        float,
+        10.0,
+        "Maximum time per attempt, from connecting to the last byte.",
+        heading="Timeouts and retries",
     ),
     "second_look": Option(
         "flag",
         bool,
         False,
-        "Check transient failures once more at the end; the better answer is kept.",
+        "Recheck transient failures once at the end; the better answer is kept.",
         heading="Timeouts and retries",
     ),
 }
@@ -1072,19 +1116,19 @@ _SYNCING = {
         "share",
         int | str,
         "10%",
-        "Refuse a pass that would remove more than N objects, or P% of those in DEST; such a pass also fetches "
-        "nothing (exit code 11).",
+        "Refuse a pass that would remove more than N objects, or P% of those in DEST; a refused pass also "
+        "fetches nothing (exit code 11).",
         heading="Changes",
         is_core=False,
     ),
     "refetch": Option(
-        "flag", bool, False, "Fetch every object again, even if unchanged.", heading="Changes", is_core=False
+        "flag", bool, False, "Fetch every object again, even if it is unchanged.", heading="Changes", is_core=False
     ),
     "overwrite_local": Option(
         "flag",
         bool,
         False,
-        "Replace files that were changed in DEST; also accept a DEST with other files.",
+        "Replace files that were changed in DEST; also accept a DEST that contains other files.",
         heading="Changes",
         is_core=False,
     ),
@@ -1092,7 +1136,7 @@ _SYNCING = {
         "flag",
         bool,
         False,
-        "Also check the files of DEST; missing ones are fetched, changed ones reported.",
+        "Also check the files in DEST; missing files are fetched, changed files reported.",
         heading="Changes",
         is_core=False,
     ),
@@ -1182,44 +1226,40 @@ CHECK: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "Column with the names of targets, which diff compares. Default: their URLs.",
+        "Column with the target names, which diff compares. Default: the URLs.",
         heading="Lists",
     ),
     "keep_columns": Option(
-        "texts",
-        Sequence[str] | None,
-        None,
-        "Comma-separated columns of the list to store in the rows.",
-        heading="Output",
+        "texts", Sequence[str] | None, None, "Comma-separated list columns to store in the rows.", heading="Output"
     ),
     "column_types": Option(
         "texts",
         Sequence[str] | None,
         None,
-        "Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. "
-        "Default: the types of a Parquet list, else string.",
+        "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
+        "bool. Default: the types of a Parquet list, or else string.",
         heading="Output",
     ),
     "robots": Option(
         "flag",
         bool | None,
         None,
-        "Obey robots.txt of each host of the list. Default: off; see `fetchmill help opt-out`.",
+        "Obey the robots.txt of each host in the list. Default: off; see `fetchmill help opt-out`.",
         heading="Selection",
     ),
     "concurrency": Option(
         "concurrency", Concurrency | None, 4000, "Maximum requests in flight.", heading="Limits", short="-j"
     ),
-    "redirects": Option("whole", int | None, None, "Redirects to follow. Default: 5.", heading="Requests"),
+    "redirects": Option("whole", int | None, None, "Maximum redirects to follow. Default: 5.", heading="Requests"),
     "attempts": Option(
-        "count", int, 1, "Attempts per target before its failure is the answer.", heading="Timeouts and retries"
+        "count", int, 1, "Attempts per target before its failure is reported.", heading="Timeouts and retries"
     ),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "http2": Option("flag", bool, True, "Use HTTP/2 if an https server offers it.", heading="Requests"),
     "rate": Option(
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; listing pages and retries count.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -1236,7 +1276,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "Maximum requests in flight to each host (default: 4); 0 means no limit.",
         heading="Limits",
     ),
-    "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
+    "allow_private": Option("flag", bool, False, "Allow private addresses for targets from a list.", heading="Safety"),
     "threads": Option(
         "count", int | None, None, "Number of fetching threads. Default: one per processor.", heading="Expert"
     ),
@@ -1244,7 +1284,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Header of requests, 'Name: value'; repeatable.",
+        "Add a request header, 'Name: value'; repeatable.",
         heading="Requests",
         short="-H",
     ),
@@ -1252,14 +1292,14 @@ CHECK: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "The only origin that gets secret headers, https://HOST[:PORT].",
+        "The only origin that receives secret headers, https://HOST[:PORT].",
         heading="Credentials",
     ),
     "state": Option(
         "path",
         PathText | None,
         None,
-        "Folder of the journal, on a local disk. Default: RESULTS.fetchmill; without RESULTS a temporary one.",
+        "Journal folder, on a local disk. Default: RESULTS.fetchmill, or a temporary folder without RESULTS.",
         heading="Run control",
     ),
 }
@@ -1281,32 +1321,28 @@ LIST: Final[Mapping[str, Option]] = {
     **_OF_KEYS,
     **_OF_DASHBOARDS,
     "keep_columns": Option(
-        "texts",
-        Sequence[str] | None,
-        None,
-        "Comma-separated columns of the list to store in the rows.",
-        heading="Output",
+        "texts", Sequence[str] | None, None, "Comma-separated list columns to store in the rows.", heading="Output"
     ),
     "column_types": Option(
         "texts",
         Sequence[str] | None,
         None,
-        "Types of stored columns: COLUMN=TYPE, separated by commas; TYPE is string, int64, float64 or bool. "
-        "Default: the types of a Parquet list, else string.",
+        "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
+        "bool. Default: the types of a Parquet list, or else string.",
         heading="Output",
     ),
     "rate": Option(
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; listing pages and retries count.",
         heading="Limits",
     ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
         None,
-        "Header of requests, 'Name: value'; repeatable. Sent to the source's origin only.",
+        "Add a request header, 'Name: value'; repeatable. Sent only to the source's origin.",
         heading="Requests",
         short="-H",
     ),
@@ -1314,7 +1350,7 @@ LIST: Final[Mapping[str, Option]] = {
         "path",
         PathText | None,
         None,
-        "Folder of the journal, on a local disk. Default: MANIFEST.fetchmill.",
+        "Journal folder, on a local disk. Default: MANIFEST.fetchmill.",
         heading="Run control",
     ),
 }
@@ -1344,34 +1380,34 @@ SYNC: Final[Mapping[str, Option]] = {
         "choice",
         Format,
         "files",
-        "Store one file per object, or shards of many; sync refuses null.",
+        "Store one object per file, or many per shard; sync refuses null.",
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
         heading="Output",
     ),
     "keep_failed": Option("flag", bool, False, "Also store redirects and error pages in the WARC.", heading="Output"),
     "preflight": Option(
-        "flag", bool, True, "Stop before the first request if the files cannot fit on the disk.", heading="Safety"
+        "flag", bool, True, "Stop before the first request if the files will not fit on disk.", heading="Safety"
     ),
     "concurrency": Option(
         "concurrency",
         Concurrency | None,
         "auto",
-        "Maximum requests in flight; auto finds a useful number.",
+        "Maximum requests in flight; auto finds a suitable number.",
         heading="Limits",
         short="-j",
     ),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "http2": Option("flag", bool, True, "Use HTTP/2 if an https server offers it.", heading="Requests"),
     "rate": Option(
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; listing pages and retries count.",
         heading="Limits",
     ),
     "concurrency_max": Option(
-        "count", int | None, None, "Upper bound of --concurrency auto. Default: 64.", heading="Limits"
+        "count", int | None, None, "Upper limit for --concurrency auto. Default: 64.", heading="Limits"
     ),
-    "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
+    "allow_private": Option("flag", bool, False, "Allow private addresses for targets from a list.", heading="Safety"),
     "threads": Option(
         "count", int | None, None, "Number of fetching threads. Default: one per processor.", heading="Expert"
     ),
@@ -1379,7 +1415,7 @@ SYNC: Final[Mapping[str, Option]] = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Header of requests, 'Name: value'; repeatable. Sent to the source's origin only.",
+        "Add a request header, 'Name: value'; repeatable. Sent only to the source's origin.",
         heading="Requests",
         short="-H",
     ),
@@ -1399,19 +1435,27 @@ STREAM: Final[Mapping[str, Option]] = {
         "concurrency",
         Concurrency | None,
         "auto",
-        "Maximum requests in flight; `auto` finds a useful number while all go to one origin.",
+        "Maximum requests in flight; `auto` finds a suitable number while all requests go to one origin.",
         heading="Limits",
         short="-j",
     ),
-    "redirects": Option("whole", int | None, 5, "Redirects to follow; with 0 they are replies.", heading="Requests"),
-    "attempts": Option("count", int, 5, "Attempts per request that may be made twice.", heading="Timeouts and retries"),
+    "redirects": Option(
+        "whole",
+        int | None,
+        5,
+        "Maximum redirects to follow; with 0, redirects are returned as replies.",
+        heading="Requests",
+    ),
+    "attempts": Option(
+        "count", int, 5, "Attempts per request that is safe to repeat (idempotent).", heading="Timeouts and retries"
+    ),
     "public_only": Option("flag", bool, False, "Refuse private addresses for all requests.", heading="Safety"),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "http2": Option("flag", bool, True, "Use HTTP/2 if an https server offers it.", heading="Requests"),
     "rate": Option(
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; pages of a listing and retries count.",
+        "Maximum requests per second to all hosts together; listing pages and retries count.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -1421,32 +1465,32 @@ STREAM: Final[Mapping[str, Option]] = {
         "count",
         int | None,
         None,
-        "Upper bound of concurrency auto. Default: 64 for a public address, 256 for AWS S3, else 16384.",
+        "Upper limit for concurrency `auto`. Default: 64 for a public address, 256 for AWS S3, otherwise 16384.",
         heading="Limits",
     ),
     "accept": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Types that bodies must have, by their first bytes, such as `image/*` or `application/pdf`. Others "
-        "fail (`unexpected-type`).",
+        "Accept only bodies of these types, detected from their first bytes, such as `image/*` or "
+        "`application/pdf`. Other bodies fail (`unexpected-type`).",
         heading="Selection",
     ),
-    "compressed": Option("flag", bool, False, "Ask for gzip, br or zstd, and decode replies.", heading="Output"),
+    "compressed": Option("flag", bool, False, "Request gzip, br or zstd, and decode replies.", heading="Output"),
     "opt_out": Option(
         "flag",
         bool,
         False,
-        "Give the error opted-out with the evidence, instead of a reply that X-Robots-Tag, TDM-Reservation or "
-        "HTML meta reserves.",
+        "Return the error opted-out, with the evidence, for replies reserved by X-Robots-Tag, TDM-Reservation "
+        "or HTML meta tags.",
         heading="Selection",
     ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
         None,
-        "Headers of all requests. Those that may be secrets go to the origin `credentials_for` only; Accept, "
-        "Accept-Language and User-Agent go everywhere.",
+        "Headers for all requests. Headers that may contain secrets are sent only to the origin "
+        "`credentials_for`; Accept, Accept-Language and User-Agent are sent everywhere.",
         heading="Requests",
         short="-H",
     ),
@@ -1454,28 +1498,28 @@ STREAM: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "The origin that gets headers and credentials, such as `https://host`.",
+        "The origin that receives headers and credentials, such as `https://host`.",
         heading="Credentials",
     ),
     "client_cert": Option(
         "path",
         PathText | None,
         None,
-        "PEM file with a client certificate; only the origin `credentials_for` sees it.",
+        "PEM file with a client certificate; shown only to the origin `credentials_for`.",
         heading="Credentials",
     ),
     "client_key": Option(
         "path",
         PathText | None,
         None,
-        "PEM file with its key, without a password. Default: the file of `client_cert`.",
+        "PEM file with the client certificate's private key, without a password. Default: the `client_cert` file.",
         heading="Credentials",
     ),
     "retry_status": Option(
         "statuses",
         Sequence[int] | None,
         None,
-        "Statuses to retry as 503 is retried, such as 403 of a server that limits rates.",
+        "Statuses to retry like a 503, for example 403 from a server that limits rates.",
         heading="Timeouts and retries",
     ),
 }

@@ -66,7 +66,7 @@ def require(met: bool, name: str, expected: str, value: object) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Checks text that is used in a request."""
+    """Check a string for use in a request."""
     require(isinstance(value, str) and value != "", name, "a non-empty string", value)
     text = str(value)
     require(
@@ -79,7 +79,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_path(name: str, value: object) -> str:
-    """Checks a path and returns it as text."""
+    """Check a path and return it as a string."""
     require(isinstance(value, (str, os.PathLike)) and value != "", name, "a non-empty path", value)
     path = os.fsdecode(value)  # type: ignore[arg-type]
     require("\0" not in path, name, "a path without NUL", path)
@@ -88,7 +88,7 @@ def check_path(name: str, value: object) -> str:
 
 
 def _require_utf8(name: str, text: str) -> None:
-    """Check that JSON can represent the text."""
+    """Check that JSON can represent the string."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -207,13 +207,13 @@ def _check_function(name: str, value: object) -> None:
 
 
 def _check_dashboard(name: str, value: object) -> None:
-    """Check whether to have a dashboard, or its address."""
+    """Check a bool (with or without a dashboard) or the dashboard's address."""
     is_address = isinstance(value, str) and value != ""
     require(is_address or isinstance(value, bool), name, "True, False, or HOST:PORT", value)
 
 
 def _check_token(name: str, value: object) -> None:
-    """Checks a secret text. No message shows it."""
+    """Check a secret string, without showing it in messages."""
     require(isinstance(value, str) and value != "", name, "a non-empty string", "that")
 
 

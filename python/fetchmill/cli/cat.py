@@ -14,7 +14,7 @@ fetchmill cat out/ file-000000000001 > body
 fetchmill cat out/ a.csv b.csv | wc -l
 fetchmill ls out/ '*.json' -0 | xargs -0 fetchmill cat out/
 """
-_EPILOG = """Exit codes: 0, or 3 when a name is missing (each is told on standard error); 10 when an
+_EPILOG = """Exit codes: 0 success; 3 a name is missing (each one is reported on standard error); 10 an
 object is damaged."""
 
 
@@ -29,10 +29,10 @@ object is damaged."""
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
-    """Write the bytes of the objects of DEST with these names, one after the other, as they were fetched.
+    """Concatenate the named objects of DEST to standard output, byte for byte as fetched.
 
-    Any format is read in place, also while its job runs: what is sealed by now. Nothing is unpacked, and of millions
-    of objects only those asked for are read. Of a name that came twice, the first one counts.
+    Every format is read in place, without unpacking, and only the named objects are read. While the job runs, the
+    objects sealed so far can be read. If several objects have the same name, the first one is written.
     """
     from fetchmill._destination import objects as destination
 

@@ -18,8 +18,8 @@ from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, 
 FOUND_WHAT_FAILS = 3
 
 _EXAMPLES = """
-fetchmill check urls.txt                        only a summary
-fetchmill check urls.txt results.parquet        a row for each target
+fetchmill check urls.txt                        summary only
+fetchmill check urls.txt results.parquet        one row per target
 fetchmill check urls.txt --fail-on 'dns*,5xx'   for scripts: exit code 3
 fetchmill check domains.txt results.csv --template 'https://{}'
 fetchmill check top-1m.csv results.parquet --column 2 \\
@@ -29,24 +29,25 @@ fetchmill check urls.txt --fail-on any --quiet
 fetchmill diff last-week.parquet results.parquet
 """
 
-_HELP = """Report what each target of LIST answers: its status or its failure, with times. It sends a GET request to
-each target, and stores no bodies.
+_HELP = """Send a GET request to each target of LIST, and report its status or failure, with times. No bodies are
+stored.
 
 \b
 LIST is one of:
   FILE     a list of URLs: txt, csv, tsv, jsonl or parquet, also .gz and .zst
   -        a list on standard input
 
-RESULTS is a file with a row for each target: .parquet, .csv or .jsonl. It appears when the check is complete. The
-same command again resumes after any interruption. Without RESULTS only a summary is shown, and a check that is
-interrupted starts again.
+RESULTS is a .parquet, .csv or .jsonl file with one row per target. It appears when the check is complete. To resume
+after an interruption, run the same command again. Without RESULTS, only a summary is shown, and an interrupted check
+starts again.
 """
 
-_EPILOG = """Exit codes: 0 every target has its row, whatever it answered; 3 an answer that --fail-on names; 8
-stopped by --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. 8, 130 and 143
-come after a checkpoint. For all others see `fetchmill help exit-codes`.
+_EPILOG = """Exit codes: 0 every target has a row, whatever it answered; 3 a target gave an answer listed in
+--fail-on; 8 stopped by --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM.
+Runs that end with 8, 130 or 143 stop at a checkpoint. For all others see `fetchmill help
+exit-codes`.
 
-`fetchmill help check` has the columns of a row and the failure kinds.
+For the columns of a row and the failure kinds see `fetchmill help check`.
 """
 
 
@@ -128,17 +129,17 @@ command = TableCommand(
         click.Argument(["source"], metavar="LIST"),
         click.Argument(["results"], metavar="[RESULTS]", required=False, type=click.Path()),
         *options_of(CheckOptions),
-        click.Option(["--no-redirects"], is_flag=True, help="Follow no redirects; a 301 is an answer."),
+        click.Option(["--no-redirects"], is_flag=True, help="Do not follow redirects; a 301 is an answer."),
         click.Option(
             ["--fail-on"],
             multiple=True,
             metavar="KINDS",
-            help="Exit with 3 if a target gave one of these answers; separate with commas: failure kinds, statuses, "
-            "5xx, dns*, or any (no complete reply, 4xx or 5xx); repeatable.",
+            help="Exit with 3 if a target gave one of these answers; repeatable. KINDS is a comma-separated list of "
+            "failure kinds, statuses, patterns such as 5xx and dns*, or any (no complete reply, 4xx or 5xx).",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show only errors."),
     ],
 )
 

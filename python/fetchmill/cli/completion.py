@@ -18,11 +18,11 @@ fetchmill completion fish | source           in ~/.config/fish/config.fish
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command("completion", cls=CliCommand, examples=_EXAMPLES, short_help="Print the completion of a shell.")
+@click.command("completion", cls=CliCommand, examples=_EXAMPLES, short_help="Print a shell completion script.")
 @click.argument("shell", type=Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print a script that makes SHELL complete commands, options and their values; SHELL is bash, zsh or fish."""
+    """Print a script that completes commands, options and values in SHELL: bash, zsh or fish."""
     found = get_completion_class(shell)
     if found is None:
         raise InternalError(f"no completion for {shell}")

@@ -1,8 +1,8 @@
-"""Reads options from the TOML file that `--config` or the variable FETCHMILL_CONFIG names. No other file is read.
+"""Reads options from the TOML file named by `--config` or the variable FETCHMILL_CONFIG, and from no other file.
 
 The file has a table for each command, with a key for each of the command's options. The command line and environment
-variables override the file, and the file overrides defaults. Nothing in a file is ever run: options that name a command
-or a function are refused.
+variables override the file, and the file overrides defaults. Nothing in a file is ever executed: options naming a
+command or a function are refused.
 """
 
 import re
@@ -21,14 +21,14 @@ VARIABLE = "FETCHMILL_CONFIG"
 _BYTES_MAX = 1 << 16
 # Options that name code to run, and options about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
-_OF_THE_COMMAND_LINE = {"config", "help", "version"}
+_OF_THE_COMMAND_LINE = {"config", "help", "version", "set"}
 # Parameters that only the command line has. `load_config` leaves them out.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
 _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
 
 class ConfigOption(click.Option):
-    """The option `--config FILE` of every command. It is read first, and values of the file replace defaults."""
+    """The option `--config FILE` of every command. Processed first, so that the file's values replace defaults."""
 
     def __init__(self, commands: Collection[str]) -> None:
         self._commands = commands
@@ -39,7 +39,7 @@ class ConfigOption(click.Option):
             expose_value=False,
             envvar=VARIABLE,
             callback=self._take,
-            help=f"Take options from this TOML file, its table of this command.  [{VARIABLE}]",
+            help=f"Read options from this command's table in a TOML file.  [{VARIABLE}]",
         )
 
     def _take(self, ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:
@@ -130,7 +130,7 @@ def _read(path: str) -> str:
 
 
 def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
-    """Return the option that a key names, and the option's value."""
+    """Return a key's option and the option's value."""
     place = _place(path, text, command.name, key)
     options = keys_in_files(command)
     written = key.replace("-", "_")
@@ -150,7 +150,7 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 
 
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command by the keys that a file may have, written with underscores."""
+    """Return a command's options by their keys in files, with underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
@@ -194,7 +194,7 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuse other types that click accepts as text or a path. It would take a number for an open descriptor."""
+    """Refuse other types accepted by click as text or a path. click would treat a number as an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
     # No message shows the value, because it may be a token instead of the path of a token file.

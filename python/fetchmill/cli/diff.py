@@ -22,7 +22,7 @@ _EXAMPLES = """
 fetchmill diff last-week.parquet results.parquet
 fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
 """
-_EPILOG = """Exit codes: 0 nothing differs, 3 something does, 2 a file is no result of a check."""
+_EPILOG = """Exit codes: 0 no differences; 3 differences found; 2 a file does not hold the results of a check."""
 
 
 @click.command(
@@ -30,13 +30,15 @@ _EPILOG = """Exit codes: 0 nothing differs, 3 something does, 2 a file is no res
 )
 @click.argument("old", metavar="OLD", type=click.Path())
 @click.argument("new", metavar="NEW", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object: changes, transitions, counts.")
-@click.option("--limit", type=COUNT, default=1000, help="Maximum changes in that object; 0: no limit.  [default: 1000]")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object with changes, transitions and counts.")
+@click.option(
+    "--limit", type=COUNT, default=1000, help="Maximum number of changes with --json; 0: no limit.  [default: 1000]"
+)
 def command(old: str, new: str, as_json: bool, limit: int) -> int:
-    """Compare the results of two checks: which sites are new, gone, or answer otherwise.
+    """Compare the results of two checks, and show the sites that are new, gone or have a different answer.
 
-    OLD and NEW are files that `fetchmill check` has written, each in any of its formats. Rows are compared by key or
-    else URL; of one that comes several times the n-th with the n-th.
+    OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key, or else by URL.
+    If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in NEW.
     """
     from fetchmill._destination.diff import DiffReport, compare
 

@@ -27,18 +27,20 @@ _GRACE_SECONDS = 30
 _PARTS_MIN = 2
 
 
-@click.command("emit", cls=CliCommand, examples=_EXAMPLES, short_help="Write what a scheduler needs to start workers.")
+@click.command(
+    "emit", cls=CliCommand, examples=_EXAMPLES, short_help="Write a scheduler's job definition for the workers."
+)
 @click.argument("scheduler", type=Choice(["slurm", "kubernetes", "aws-batch"]))
 @click.argument("job", metavar="JOB", type=click.Path())
-@click.option("--workers", type=COUNT, required=True, help="How many processes work at once.")
-@click.option("--image", help="Image with fetchmill, for kubernetes.")
-@click.option("--claim", help="Persistent volume claim that holds JOB, for kubernetes and a folder.")
-@click.option("--queue", help="Job queue, for aws-batch.")
-@click.option("--definition", help="Job definition, for aws-batch: an image with fetchmill, and JOB mounted.")
+@click.option("--workers", type=COUNT, required=True, help="Number of workers to run at the same time.")
+@click.option("--image", help="Container image with fetchmill (kubernetes).")
+@click.option("--claim", help="Persistent volume claim that contains JOB (kubernetes, if JOB is a folder).")
+@click.option("--queue", help="Job queue (aws-batch).")
+@click.option("--definition", help="Job definition whose image has fetchmill and where JOB is mounted (aws-batch).")
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
-    """Write what SCHEDULER needs to start workers of the shared job in the directory JOB. Nothing is started.
+    """Write the job definition with which SCHEDULER starts workers of the shared job JOB. Nothing is started.
 
-    The workers run `fetchmill join JOB`, so create the job first, with `fetchmill get SOURCE JOB --shared`.
+    The workers run `fetchmill join JOB`. First create the job with `fetchmill get SOURCE JOB --shared`.
     """
     in_bucket = job.startswith("s3://")
     for name in _NEEDED[scheduler]:

@@ -22,14 +22,14 @@ FINISHED_WITH_FAILURES = 3
 
 _EXAMPLES = """
 fetchmill export out/ shards/ --format parquet
-fetchmill export out/ shards/ --format parquet     again: resumes
-fetchmill export shards/ files/ --format files     an object a file
-fetchmill export /nfs/run/ all/ --format tar       of a shared job
+fetchmill export out/ shards/ --format parquet     run again to resume
+fetchmill export shards/ files/ --format files     one file per object
+fetchmill export /nfs/run/ all/ --format tar       export a shared job
 """
-_EPILOG = """Exit codes: 0 all written, 3 finished, but some names cannot be files or meet on disk
-(fetchmill status OTHER --failures), or some objects of DEST were doubtful, 10 an object is
-damaged (fetchmill verify DEST), 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint;
-the others are errors (fetchmill --help)."""
+_EPILOG = """Exit codes: 0 all written; 3 finished, but some names cannot be files or collide on disk (list
+them: fetchmill status OTHER --failures), or some objects of DEST were doubtful; 10 an object is
+damaged (fetchmill verify DEST); 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint. All
+others are errors (fetchmill --help)."""
 
 
 @click.command(
@@ -37,12 +37,12 @@ the others are errors (fetchmill --help)."""
     cls=CliCommand,
     examples=_EXAMPLES,
     epilog=_EPILOG,
-    short_help="Write a destination again in another format.",
+    short_help="Convert a destination to another format.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("other", metavar="OTHER", type=click.Path())
-@click.option("--format", "format_", type=Choice(EXPORT_FORMATS), required=True, help="How objects are stored.")
-@click.option("--shard-size", type=BYTES, help="Size of a shard of tar, warc and jsonl (1 GiB) or parquet (128 MiB).")
+@click.option("--format", "format_", type=Choice(EXPORT_FORMATS), required=True, help="Format of OTHER.")
+@click.option("--shard-size", type=BYTES, help="Shard size. Default: 128 MiB for parquet, 1 GiB for other formats.")
 @click.option("--state", type=click.Path(), help="Journal folder of DEST, if its job was started with --state.")
 @click.option("--other-state", type=click.Path(), help="Journal folder of OTHER. Default: OTHER/.fetchmill.")
 @click.option(
@@ -50,10 +50,10 @@ the others are errors (fetchmill --help)."""
     type=Choice(("power", "process")),
     default="power",
     show_default=True,
-    help="What a commit survives: a power cut, or the death of the process only.",
+    help="What a commit survives: power loss, or only the death of the process.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
-@click.option("-q", "--quiet", is_flag=True, help="Show nothing but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only errors.")
 def command(  # noqa: PLR0913, PLR0917 - an argument an option
     dest: str,
     other: str,
@@ -65,13 +65,15 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Write every object that the job of DEST has fetched into OTHER in another format.
+    """Write all objects fetched into DEST to OTHER, in another format.
 
-    DEST may be the folder of a finished shared job: OTHER then has the objects of all its ranges.
+    If DEST is the folder of a finished shared job, OTHER receives the objects of all its ranges.
 
-    OTHER must be missing, empty, or the same export's: the same command again resumes what was interrupted. It is a
-    destination like any other: status, verify and export work on it. Names that a format of shards keeps twice are
-    failed(name-taken) as files, where the first stays; from a format without heads, warc has records `resource`.
+    OTHER must be missing, empty, or the destination of the same export. To resume after an interruption, run the same
+    command again. OTHER is a normal destination: status, verify and export work on it.
+
+    Shards may contain the same name twice. Exported to files, the first object is written, and later ones fail
+    (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
     """
     options = to_json(dest, other, format_, shard_size, state, other_state, durability)
     signals = Signals()

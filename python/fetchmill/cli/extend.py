@@ -16,8 +16,8 @@ fetchmill extend /nfs/run more-urls.txt && fetchmill join /nfs/run
 """
 _HELP = """Add LIST to the shared job in JOB, even while workers run or after the job has finished.
 
-LIST must have the format of the job's list and the same path on every machine. Options of the job apply to it. Workers
-that run take it up within seconds. A file can be added once.
+LIST must have the format of the job's list and the same path on every machine. The job's options apply to it. Running
+workers pick it up within seconds. A file can be added only once.
 """
 
 

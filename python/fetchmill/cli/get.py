@@ -17,7 +17,7 @@ from fetchmill.cli.streams import escape, say, write_line
 from fetchmill.errors import UsageError
 
 _EXAMPLES = """
-fetchmill get https://example.org/data/ out/       index pages of a web server
+fetchmill get https://example.org/data/ out/       a server's index pages
 fetchmill get urls.txt out/ --format parquet       a list of URLs
 fetchmill get s3://bucket/a/ out/ --strip-prefix a/    a/b becomes out/b
 fetchmill get images.csv out/ --format tar --names '{index}.jpg' \\
@@ -27,7 +27,7 @@ fetchmill get https://HOST/items out/ --listing json --store items \\
     --items-field data --next-page marker --next-field next \\
     --marker-param cursor --format parquet         an API with a cursor
 fetchmill get urls.txt out/ --dry-run              print the targets only
-fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
+fetchmill get http://127.0.0.1:8080 null/ --format null     measure only
 fetchmill get top.csv out/ --column 2 --template 'https://www.{}' \\
     --format parquet --keep-columns 1
 fetchmill get ids.csv out/ --format jsonl --template https://HOST/items \\
@@ -45,8 +45,8 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
     --credentials-for https://api.example.com
 """
 
-_HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST. The same command again resumes.
-Objects are named by their path below SOURCE, their key or their URL. To keep a folder up to date, use `fetchmill sync`.
+_HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST. To resume, run the same command again.
+Objects are named by path below SOURCE, key or URL. To keep a folder up to date, use `fetchmill sync`.
 
 \b
 SOURCE is one of:
@@ -56,28 +56,29 @@ SOURCE is one of:
                              also .gz and .zst
   -                          a list on standard input
 
-DEST must be new, empty, or the destination of the same job. A kill costs at most the last commit window.
+DEST must be new, empty, or the destination of the same job. After a kill, at most the last commit window is fetched
+again.
 
-An object of a web server is named by its path below SOURCE, and an object of a bucket by its whole key. An object of a
-list is named by its URL, with --format files as HOST/PATH. --strip-prefix shortens these names, and --names changes
-those of a list.
+Web server objects are named by their path below SOURCE, and bucket objects by their whole key. List objects are named
+by their URL, or by HOST/PATH with --format files. --strip-prefix shortens names, and --names sets the names of list
+objects.
 
-DEST may be s3://BUCKET/PREFIX/ for shards of parquet, tar, warc and jsonl. The journal is then in ./NAME.fetchmill,
-where NAME is the last part of PREFIX, or in --state DIR.
+For parquet, tar, warc and jsonl shards, DEST may be s3://BUCKET/PREFIX/. The journal is then in ./NAME.fetchmill, where
+NAME is the last part of PREFIX, or in --state DIR.
 """
 
 _EPILOG = """Exit codes: 0 all fetched; 3 finished with failed or absent targets; 8 stopped by --max-failed,
---max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. 8, 130 and 143 come after
-a checkpoint. For all others see `fetchmill help exit-codes`.
+--max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. Runs that end with 8, 130
+or 143 stop at a checkpoint. For all others see `fetchmill help exit-codes`.
 
-Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
+Write sizes as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
 """
 
 
-_SHARED_HELP = """Make DEST, a folder or a bucket, a shared job of many processes and machines. Run the same command
-on each: the first one creates the job, the others join it. See `fetchmill help shared-jobs`."""
+_SHARED_HELP = """Make DEST (a folder or bucket) a shared job for many processes and machines. Run the same command in
+each process: the first one creates the job, the others join it. See `fetchmill help shared-jobs`."""
 
-_LEASE_HELP = """Time after which others take the ranges of a silent worker; needs --shared. Default: 10 s."""
+_LEASE_HELP = """Let others take the ranges of a worker that is silent for this time; needs --shared. Default: 10 s."""
 
 
 # Formats whose names are also file extensions.
@@ -85,7 +86,7 @@ _PACKED = ("parquet", "tar", "warc", "jsonl")
 
 
 class _Destination(click.Path):
-    """The type of DEST. If DEST is missing, the message shows where to put it."""
+    """The type of DEST. The message for a missing DEST shows the correct position."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
         """Return the command that was probably meant."""
@@ -142,13 +143,13 @@ command = TableCommand(
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["dest"], metavar="DEST", type=_Destination()),
         *options_of(GetOptions),
-        click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list; make no request."),
+        click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list without making requests."),
         click.Option(["--shared"], is_flag=True, help=_SHARED_HELP),
         click.Option(["--lease"], type=SECONDS, help=_LEASE_HELP),
         *ray_options(),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show only errors."),
     ],
 )
 
@@ -172,7 +173,7 @@ class _Sharing(NamedTuple):
 
 
 def _refuse_misplaced(options: GetOptions) -> None:
-    """Refuse a DEST that is probably something else.
+    """Refuse a DEST that is probably a mistake.
 
     Raises:
         UsageError: SOURCE and DEST are swapped, or the name of a new folder looks like a file in another format.
@@ -194,7 +195,7 @@ def _refuse_misplaced(options: GetOptions) -> None:
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
-    """Create or join a shared job, and work on it. Return the exit code."""
+    """Create or join a shared job, and run a worker. Return the exit code."""
     if log_file:
         raise click.UsageError(
             "--log-file cannot be used with a shared job; workers write their logs to the job directory"

@@ -12,10 +12,10 @@ from fetchmill.cli.suggestions import suggest
 from fetchmill.errors import UsageError
 
 _EXAMPLES = """
-fetchmill help               the topics
-fetchmill help listings      how servers list their objects
-fetchmill help exit-codes    exit codes and failure kinds
-fetchmill help get           options of a command, if no topic has its name
+fetchmill help               list the topics
+fetchmill help listings      show how servers list objects
+fetchmill help exit-codes    show exit codes and failure kinds
+fetchmill help get           show a command's options
 """
 
 

@@ -22,7 +22,7 @@ _METAVAR_MAX = 9
 
 
 class Formatter(click.HelpFormatter):
-    """Formats help so that lines break only between words."""
+    """Formats help with line breaks only between words."""
 
     def write_text(self, text: str) -> None:
         """Write paragraphs."""
@@ -49,7 +49,7 @@ class CliCommand(click.Command):
 
     Args:
         examples: commands to type, one per line. A continuation line begins with a space.
-        matters: the names of the options that `-h` shows, in this order. All options if not given.
+        matters: the names of the options shown by `-h`, in this order; all options by default.
     """
 
     context_class = Context
@@ -66,7 +66,7 @@ class CliCommand(click.Command):
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option `--help`, under the name that the table of sections uses."""
+        """Return the option `--help`, under its name in the table of sections."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
@@ -91,7 +91,7 @@ class CliCommand(click.Command):
                 formatter.write_dl([record for record in records if record])
 
     def get_brief(self, ctx: click.Context) -> str:
-        """Return the text that `-h` shows."""
+        """Return the text for `-h`."""
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
         _write_text(formatter, cleandoc(self.help or "").partition("\n\n")[0])
@@ -107,7 +107,7 @@ def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
     """Return the option `-h`.
 
     Args:
-        get_brief: returns the text that `-h` shows.
+        get_brief: returns the text for `-h`.
     """
 
     def show(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -123,7 +123,7 @@ def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=show,
-        help="Show the options that matter most.",
+        help="Show the most important options.",
     )
 
 

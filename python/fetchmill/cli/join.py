@@ -6,25 +6,25 @@ from fetchmill.cli.ray_jobs import ray_options, run_shared
 from fetchmill.cli.shared_jobs import given, worker_command
 
 _EXAMPLES = """
-fetchmill get SOURCE JOB --shared                  first: creates or joins JOB
+fetchmill get SOURCE JOB --shared                  create or join JOB
 fetchmill join /nfs/run
 fetchmill join s3://bucket/run --endpoint-url http://10.0.0.7:9000
 for h in a b c; do ssh $h fetchmill join /nfs/run & done
 FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
-fetchmill join /nfs/run --on ray --workers 64      in a Ray cluster
+fetchmill join /nfs/run --on ray --workers 64      on a Ray cluster
 """
 
-_HELP = """Work at the shared job of the directory JOB until it is finished or stopped. `fetchmill get SOURCE JOB
---shared` creates JOB, and all machines may run that same command.
+_HELP = """Work on the shared job in the directory JOB until the job is finished or stopped. `fetchmill get SOURCE
+JOB --shared` creates JOB; all machines may run that command instead.
 
-Any number of processes, on any machines that share the folder or the bucket, may join the job and leave it at any time.
-Each worker takes ranges of the list that no other worker has. At SIGTERM, a worker finishes its current requests within
-25 s. It makes the results final, and leaves the rest to other workers.
+Processes may join and leave the job at any time, on any machine that can access the folder or bucket. Each worker takes
+ranges of the list that no other worker has. On SIGTERM, a worker finishes its current requests (within 25 s), commits
+its results, and leaves the rest to the other workers.
 
-Options of the job come from JOB. Secrets are never stored there: give them to each worker.
+The job's options are read from JOB. Secrets are never stored there, so pass them to each worker.
 """
-_EPILOG = """Exit codes: 0 the job is finished or was stopped, also when objects failed (3 then with --on ray); 130 and
-143 after SIGINT and SIGTERM; the others are errors (fetchmill --help).
+_EPILOG = """Exit codes: 0 the job is finished or was stopped, even if objects failed (with --on ray, failed
+objects give 3); 130 and 143 stopped by SIGINT and SIGTERM. All others are errors (fetchmill --help).
 """
 
 
@@ -45,5 +45,5 @@ def _run(job: str, as_json: bool, quiet: bool, on: str | None, workers: int | No
 
 
 command = worker_command(
-    "join", _run, help=_HELP, examples=_EXAMPLES, epilog=_EPILOG, short_help="Work at a shared job.", more=ray_options()
+    "join", _run, help=_HELP, examples=_EXAMPLES, epilog=_EPILOG, short_help="Work on a shared job.", more=ray_options()
 )

@@ -26,25 +26,30 @@ fetchmill list s3://bucket/prefix manifest.parquet
 fetchmill get manifest.parquet out/               now or later, anywhere
 fetchmill list https://example.org/data/ names.csv
 fetchmill list http://127.0.0.1:8080 --include '*.json' | head
-fetchmill list http://127.0.0.1:8080 --json       all that is known
-fetchmill list urls.txt.gz urls.parquet           URLs in their normal form
+fetchmill list http://127.0.0.1:8080 --json       all known facts
+fetchmill list urls.txt.gz urls.parquet           URLs in normalized form
 """
 
-_HELP = """List the targets of SOURCE, and fetch nothing.
+_HELP = """List the targets of SOURCE without fetching them.
 
-SOURCE is http://HOST[:PORT][/PATH] or https:// for a server that lists its objects, s3://BUCKET[/PREFIX] for a
-bucket, a file with a list of URLs, or - for a list on standard input.
+\b
+SOURCE is one of:
+  http://HOST[:PORT][/PATH]  a server that lists its objects; also https://
+  s3://BUCKET[/PREFIX]       a bucket
+  FILE                       a list of URLs
+  -                          a list on standard input
 
-MANIFEST is a file with a row for each target: .parquet, .csv or .jsonl. It appears when the listing is complete,
-and `fetchmill get MANIFEST DEST` fetches its targets. The same command again resumes after any interruption.
-Without MANIFEST names go to standard output, one a line; an interrupted listing starts again.
+MANIFEST is a .parquet, .csv or .jsonl file with one row per target. It appears when the listing is complete. Fetch its
+targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same command again.
+
+Without MANIFEST, names are written to standard output, one per line, and an interrupted listing starts again.
 """
 
-_EPILOG = """Exit codes: 0 the listing is complete; 3 a folder gave no listing, and its objects are missing; 130
-and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
+_EPILOG = """Exit codes: 0 the listing is complete; 3 a folder could not be listed, and its objects are missing;
+130 and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
 exit-codes`.
 
-`fetchmill help manifests` has the columns of a row.
+For the columns of a row see `fetchmill help manifests`.
 """
 
 
@@ -110,14 +115,14 @@ command = TableCommand(
         "dashboard",
     ),
     epilog=_EPILOG,
-    short_help="List the targets of a source, and fetch nothing.",
+    short_help="List the targets of a source without fetching them.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["manifest"], metavar="[MANIFEST]", required=False, type=click.Path()),
         *options_of(ListOptions),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but names and errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show only names and errors."),
     ],
 )
 

@@ -31,13 +31,12 @@ def log_options() -> list[click.Parameter]:
         click.Option(
             ["--log-file"],
             type=click.Path(),
-            help="Append progress, notices and the summary to this file, too, each line with its time in UTC.",
+            help="Also append progress, notices and the summary, with UTC timestamps, to this file.",
         ),
         click.Option(
             ["--log-format"],
             type=Choice(("text", "json")),
-            help="How lines of the log file are written: `json` is an event a line, as --json has them.  "
-            "[default: text]",
+            help="Format of the log file; `json` writes one event per line, like --json.  [default: text]",
         ),
     ]
 

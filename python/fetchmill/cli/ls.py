@@ -28,27 +28,30 @@ _LINES = 5000
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
 
 _EXAMPLES = """
-fetchmill ls out/                           all names
-fetchmill ls out/ '2026/*.json' --long      size, status, time and name
+fetchmill ls out/                           list all names
+fetchmill ls out/ '2026/*.json' --long      show size, status, time and name
 fetchmill ls out/ -0 | xargs -0 -n 100 fetchmill cat out/
 fetchmill ls out/ --json | jq .bytes
 """
-_EPILOG = """Exit codes: 0, or 3 when no name matches a pattern."""
+_EPILOG = """Exit codes: 0 success; 3 a pattern matches no name."""
 
 
 @click.command("ls", cls=CliCommand, examples=_EXAMPLES, epilog=_EPILOG, short_help="List the names of a destination.")
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
-@click.option("--long", "is_long", is_flag=True, help="Show size, status, time and name, with tabs between them.")
-@click.option("-0", "--null", is_flag=True, help="End names with NUL; write them unescaped.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, all that is known.")
+@click.option("--long", "is_long", is_flag=True, help="Show size, status, time and name, separated by tabs.")
+@click.option(
+    "-0", "--null", is_flag=True, help="End each name with NUL instead of a newline, and do not escape names."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, include all known facts.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None) -> int:
-    """List the names of the objects of DEST, each once, one a line, in the order of storage.
+    """List the names of the objects in DEST, one per line, in storage order. Each name is listed once.
 
-    In a PATTERN, `*` and `?` stand for any characters, `/` among them, and `[abc]` for one of these. Any format is
-    read in place, also while its job runs: what is sealed by now. Control characters and backslashes are escaped with
-    a backslash. What a format does not keep is `-`: `files` and `tar` have no status and no time.
+    In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
+    listed characters. Every format is read in place. While the job runs, the objects sealed so far are listed. Control
+    characters and backslashes are escaped with a backslash. A `-` stands for a value that the format does not store:
+    `files` and `tar` store no status and no time.
     """
     if null and (is_long or as_json):
         raise click.UsageError("--null cannot be combined with --long or --json.")

@@ -28,9 +28,9 @@ _NAMED_IN_BRIEF = ("Shared jobs", "More")
 _EXAMPLES = (
     "fetchmill get https://example.org/data/ out/      fetch what a server lists",
     "fetchmill get urls.txt out/ --format parquet      fetch a list of URLs",
-    "fetchmill sync s3://bucket/prefix mirror/         mirror, or bring up to date",
-    "fetchmill check urls.txt results.csv              report what URLs answer",
-    "fetchmill status out/                             show how far a job is",
+    "fetchmill sync s3://bucket/prefix mirror/         mirror or update a folder",
+    "fetchmill check urls.txt results.csv              check which URLs answer",
+    "fetchmill status out/                             show a job's progress",
 )
 # Exit code of a command that finished, with failures or differences to report.
 _FINISHED_WITH_DIFFERENCES = 3
@@ -122,18 +122,18 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     "Exit codes:\n"
     "   0  all fetched\n"
     "   1  internal error\n"
-    "   2  usage\n"
+    "   2  usage error\n"
     "   3  finished with failed or absent targets (check: --fail-on; diff: changes;\n"
-    "      list: a folder is missing)\n"
+    "      list: a folder could not be listed)\n"
     "   4  listing failed\n"
     "   5  temporary failure, or --give-up-after\n"
-    "   6  security\n"
-    "   7  local storage\n"
+    "   6  security problem\n"
+    "   7  local storage problem\n"
     "   8  stopped by --max-failed, --max-duration or --max-bytes\n"
     "   9  another process runs the job\n"
-    "  10  journal or objects damaged\n"
+    "  10  journal or objects are damaged\n"
     "  11  sync would remove more than --max-delete\n"
-    "  12  the server refuses everything\n"
+    "  12  the server refuses all requests\n"
     " 130  SIGINT, after a checkpoint (143: SIGTERM)",
 )
 @click.option(
@@ -145,7 +145,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Print the version and exit.",
 )
 def command() -> None:
-    """Fetch huge numbers of small HTTP objects: crash-safe, in flat memory."""
+    """Fetch huge numbers of small HTTP objects, crash-safe and in constant memory."""
 
 
 def main(

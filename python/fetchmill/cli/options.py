@@ -85,7 +85,7 @@ class TableOption(click.Option):
         return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the option for help. A value that may be left out is in brackets."""
+        """Return the option for help, with an optional value in brackets."""
         record = super().get_help_record(ctx)
         if record is None or self.metadata["kind"] != "answers":
             return record
@@ -93,7 +93,7 @@ class TableOption(click.Option):
 
 
 class SettingsOption(click.Option):
-    """`--set NAME=VALUE`, which stands for `--NAME VALUE`.
+    """`--set NAME=VALUE`, equivalent to `--NAME VALUE`.
 
     Args:
         options: the options that it sets.
@@ -107,7 +107,7 @@ class SettingsOption(click.Option):
             metavar="NAME=VALUE",
             multiple=True,
             expose_value=False,
-            help=f"Set an option that only experts change. {described}",
+            help=f"Set an expert option. {described}",
         )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -116,7 +116,7 @@ class SettingsOption(click.Option):
         return [CompletionItem(f"{name}=") for name in self._names if f"{name}=".startswith(incomplete)]
 
     def expanded(self, args: list[str]) -> list[str]:
-        """Return arguments with the options that `--set` stands for.
+        """Return the arguments with each `--set` expanded to its option.
 
         Raises:
             UsageError: there is no such option, or the value is missing.
@@ -149,7 +149,7 @@ class TableCommand(CliCommand):
     """A command with options of a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments. An option whose value may be left out takes a value only after `=`."""
+        """Parse arguments. An option with an optional value takes the value only after `=`."""
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
@@ -165,7 +165,7 @@ class TableCommand(CliCommand):
 
 
 def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None:
-    """Return a hint if a value follows an option that takes a value only after `=`."""
+    """Return a hint if a value follows an option without the required `=`."""
     for name in _MAY_STAND_ALONE:
         at = args.index(f"--{name}=any") + 1 if f"--{name}=any" in args else len(args)
         if at < len(args) and f"({args[at]})" in error.format_message():
@@ -174,7 +174,7 @@ def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None
 
 
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
-    """Return the fields of a table that are options, in order."""
+    """Return the option fields of a table, in order."""
     options: list[click.Parameter] = []
     aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
     for field in fields(table):
@@ -226,7 +226,7 @@ def import_from_working_folder() -> None:
 
 
 def gathered(options: dict[str, Any]) -> dict[str, Any]:
-    """Convert repeated options to the values that the tables take."""
+    """Convert repeated options to values for the tables."""
     for name, values in options.items():
         if isinstance(values, tuple):
             options[name] = (dict(values) if name == "headers" else list(values)) if values else None

@@ -30,22 +30,22 @@ fetchmill plan s3://bucket/prefix out/ \\
 fetchmill plan http://127.0.0.1:8080 out/ --json
 """
 
-_HELP = """Estimate the time, requests, traffic and disk space of `fetchmill get SOURCE DEST`. For this, `plan` lists
+_HELP = """Estimate the time, requests, traffic and disk space that `fetchmill get SOURCE DEST` needs. `plan` lists
 SOURCE and fetches a sample for about 10 s. It stores nothing in DEST.
 
-The probe uses the options of `get`; --probe-seconds sets its duration. With --concurrency auto, it may take up to three
-times as long, until that number is found.
+The probe uses the options of `get`. --probe-seconds sets its duration. With --concurrency auto, the probe may take up
+to three times as long, until it finds a suitable number.
 
-The plan has time, requests, bytes over the network, and disk and inodes by format, each with its range. It says
-what limits the rate, and whether DEST has room. It is for all of SOURCE, or for 1,000,000 objects if SOURCE does
-not say how many it has (--objects N).
+The plan estimates time, requests, network bytes, and the disk space and inodes of each format, all with their ranges.
+It shows what limits the rate, and whether DEST has enough space. It covers all of SOURCE, or 1,000,000 objects if
+SOURCE does not report a count (see --objects).
 """
 
-_EPILOG = """Exit codes: 0 the plan is made; 7 it is made, and DEST has no room; 4 the source cannot be listed,
+_EPILOG = """Exit codes: 0 planned; 7 planned, but DEST does not have enough space; 4 the source cannot be listed
 or is empty; 5 nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM. For all others
 see `fetchmill help exit-codes`.
 
-`fetchmill help plan` says how each figure is found.
+For the method behind each figure see `fetchmill help plan`.
 """
 _FROM = {
     "given": "given by --objects",
@@ -100,13 +100,13 @@ command = TableCommand(
         "as_json",
     ),
     epilog=_EPILOG,
-    short_help="Estimate what a job would take.",
+    short_help="Estimate the time, space and cost of a job.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["dest"], metavar="[DEST]", required=False, type=click.Path()),
         *options_of(PlanOptions),
         click.Option(["--json", "as_json"], is_flag=True, help="Write the plan as JSON to standard output."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Do not show progress."),
     ],
 )
 
@@ -124,7 +124,7 @@ def _end_at_signals() -> None:
 
 
 class _ProbeProgress:
-    """Progress of the probe: a line that is rewritten on a terminal, or a single line at the start of a log."""
+    """Progress of the probe: a continuously updated line on a terminal, or a single line at the start of a log."""
 
     def __init__(self, options: PlanOptions, *, is_shown: bool) -> None:
         self._seconds = options.probe_seconds
@@ -183,7 +183,7 @@ def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
 
 
 def _lines(plan: "Plan") -> list[str]:
-    """Return the plan as lines for people."""
+    """Return the plan as human-readable lines."""
     rate = _range(plan.objects_per_second, _rounded)
     rows = [
         ("objects", f"{format_count(plan.objects)} ({_FROM[plan.objects_from]})"),

@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """
 fetchmill report out/
-fetchmill report out/ --html report.html    one file with charts
+fetchmill report out/ --html report.html    a single file with charts
 fetchmill report out/ --json | jq '.samples[-1]'
 """
 
 
 @click.command(
-    "report", cls=CliCommand, examples=_EXAMPLES, short_help="Show speed, failures and limits of a job over time."
+    "report", cls=CliCommand, examples=_EXAMPLES, short_help="Show the speed, failures and limits of a job over time."
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
-@click.option("--html", "file", metavar="FILE", type=click.Path(), help="Write a page with charts into this file.")
+@click.option("--html", "file", metavar="FILE", type=click.Path(), help="Write an HTML page with charts to this file.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: the ledger, and a sample of each second.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON with the ledger and one sample per second.")
 def command(dest: str, file: str | None, state: str | None, as_json: bool) -> int:
-    """Show speed, failures and limits of the job of DEST over time, over all its runs.
+    """Show the speed, failures and limits of the job in DEST over time, across all its runs.
 
-    With --html, as a page in one file: rates, latencies, requests in flight, failures by kind, and what limited the
-    job, each over time. It can be sent to somebody, and opens without a network. What is older than some minutes has
-    fewer points: 720 in all.
+    With --html, write a self-contained page that works offline and is easy to share. It shows rates, latencies,
+    requests in flight, failures by kind, and what limited the job, all over time. Charts have at most 720 points; in
+    longer jobs, neighbouring samples are merged.
 
-    For a shared job, DEST is the job directory. The report sums up all final ranges, and shows what each worker did.
+    For a shared job, DEST is the job directory. The report covers all final ranges, and shows what each worker did.
     """
     from fetchmill._dashboard.history import write_page
 

@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """
 fetchmill resume out/
-fetchmill resume out/ --bearer "$TOKEN"            it was started with one
+fetchmill resume out/ --bearer "$TOKEN"            pass the secret again
 fetchmill resume out/ --rate 50                    slower than before
 fetchmill resume /nfs/run                          a shared job
-fetchmill resume /nfs/run --on ray                 in a Ray cluster
+fetchmill resume /nfs/run --on ray                 on a Ray cluster
 """
 
-_HELP = """Continue the job of DEST with the options that it was started with.
+_HELP = """Continue the job in DEST with its original options.
 
-The journal has the source and the options of `fetchmill get`, but no secrets and no code. Give these again, such as
---bearer or --transform. Other options replace the stored ones for this run and the next; the source, the format and
-whatever else makes it another job cannot change. A job that reads standard input is continued by the same command.
+The journal stores the source and the options of `fetchmill get`, but no secrets and no code. Pass options such as
+--bearer and --transform again. All other options that you pass replace the stored ones, for this run and later ones.
+Options that define the job, such as the source and the format, cannot change. To continue a job that reads standard
+input, repeat its original command.
 
-If DEST is the directory of a shared job, undo `fetchmill stop` and work like `fetchmill join`.
+If DEST is the directory of a shared job, undo `fetchmill stop` and work on the job like `fetchmill join`.
 """
-_EPILOG = """Exit codes: those of `fetchmill get`; of a shared job 3 also after ranges that were set aside.
+_EPILOG = """Exit codes: those of `fetchmill get`. For a shared job, 3 also if ranges were set aside.
 """
 _MATTERS = ("bearer", "headers", "concurrency", "rate", "state", "on", "workers", "quiet")
 
@@ -72,7 +73,7 @@ command = TableCommand(
     examples=_EXAMPLES,
     matters=_MATTERS,
     epilog=_EPILOG,
-    short_help="Continue a job with the options that it was started with.",
+    short_help="Continue a job with its original options.",
     params=[
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
         *run_options(),

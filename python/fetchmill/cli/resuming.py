@@ -47,5 +47,5 @@ def output_options() -> list[click.Parameter]:
     """Return the options `--json` and `--quiet`."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show only errors."),
     ]

@@ -11,17 +11,17 @@ from fetchmill.cli.shared_jobs import given
 from fetchmill.errors import UsageError
 
 _EXAMPLES = """
-fetchmill retry out/                               all of them
-fetchmill retry out/ '5xx,dns*,reset'              some of them
+fetchmill retry out/                               retry all of them
+fetchmill retry out/ '5xx,dns*,reset'              retry some of them
 fetchmill retry out/ 429 --rate 20                 slower than before
 """
 
-_HELP = """Try targets of the job of DEST again that failed or were absent. KINDS are failure kinds (reset, 'dns*') or
-statuses (404, 5xx), separated by commas; default: all.
+_HELP = """Retry the failed and absent targets of the job in DEST. KINDS is a comma-separated list of failure kinds
+(reset, 'dns*') or statuses (404, 5xx). Default: all.
 
-`fetchmill help exit-codes` lists the failure kinds, and `fetchmill status
-DEST --failures` shows those of the job. An interrupted job continues as well. `fetchmill get SOURCE DEST
---retry-failed[=KINDS]` does the same. For options and secrets see `fetchmill resume --help`.
+`fetchmill help exit-codes` explains all failure kinds. `fetchmill status DEST --failures` lists the job's failures. An
+interrupted job is also continued. `fetchmill get SOURCE DEST --retry-failed[=KINDS]` does the same. For options and
+secrets see `fetchmill resume --help`.
 """
 _EPILOG = """Exit codes: those of `fetchmill get`.
 """
@@ -41,7 +41,7 @@ command = TableCommand(
     examples=_EXAMPLES,
     matters=("bearer", "headers", "concurrency", "rate", "state", "quiet"),
     epilog=_EPILOG,
-    short_help="Try targets again that failed or were absent.",
+    short_help="Retry failed and absent targets.",
     params=[
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
         click.Argument(["answers"], metavar="[KINDS]", required=False, type=ANSWERS),

@@ -23,7 +23,7 @@ _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "str
 
 _EXAMPLES = """
 fetchmill serve ./some/folder --port 8080
-fetchmill serve out/ --port 8080                  the objects of a job
+fetchmill serve out/ --port 8080                  serve a job's objects
 fetchmill serve --synthetic 1e9 --size 100 --port 8080
 fetchmill serve --synthetic 1e5 --delay 0-3 --error-rate 0.01 \\
     --error-status 503 --retry-after 1-30
@@ -37,14 +37,14 @@ _MATTERS = (
 
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
-A FOLDER that `fetchmill get` has written is served as what it holds: its objects under their names, whatever their
-format, so that a mirror can be mirrored.
+If FOLDER is a destination of `fetchmill get`, its objects are served under their names, whatever their format. A
+mirror can thus be mirrored.
 
-Names that start with a dot are not served without --hidden. At loopback only requests for localhost are answered, so
-that no page in a browser can read what is served.
+Names that start with a dot are served only with --hidden. On a loopback address, only requests for localhost are
+answered, so that web pages in a browser cannot read the served objects.
 
-Synthetic objects are computed from their names, nothing is stored: any number of them will do. The faults hit a
-share of the names; whether a name is hit depends on --seed alone.
+Synthetic objects are computed from their names. None is stored, so their number is unlimited. Faults affect a share of
+the names. Whether a name is affected depends only on --seed.
 """
 
 
@@ -58,58 +58,69 @@ share of the names; whether a name is hit depends on --seed alone.
 )
 @click.argument("folder", metavar="[FOLDER]", required=False, type=click.Path())
 @click.option("--synthetic", type=COUNT, metavar="N", help="Serve N computed objects instead of a folder.")
-@click.option("--state", type=click.Path(), help="Journal folder, if FOLDER is of a job that was started with --state.")
+@click.option("--state", type=click.Path(), help="Journal folder, if FOLDER's job was started with --state.")
 @click.option("--size", type=BYTES, default=100, show_default=True, help="Size of a synthetic object in bytes.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 is any free one.")
-@click.option("--hidden", is_flag=True, help="Serve files and folders whose names start with a dot, too.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port to listen on; 0 means any free port.",
+)
+@click.option("--hidden", is_flag=True, help="Also serve files and folders whose names start with a dot.")
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
-    help="Answer requests for this host besides localhost, when listening at loopback; * for all. May be given again.",
+    help="Also answer requests for this host when listening on a loopback address; * for all hosts; repeatable.",
 )
 @click.option(
     "--client-timeout",
     type=SECONDS,
     default="60s",
     show_default=True,
-    help="Close a connection whose client sends or reads nothing for this time.",
+    help="Close a connection if its client sends and reads nothing for this time.",
 )
 @click.option("--threads", type=COUNT, default=1, show_default=True, help="Number of serving threads.")
-@click.option(
-    "--page-size", type=COUNT, default=1000, show_default=True, help="Number of names in a page of the listing."
-)
+@click.option("--page-size", type=COUNT, default=1000, show_default=True, help="Number of names per listing page.")
 @click.option("--delay", type=RANGE, help="Delay each /get by a random time in this range, such as 0-3 or 50ms-2s.")
 @click.option("--delay-steps", is_flag=True, help="Use only whole seconds for --delay.")
+@click.option("--slow-rate", type=SHARE, default=0.0, help="Share of /get requests to delay by --slow-delay instead.")
 @click.option(
-    "--slow-rate", type=SHARE, default=0.0, help="Share of /get requests that are delayed by --slow-delay instead."
+    "--slow-delay", type=RANGE, default="2s", show_default=True, help="Delay of the requests chosen by --slow-rate."
 )
-@click.option("--slow-delay", type=RANGE, default="2s", show_default=True, help="Delay of these requests.")
 @click.option("--list-delay", type=RANGE, help="Delay each /list by a random time in this range.")
-@click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of all random choices.")
-@click.option("--error-rate", type=SHARE, help="Share of names answered with --error-status.")
+@click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed for all random choices.")
+@click.option("--error-rate", type=SHARE, help="Share of names to answer with --error-status.")
 @click.option(
-    "--error-status", type=click.IntRange(200, 599), default=503, show_default=True, help="Status of these replies."
+    "--error-status",
+    type=click.IntRange(200, 599),
+    default=503,
+    show_default=True,
+    help="Status of the error replies.",
 )
-@click.option("--retry-after", type=RANGE, help="Retry-After of these replies in whole seconds: 5 or 1-30.")
+@click.option(
+    "--retry-after", type=RANGE, help="Retry-After header of error replies, in whole seconds, such as 5 or 1-30."
+)
 @click.option("--reset-rate", type=SHARE, help="Share of names whose connection is reset.")
-@click.option("--truncate-rate", type=SHARE, help="Share of names whose body ends in the middle.")
+@click.option("--truncate-rate", type=SHARE, help="Share of names whose body is cut off.")
 @click.option("--wrong-length-rate", type=SHARE, help="Share of names with a wrong Content-Length.")
-@click.option("--stall-rate", type=SHARE, help="Share of names whose reply never comes.")
+@click.option("--stall-rate", type=SHARE, help="Share of names whose reply is never sent.")
 @click.option(
     "--stray-rate",
     type=SHARE,
-    help="Share of connections with one reply that nobody asked for, up to 50 ms after one of their first 100.",
+    help="Share of connections with one unsolicited reply, up to 50 ms after one of the first 100 replies.",
 )
 @click.option(
     "--fault-times",
     type=COUNT,
-    help="Hit only the first so many requests of a name, and with --stray-rate so many connections.  [default: all]",
+    help="Inject faults only into the first N requests for a name; with --stray-rate, into N connections.  "
+    "[default: all]",
 )
-@click.option("--repeat-marker", is_flag=True, help="Let the listing go round in a circle.")
-@click.option("--stats", is_flag=True, help="Write the counters as JSON to standard output at the end.")
+@click.option("--repeat-marker", is_flag=True, help="Repeat markers, so that the listing never ends.")
+@click.option("--stats", is_flag=True, help="At the end, write the counters as JSON to standard output.")
 def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
     """The body of the command. Its help text is _HELP."""
     server = _start(_options(flags))

@@ -12,7 +12,7 @@ from fetchmill.cli.streams import escape, say
 _EXAMPLES = """
 fetchmill set /nfs/run --rate 200
 """
-_HELP = "Change the shared job of the directory JOB, also while workers run: they take it up within seconds."
+_HELP = "Change the shared job in the directory JOB. Running workers apply the change within seconds."
 
 
 def _run(job: str, rate: float, **reach: Any) -> int:  # noqa: ANN401
@@ -32,7 +32,7 @@ command = TableCommand(
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
         click.Option(
-            ["--rate"], type=NUMBER, required=True, help="Maximum requests per second of all workers together."
+            ["--rate"], type=NUMBER, required=True, help="Maximum requests per second for all workers together."
         ),
         *reach_options(),
     ],

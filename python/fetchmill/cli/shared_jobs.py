@@ -191,8 +191,10 @@ def worker_command(
             click.Argument(["job"], metavar="JOB", type=click.Path()),
             *own_options(),
             *more,
-            click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
-            click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
+            click.Option(
+                ["--json", "as_json"], is_flag=True, help="Write the final status as JSON to standard output."
+            ),
+            click.Option(["-q", "--quiet"], is_flag=True, help="Show only errors."),
         ],
     )
 
@@ -223,7 +225,7 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
 
 # Help that differs from that of `get`.
 _HELP = {
-    "state": "Folder on this machine for journals. Default: one in the folder for temporary files.",
-    "concurrency": "Maximum requests in flight of this worker, or auto. Default: auto, which finds a useful number.",
+    "state": "Folder for journals on this machine. Default: a new folder among the temporary files.",
+    "concurrency": "Maximum requests in flight of this worker, or auto. Default: auto, which finds a suitable number.",
     "threads": "Number of fetching threads. Default: one per processor.",
 }

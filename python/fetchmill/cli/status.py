@@ -25,11 +25,11 @@ WATCH_SECONDS = 1.0
 
 _EXAMPLES = """
 fetchmill status out/
-fetchmill status out/ --watch                       until its job ends
-fetchmill status out/ --failures | cut -f1          the names
+fetchmill status out/ --watch                       until the job ends
+fetchmill status out/ --failures | cut -f1          names only
 fetchmill status out/ --failures --json             JSON lines
-fetchmill status out/ --skipped                     what was left out, and why
-fetchmill status /nfs/run --metrics > job.prom      a shared job, for Prometheus
+fetchmill status out/ --skipped                     skipped targets only
+fetchmill status /nfs/run --metrics                 for Prometheus
 """
 
 
@@ -37,40 +37,43 @@ fetchmill status /nfs/run --metrics > job.prom      a shared job, for Prometheus
     "status",
     cls=CliCommand,
     examples=_EXAMPLES,
-    short_help="Show progress, speed and failures of a job.",
+    short_help="Show the progress, speed and failures of a job.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
-@click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
-@click.option("--skipped", is_flag=True, help="List what was skipped, by reason, instead of the ledger.")
-@click.option("--watch", is_flag=True, help="Show it again each second until the job ends.")
+@click.option("--failures", is_flag=True, help="List absent and failed targets instead of showing the ledger.")
+@click.option("--skipped", is_flag=True, help="List skipped targets by reason instead of showing the ledger.")
+@click.option("--watch", is_flag=True, help="Refresh every second until the job ends.")
 @click.option("--metrics", is_flag=True, help="Write the metrics of a shared job in the Prometheus text format.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write a JSON object, or with --failures or --skipped one JSON object per line.",
 )
 def command(
     dest: str, failures: bool, skipped: bool, watch: bool, metrics: bool, state: str | None, as_json: bool
 ) -> int:
-    """Show the progress of the job of DEST as of its last commit, its speed, and what limits it. To watch a job in
-    the browser, start it with --dashboard; it prints the address of its page. To save charts as an HTML file, also
+    """Show the progress of the job in DEST as of its last commit, its speed, and what limits it. To watch a job in
+    the browser, start it with --dashboard; it prints the address of its page. To save charts as an HTML file, even
     while the job runs, use `fetchmill report DEST --html FILE`.
 
-    With --watch, show it again each second until the job ends: in place on a terminal, and otherwise one after the
-    other. With --json that is an object per line.
+    With --watch, refresh the status every second until the job ends. On a terminal, it is refreshed in place. With
+    --json, one object per line is written.
 
-    With --failures, list the absent and failed targets, one a line, with tabs between: name, outcome, kind, HTTP
-    status (or -), attempts, detail, and the URL when that is not the name. Control characters and backslashes are
-    escaped with a backslash. Signatures and tokens in URLs are hidden; fetchmill.failures in Python gives them as they
-    are.
+    With --failures, list the absent and failed targets, one per line, as tab-separated fields: name, outcome, kind,
+    HTTP status (or -), attempts, detail, and the URL if it differs from the name. Control characters and backslashes
+    are escaped with a backslash. Signatures and tokens in URLs are redacted; to get them, use fetchmill.failures in
+    Python.
 
-    With --skipped, list what was skipped: reason, number, and a name, with tabs between. A reason has a line for each
-    of its first 100 names. Targets that opted out also have a line for each rule, and for each of the 10 hosts whose
-    robots.txt forbids most.
+    With --skipped, list skipped targets as tab-separated fields: reason, count and name. Each reason has one line for
+    each of its first 100 names. Targets that opted out also have one line per rule, and one for each of the 10 hosts
+    whose robots.txt forbids the most targets.
 
     For a synced folder, show the last pass and the progress of an unfinished one.
 
-    With --metrics, write the metrics of a shared job, for example for node_exporter's textfile collector. A job on one
-    machine has metrics on its --dashboard.
+    With --metrics, write the metrics of a shared job, for example for node_exporter's textfile collector. For a job on
+    one machine, --dashboard serves the metrics.
     """  # noqa: D205 - the first paragraph is what -h shows
     if metrics:
         _write_metrics(dest, alone=not (failures or skipped or watch or as_json or state is not None))

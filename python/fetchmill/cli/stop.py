@@ -15,9 +15,10 @@ fetchmill stop /nfs/run --now
 """
 
 
-_HELP = """Stop the shared job of the directory JOB: its workers end, and no others start.
+_HELP = """Stop the shared job in the directory JOB. Its workers end, and no new ones start.
 
-Each worker fetches what it has fed, makes that final, and exits with 0. `fetchmill resume JOB` goes on.
+Each worker finishes the targets that it has begun, makes their results final, and exits with 0. To continue the job,
+run `fetchmill resume JOB`.
 """
 
 
@@ -41,7 +42,7 @@ command = TableCommand(
     short_help="Stop a shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
-        click.Option(["--now"], is_flag=True, help="End at once: ranges that are not final are given back."),
+        click.Option(["--now"], is_flag=True, help="Stop immediately, and return ranges that are not final."),
         *reach_options(),
     ],
 )

@@ -1,4 +1,4 @@
-"""Lines for people at the end of `get` and in `status`: the ledger, failures and advice."""
+"""Human-readable lines at the end of `get` and in `status`: the ledger, failures and advice."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ def ledger_line(report: Report) -> str:
 
 
 def skipped_lines(report: Report, state: str | None) -> list[str]:
-    """Return lines with the reasons for skipping, and the command that lists the skipped targets."""
+    """Return lines with the reasons for skipping, and the command for listing skipped targets."""
     if not report.skipped_by:
         return []
     reasons = describe_failures(report.skipped_by, None)
@@ -62,7 +62,7 @@ def skipped_lines(report: Report, state: str | None) -> list[str]:
 
 
 def opt_out_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return lines with opt-outs by rule, and the hosts whose robots.txt forbids most. Take a report as a dict."""
+    """Return lines with opt-outs by rule, and the hosts with most robots.txt refusals. Takes a report as a dict."""
     count, rules = report["skipped_by"].get(OPTED_OUT, 0), dict(report["opted_out_by"])
     if not count:
         return []
@@ -86,7 +86,7 @@ def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
 
 
 def failure_lines(report: Report, state: str | None) -> list[str]:
-    """Return lines with the failures, and the commands that list and retry them."""
+    """Return lines with the failures, and the commands for listing and retrying failed targets."""
     if not report.failed and not report.absent:
         return []
     where = destination_arguments(report.dest, state)
@@ -108,7 +108,7 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
 
 
 def _retry(report: Report, where: str, answers: str) -> str:
-    """Return the command that retries targets. A list from standard input is not stored, so it must be given again."""
+    """Return the command for retrying targets. The user must pipe a list from standard input again."""
     if report.source == "standard input":
         return f"the same command with --retry-failed{'=' if answers else ''}{answers}"
     return f"fetchmill retry {where} {answers}".rstrip()
@@ -122,7 +122,7 @@ def failed_lines(report: "Report | SyncReport") -> list[str]:
 
 
 def _by_status(report: "Report | SyncReport") -> dict[str, int]:
-    """Return failures by kind, or by status if the status was the reason: `{"401 Unauthorized": 3, "dns": 1}`."""
+    """Return failures by status if a status was the reason, else by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
         kind = _kind_of(int(text.removeprefix("status ")[:3]))
@@ -143,7 +143,7 @@ def _kind_of(status: int) -> str:
 
 
 def _credential_lines(report: "Report | SyncReport") -> list[str]:
-    """Return lines that say whether refused requests had credentials."""
+    """Return lines about the credentials of refused requests."""
     if report.credentials is None:
         return []
     why = "credentials were refused" if report.credentials else "no credentials were given, see --bearer"
@@ -169,7 +169,7 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
         names: names of the first ones.
         count: number of them.
         noun: `object` or `row`.
-        what: what they may be, after "may".
+        what: the possible problem, following "may" in the line.
     """
     shown = ", ".join(escape(name) for name in names[:DOUBTFUL_SHOWN]) + (", ..." if count > DOUBTFUL_SHOWN else "")
     many = f"1 {noun}" if count == 1 else f"{format_count(count)} {noun}s"
@@ -177,7 +177,7 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
 
 
 def private_address_lines(failures: Mapping[str, int]) -> list[str]:
-    """Return a line that says how to allow private addresses, if some were refused."""
+    """Return a line on how to allow private addresses, if any were refused."""
     if not failures.get("private-address"):
         return []
     return [f"private-address: {_OF_PRIVATE}"]
@@ -203,7 +203,7 @@ def _duration(seconds: float) -> str:
 
 
 def limit_lines(report: Report) -> list[str]:
-    """Return a line with what limited a run. Run of a few seconds get no line."""
+    """Return a line with a run's bottleneck; no line for runs of a few seconds."""
     if report.limited_by is None or report.seconds < LIMIT_SHOWN_SECONDS:
         return []
     return [describe_limit(report.limited_by)]
@@ -223,7 +223,7 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 
 
 def finished_lines(report: Report) -> list[str]:
-    """Return lines for a job that was finished before this run."""
+    """Return lines for a job already finished before this run."""
     lines = [
         f"all done already; the source was listed at {listed_at(report)}",
         "use a new destination to fetch objects added since then",
@@ -234,7 +234,7 @@ def finished_lines(report: Report) -> list[str]:
 
 
 def listed_at(report: Report) -> str:
-    """Return the time when the listing was completed."""
+    """Return the completion time of the listing."""
     if report.listed_at is None:
         return "an unknown time"
     return report.listed_at.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -30,8 +30,8 @@ INCOMPLETE = 3
 _NAMES = 1000
 
 _EXAMPLES = """
-fetchmill sync https://example.org/data/ mirror/             new and changed
-fetchmill sync https://example.org/data/ mirror/ --delete    and remove others
+fetchmill sync https://example.org/data/ mirror/             add and update
+fetchmill sync https://example.org/data/ mirror/ --delete    also remove
 fetchmill sync https://example.org/data/ mirror/ --delete --dry-run
 fetchmill sync s3://bucket/prefix mirror/ --exclude '*.tmp'
 fetchmill sync urls.txt mirror/ --concurrency 16 --rate 50
@@ -39,26 +39,31 @@ fetchmill sync https://example.org/data/ mirror/ --format parquet
 fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed. DEST may come from `fetchmill get`.
-Files are named by their path below SOURCE, their key or their URL.
+_HELP = """Fetch new and changed objects of SOURCE into the folder DEST. DEST may come from `fetchmill get`. Files are
+named by their path below SOURCE, their key or their URL.
 
-SOURCE is http://HOST[:PORT][/PATH] or https:// for a server that lists its objects, s3://BUCKET[/PREFIX] for a
-bucket, or a file with a list of URLs. Each pass lists it again, and compares it with the last pass by size and
-time, by ETag, or by a conditional request.
+\b
+SOURCE is one of:
+  http://HOST[:PORT][/PATH]  a server that lists its objects; also https://
+  s3://BUCKET[/PREFIX]       a bucket
+  FILE                       a list of URLs
+
+Each pass lists SOURCE again, and compares objects with the last pass by size and time, by ETag, or with a conditional
+request.
 
 DEST must be new, empty, or the destination of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with
 the same format. Objects have the same names as with `get`; see `fetchmill get --help`.
 
-Each object is old or new at any moment, also after a kill; the same command resumes. Files that were changed in
-DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its progress.
+Each object is replaced as a whole: even after a kill, it is either old or new. To resume, run the same command again.
+Files changed in DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its progress.
 """
 
-_EPILOG = """Exit codes: 0 DEST is like SOURCE; 3 some objects failed or a folder gave no listing, and the next
-pass tries them again; 11 more than --max-delete would be removed, and nothing was changed; 130 and
-143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
+_EPILOG = """Exit codes: 0 DEST is up to date; 3 some objects failed or a folder could not be listed (the next
+pass retries them); 11 the pass would remove more than --max-delete, and nothing was changed; 130
+and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
 exit-codes`.
 
-`fetchmill help sync` says how objects are compared.
+For the comparison of objects see `fetchmill help sync`.
 """
 
 
@@ -123,23 +128,23 @@ command = TableCommand(
         click.Option(
             ["--dry-run"],
             is_flag=True,
-            help="List and compare only; print what would be done, one name per line: fetch, ask (conditional request) "
-            "or remove.",
+            help="List and compare only; print the planned action for each name, one per line: fetch, ask "
+            "(conditional request) or remove.",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show only errors."),
     ],
 )
 
 
 class _ShownRunner:
-    """Shows the jobs of a pass one after the other, and lets signals end the pass.
+    """Displays the jobs of a pass in sequence, and ends the pass on a signal.
 
     Args:
         signals: SIGINT and SIGTERM.
-        log: a log file that gets the same lines.
-        open_log: opens the log file again for each job, because the progress of a job begins at 0.
+        log: a log file for the same lines.
+        open_log: reopens the log file for each job, because each job's progress begins at 0.
         as_json: whether to write events.
         quiet: whether to show nothing.
     """
@@ -217,7 +222,7 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
 
 
 def _write_names(store: "SyncStore", *, as_json: bool) -> None:
-    """Write the output of a dry run, with an action and a name per line. End early if no one reads it."""
+    """Write the output of a dry run, with an action and a name per line. End early if the reader closes the pipe."""
     for action in ("fetch", "ask", "remove"):
         last: bytes | None = None
         while names := store.names(action, last, _NAMES):

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 _DAMAGED = 10
 
 _EXAMPLES = """
-fetchmill torture                            two minutes, with its own server
-fetchmill torture --seed 7 --round 12        that round again
+fetchmill torture                            run for two minutes
+fetchmill torture --seed 7 --round 12        repeat that round
 fetchmill torture --format parquet --seconds 10
-fetchmill torture urls.txt -- --column url   with objects of your own
+fetchmill torture urls.txt -- --column url   test your own objects
 """
 _HELP = """Disturb and resume jobs, then check that every object is stored once, with the right bytes.
 
-Each round is a job of 2,000 small objects. The seed chooses system calls that make something durable. Before such a
-call the run is killed, loses its network or finds the disk full. Then the job is resumed to its end.
+Each round is a job of 2,000 small objects. The seed chooses system calls that make data durable. Before such a call,
+the run is killed, loses its network, or finds the disk full. The job is then resumed until it is finished.
 
 The server sends faulty replies for 5 of 100 objects: truncated, reset, status 503, or followed by an unsolicited
 reply.
@@ -42,12 +42,14 @@ reply.
 Independent programs read what the job stored: Python's standard library, pyarrow for Parquet and warcio for WARC.
 Formats without an installed reader are skipped.
 
-With SOURCE the objects are the first 2,000 of your source. An undisturbed job fetches them once for each format, and
-each round fetches them again. Options of `fetchmill get` follow `--`. Server faults are left out.
+With SOURCE, the objects are the first 2,000 of your source. An undisturbed job fetches them once for each format, and
+each round fetches them again. Options of `fetchmill get` follow `--`. Server faults are not injected.
 
-The same seed repeats the same disturbances. Torture needs Linux 5.6 or later, and no privileges.
+The same seed repeats the same disturbances. `torture` needs Linux 5.6 or later, but no privileges.
 """
-_EPILOG = "Exit codes: 0 nothing is lost, doubled or wrong; 10 something is (fetchmill --help)."
+_EPILOG = (
+    "Exit codes: 0 no object is lost, duplicated or wrong; 10 some object is. For all others see fetchmill --help."
+)
 
 
 @click.command(
@@ -60,11 +62,13 @@ _EPILOG = "Exit codes: 0 nothing is lost, doubled or wrong; 10 something is (fet
 )
 @click.argument("source", metavar="[SOURCE]", required=False)
 @click.argument("arguments", metavar="[-- OPTIONS]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no round after this time.")
+@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no new round after this time.")
 @click.option("--seed", type=COUNT, help="Repeat the choices of this seed. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
-@click.option("--format", type=Choice(FORMATS), help="Test only this format. Default: each in turn.")
-@click.option("--folder", type=click.Path(), help="Folder for the destinations. Default: that for temporary files.")
+@click.option("--format", type=Choice(FORMATS), help="Test only this format. Default: all formats in turn.")
+@click.option(
+    "--folder", type=click.Path(), help="Folder for the destinations. Default: the folder for temporary files."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 def command(
     source: str | None,

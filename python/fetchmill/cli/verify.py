@@ -26,13 +26,13 @@ LIVE_SECONDS = 0.2
 
 _EXAMPLES = """
 fetchmill verify out/
-fetchmill verify out/ --all | cut -f2                  names of findings
+fetchmill verify out/ --all | cut -f2                  names only
 fetchmill verify out/ --sample 1000                    compare with the source
-fetchmill verify out/ --against http://127.0.0.1:8080  or with another one
-fetchmill verify out/ --repair && fetchmill get SOURCE out/    repair
+fetchmill verify out/ --against http://127.0.0.1:8080  or another source
+fetchmill verify out/ --repair && fetchmill get SOURCE out/
 """
-_EPILOG = """Exit codes: 0 all is proved, or a repair has put everything back; 3 objects differ from the
-origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help)."""
+_EPILOG = """Exit codes: 0 DEST is complete, or --repair has fixed all findings; 3 objects differ from the
+source; 10 objects are missing, damaged, duplicated or unknown. For all others see fetchmill --help."""
 
 
 @click.command(
@@ -40,25 +40,25 @@ origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help).
     cls=CliCommand,
     examples=_EXAMPLES,
     epilog=_EPILOG,
-    short_help="Prove that a destination is complete, or repair it.",
+    short_help="Verify that a destination is complete, or repair it.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--against", metavar="SOURCE", help="Compare objects with this source.")
-@click.option("--sample", type=COUNT, help="Compare N objects, chosen at random. Default source: that of the job.")
-@click.option("--seed", type=COUNT, help="Seed of --sample. Default: random.")
+@click.option("--sample", type=COUNT, help="Compare N random objects with the source. Default source: the job's.")
+@click.option("--seed", type=COUNT, help="Seed for --sample. Default: random.")
 @click.option("--repair", is_flag=True, help="Let the next `get` fetch missing and damaged objects again.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not just {FINDINGS_SHOWN}.")
 @click.option("--threads", type=COUNT, help="Number of reading threads. Default: one per processor.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
-@click.option("-q", "--quiet", is_flag=True, help="Show nothing but findings and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only findings and errors.")
 def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | None, **options: Any) -> int:  # noqa: ANN401
-    """Prove that DEST holds every target of its job exactly once, and every object as it was fetched.
+    """Verify that DEST contains every target of its job exactly once, and every object as it was fetched.
 
-    Reads everything: the ledger (listed = fetched + absent + failed + skipped), every shard and every object with its
-    checksum, on all processors. What is missing, damaged, doubled or unknown is listed on standard output, one a
-    line, with tabs between: what, name, sequence number, shard, detail. A job that is not finished can be verified
-    as far as it is; no job can run meanwhile.
+    `verify` uses all processors to check the ledger (listed = fetched + absent + failed + skipped), every shard, and
+    the checksum of every object. It lists missing, damaged, duplicated and unknown objects on standard output, one per
+    line, as tab-separated fields: what, name, sequence number, shard, detail. An unfinished job can be verified up to
+    its current state. The job cannot run during verification.
     """
     from fetchmill._destination.verify import verify
 
