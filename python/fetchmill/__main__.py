@@ -1,9 +1,9 @@
-"""The command `fetchmill`, also run as `python -m fetchmill`: start, signals and exit.
+"""The `fetchmill` command, also available as `python -m fetchmill`: start, signals and exit.
 
-A signal may arrive at any moment. While modules are loaded, it ends the command immediately with one line of output. An
-exception would be raised in the middle of an import, and the imported module might handle it in its own way. Commands
-that run a job install their own handlers. In other commands, the first SIGINT raises KeyboardInterrupt. After the end
-of the command, signals are ignored, so the exit code does not change.
+A signal may arrive at any moment. While modules are being imported, a signal ends the command immediately, with one
+line of output. Raising an exception instead could interrupt an import, and the module might swallow it. Commands that
+run a job install their own handlers. In other commands, the first SIGINT raises KeyboardInterrupt. After the command
+has ended, signals are ignored so that the exit code does not change.
 """
 
 import atexit
@@ -78,7 +78,7 @@ def _exit(code: int) -> "NoReturn":
 
 
 def _leave(number: int, _frame: "FrameType | None") -> None:
-    """End the process before anything has begun."""
+    """End the process before the command has begun."""
     os.write(2, b"fetchmill: stopped before anything was begun\n")
     os._exit(128 + number)
 

@@ -1,6 +1,6 @@
-"""A file server with the list/get API. It serves the files of a folder, the objects of a job, or synthetic objects.
+"""A file server with the list/get API. Serves a folder's files, a job's objects, or synthetic objects.
 
-It is meant for tests and benchmarks: it can delay replies and inject scripted faults. `fetchmill serve` and
+The server is meant for tests and benchmarks: it can delay replies and inject scripted faults. `fetchmill serve` and
 `fetchmill.testing.serve` start it.
 """
 
@@ -32,7 +32,7 @@ Action = Literal[
 
 @dataclass(frozen=True)
 class Fault:
-    """A scripted fault: which requests are hit, and how. The first fault that applies to a request is used.
+    """A scripted fault and the requests it affects. A request gets the first applicable fault.
 
     Args:
         action: the kind of fault:
@@ -50,7 +50,7 @@ class Fault:
             - `eof` sends no length and ends the body by closing the connection.
             - `stray` hits connections: some time after one of the replies, it sends an unsolicited response,
               regardless of the requests in flight at that time.
-        rate: share of the names that are hit, 0 to 1. A name is hit always or never. For `stray`, share of the
+        rate: share of affected names, 0 to 1. A name is affected always or never. For `stray`, share of the
             connections.
         times: number of requests per name that are hit, from the first; for `stray`, number of connections. None for
             no limit.
@@ -183,7 +183,7 @@ class Server:
         return self._native.ca_pem
 
     def stats(self) -> dict[str, Any]:
-        """Return counts since the start: connections, requests by kind, replies by kind, faults by action, bytes."""
+        """Return counters since the start: connections, requests and replies by kind, faults by action, bytes."""
         return self._native.stats()
 
     def stop(self) -> None:

@@ -1,11 +1,11 @@
-"""The stored objects of a job as an fsspec file system, for pandas, pyarrow, DuckDB, dask, zarr and others.
+"""A job's stored objects as an fsspec file system, for pandas, pyarrow, DuckDB, dask, zarr and others.
 
     fs = fsspec.filesystem("fetchmill", dest="out/")
     pandas.read_csv("fetchmill://2026/a.csv", storage_options={"dest": "out/"})
     fsspec.open("fetchmill://2026/a.csv::/data/out")
 
-Nothing is unpacked, and nothing can be written. docs/guide/reading.md documents how names become paths, and the cost of
-each call.
+The file system is read-only, and reads objects in place without unpacking. docs/guide/reading.md documents the paths of
+objects and the cost of each call.
 """
 
 import errno
@@ -46,21 +46,21 @@ Entry = dict[str, Any]
 
 
 class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """The objects of a destination as read-only files. Threads and processes may share it.
+    """A destination's objects as read-only files. Threads and processes may share an instance.
 
-    The path of an object is its name. Each part of a name before a `/` is a directory. Data that is sealed after the
-    file system was created becomes visible after `invalidate_cache()`.
+    An object's path is its name. Each part of a name before a `/` is a directory. Data sealed after the file system was
+    created becomes visible after `invalidate_cache()`.
 
     Args:
         dest: the destination, a local path.
         state: folder of the journal, if the job was started with `state`.
         fo: the destination in a chained URL: `fetchmill://NAME::/data/out`.
-        target_protocol: protocol of `fo`; only local files (`file`) are supported.
+        target_protocol: protocol of `fo`; only `file` (local files) is supported.
         target_options: ignored.
-        storage_options: the general options of fsspec file systems.
+        storage_options: general fsspec options.
 
     Raises:
-        UsageError: there is no job, its format stores no objects, or the destination is not a local path.
+        UsageError: the destination has no job or is not a local path, or the job's format stores no objects.
         JournalError: the journal cannot be read.
 
     Example:
@@ -104,7 +104,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @property
     def objects(self) -> Objects:
-        """The objects as a mapping. It lists any number of names in flat memory and provides Arrow batches."""
+        """The objects as a mapping, which lists any number of names in constant memory and provides Arrow batches."""
         return self._objects
 
     @staticmethod
@@ -115,7 +115,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             name: name of the object, as in `fetchmill.open`.
 
         Returns:
-            The name, with segments escaped that are not valid in a path.
+            The name, with invalid path segments escaped.
 
         Example:
             >>> fs.path_of("a//b")
@@ -125,7 +125,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @classmethod
     def name_of(cls, path: str) -> str:
-        """Return the object name for a path. The object need not exist.
+        """Return the object name for a path, even if the object does not exist.
 
         Args:
             path: a path as returned by `ls` and `find`, or accepted by `open`.
@@ -148,7 +148,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- one object --------------------------------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: object) -> Entry:
-        """Return name, size, type and stored metadata of an object. Formats other than `files` read the object."""
+        """Return an object's name, size, type and stored metadata. Reads the object, except in the format `files`."""
         del kwargs
         path = self._strip_protocol(path)
         length = self._length(path)
@@ -160,22 +160,22 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return entry if self._objects.format == "files" else entry | _facts(self._record(path))
 
     def exists(self, path: str, **kwargs: object) -> bool:
-        """Return whether an object or a directory exists. Raise an error if the destination is damaged."""
+        """Return whether an object or a directory exists. Raises an error if the destination is damaged."""
         del kwargs
         path = self._strip_protocol(path)
         return self._length(path) is not None or self._is_directory(path)
 
     def isfile(self, path: str) -> bool:
-        """Return whether an object exists, from the index only."""
+        """Return whether an object exists. Reads only the index."""
         return self._length(self._strip_protocol(path)) is not None
 
     def isdir(self, path: str) -> bool:
-        """Return whether a directory exists, and no object has this name."""
+        """Return whether a path is a directory and not also an object."""
         path = self._strip_protocol(path)
         return self._length(path) is None and self._is_directory(path)
 
     def size(self, path: str) -> int:
-        """Return the size of an object in bytes, from the index only; 0 for a directory."""
+        """Return an object's size in bytes; 0 for a directory. Reads only the index."""
         path = self._strip_protocol(path)
         length = self._length(path)
         if length is None and not self._is_directory(path):
@@ -183,13 +183,13 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return length or 0
 
     def modified(self, path: str) -> datetime:
-        """Return the Last-Modified time, or the fetch time, or the modification time of the destination's folder."""
+        """Return the Last-Modified time, else the fetch time, else the destination folder's modification time."""
         info = self.info(path)
         found: datetime | None = info.get("last_modified") or info.get("fetched_at")
         return found or datetime.fromtimestamp(Path(self.dest).stat().st_mtime, UTC)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: object) -> bytes:
-        """Return the bytes of an object, or a slice of them."""
+        """Return an object's bytes, or a slice of them."""
         del kwargs
         return self._read(self._strip_protocol(path))[start:end]
 
@@ -202,7 +202,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         on_error: str = "return",
         **kwargs: object,
     ) -> list[bytes | Exception]:
-        """Return slices of objects. Each object is read once, and only one is in memory at a time."""
+        """Return slices of objects. Reads each object once, and keeps only one object in memory at a time."""
         del max_gap, kwargs
         if not isinstance(paths, list):
             raise TypeError("paths must be a list")
@@ -249,7 +249,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: object = "omit", **kwargs: object
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Walk directories. Names are read once, and all names below the path are in memory until the end."""
+        """Walk directories. Reads the names once, and keeps all names below the path in memory until the end."""
         if "tree" not in kwargs:
             kwargs["tree"] = self._tree(self._strip_protocol(path), maxdepth)
         yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
@@ -257,7 +257,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - a list, or a dict with detail
-        """Return all objects below a directory, sorted, and the object of this name, if it exists."""
+        """Return all objects below a path, sorted, and the object with this path, if it exists."""
         del kwargs
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -288,7 +288,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         assume_literal: bool = False,
         **kwargs: object,
     ) -> list[str]:
-        """Expand patterns to paths. The exact name of an object is never a pattern, even if it contains wildcards."""
+        """Expand patterns to paths. An object's exact name is never a pattern, even if it contains wildcards."""
         paths = self._strip_protocol([path] if isinstance(path, str | os.PathLike) else list(path))
         literal = {each for each in paths if assume_literal or not has_magic(each) or self._length(each) is not None}
         patterns = [each for each in paths if each not in literal]
@@ -311,7 +311,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         recursive: bool = False,
         **kwargs: object,
     ) -> None:
-        """Write objects into local files."""
+        """Copy objects to local files."""
         path = None if isinstance(rpath, list) else self._strip_protocol(rpath)
         if path is not None and not recursive and not isinstance(lpath, list) and has_magic(path) and self.isfile(path):
             # fsspec would treat the name as a pattern, and the local file as a folder.
@@ -323,12 +323,12 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- the rest ----------------------------------------------------------------------------------------------------
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Open the destination again, so that data sealed meanwhile becomes visible."""
+        """Reopen the destination, so that recently sealed data becomes visible."""
         super().invalidate_cache(path)
         self._open_destination()
 
     def _refuse(self, path: object = None, *_arguments: object, **_options: object) -> NoReturn:
-        """Raise OSError, because nothing can be written."""
+        """Raise OSError, because the file system is read-only."""
         shown = str(path) if isinstance(path, str | os.PathLike) else None
         raise OSError(
             errno.EROFS, f"the destination {self.dest} is read-only, because only fetchmill writes to it", shown
@@ -345,7 +345,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @property
     def _fs_token(self) -> str:
-        """Return the token that makes instances with the same destination equal.
+        """Return a token, equal for instances with the same destination.
 
         fsspec's own token would include the thread and the unresolved `dest`.
         """
@@ -400,7 +400,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
                         directory = directory.rpartition("/")[0]
 
     def _tree(self, path: str, maxdepth: int | None) -> dict[str, list[Entry]]:
-        """Return the entries and directories below a path, grouped by the directory that contains them.
+        """Return the entries and directories below a path, grouped by parent directory.
 
         If the path itself is an object, the object forms its own group.
         """
@@ -412,7 +412,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
 
 class ObjectFile(io.BytesIO):
-    """An object opened for reading, with its bytes in memory. A process that unpickles it reads the object again."""
+    """An object opened for reading, with its bytes in memory. Unpickling reads the object again."""
 
     def __init__(self, fs: FetchmillFileSystem, path: str, body: bytes) -> None:
         super().__init__(body)
@@ -453,7 +453,7 @@ def _reopen(fs: FetchmillFileSystem, path: str, position: int) -> ObjectFile:
 
 @contextmanager
 def _told_as_os_error(path: str) -> Iterator[None]:
-    """Convert read errors to OSError, as users of fsspec expect."""
+    """Convert read errors to OSError, as fsspec's users expect."""
     try:
         yield
     except UsageError:

@@ -1,4 +1,4 @@
-"""An S3 store on loopback, for tests and benchmarks. It checks signatures and fails on demand.
+"""An S3 store on loopback, for tests and benchmarks. The store checks signatures and fails on demand.
 
     with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
         ...  # `store.url` is the endpoint, `store.environment()` what another process needs to find it
@@ -32,7 +32,7 @@ SECRET_KEY = "fetchmill/test+secret"  # noqa: S105 - everybody may know it
 
 
 class S3Behaviour(TypedDict, total=False):
-    """The behaviour of a store. `S3Store.change` changes every value while the store runs.
+    """The behaviour of a store. `S3Store.change` can change every value while the store runs.
 
     Args:
         max_skew: maximum difference in seconds between the time of a signature and the store's clock; default 900.
@@ -42,23 +42,22 @@ class S3Behaviour(TypedDict, total=False):
         get_latency: delay of each other request in seconds; default 0.
         slow_down_above: maximum requests per second. After a burst of a twentieth of this number, further requests get
             503 SlowDown.
-        deny: keys that cannot be read or written: 403 AccessDenied.
-        deny_lists: whether listing is denied: 403 AccessDenied.
+        deny: keys that cannot be read or written; requests get 403 AccessDenied.
+        deny_lists: whether listing is denied with 403 AccessDenied.
         errors_with_200: error codes by key. A GET of the key, or the completion of its multipart upload, gets status
             200 with an error document. A pair of code and number limits how often this happens.
         changed: bytes by key. A GET of the key returns these bytes and their ETag instead of the listed object.
-        truncate_after: number of keys of its prefix after which a listing claims to be complete, even if there are
-            more.
+        truncate_after: number of keys after which a listing falsely claims to be complete.
         lose_token_after: number of a key. The page with this key ends after it, announces more keys, and has no token.
         repeat_token: whether the page for a token returns the same token again, forever.
         ignore_start_after: whether every listing starts at its first key.
         checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`: `crc64nvme`, `crc32c`, `crc32`,
             `sha1` or `sha256`; None for no checksum.
-        composite_checksums: whether the checksum claims to be a composite of the parts' checksums, and is wrong.
+        composite_checksums: whether the checksum is wrong and labelled as a composite of the parts' checksums.
         encryption: value of `x-amz-server-side-encryption` for every object.
         damage: number of GETs by key that return one wrong byte, with the checksum and ETag of the correct bytes.
-        fail_uploads: number of the next uploads of objects and parts that get 503 ServiceUnavailable.
-        drop_uploads: number of the next uploads of objects and parts that are reset in the middle of their body.
+        fail_uploads: number of upcoming uploads (of objects or parts) to answer with 503 ServiceUnavailable.
+        drop_uploads: number of upcoming uploads (of objects or parts) to reset in the middle of the body.
         ignore_conditions: whether `If-None-Match: *` is accepted but ignored, as in some older stores.
     """
 
@@ -90,14 +89,14 @@ class S3Options:
 
     Args:
         bucket: name of the first bucket.
-        region: region of the endpoint and this bucket. Requests must be signed for it.
-        synthetic: number of computed objects in the bucket, with the names and bodies of the file server.
+        region: region of the endpoint and this bucket. Requests must be signed for this region.
+        synthetic: number of computed objects in the bucket, with the same names and bodies as on the file server.
         size: size of a computed object in bytes.
         key_prefix: prefix of the keys of computed objects. The bodies do not depend on it.
         public: whether clients may list and read the bucket without a signature.
-        access_key: the access key that requests must be signed with.
+        access_key: the access key for signing requests.
         secret_key: the secret of the access key.
-        token: the session token that must be sent with the access key.
+        token: the session token required with the access key.
         expires_in: seconds until the credentials expire.
         virtual_host_suffix: if given, a host only names a bucket as `BUCKET.SUFFIX`. If None, any host that starts with
             a bucket's name and a dot names this bucket. For other hosts, the first part of the path names the bucket.
@@ -132,7 +131,7 @@ class S3Store:
         behaviour: values of `S3Behaviour`.
 
     Raises:
-        UsageError: an option cannot be used, a key is not UTF-8 or too long, or the port is taken.
+        UsageError: an option is invalid, a key is not UTF-8 or too long, or the port is taken.
     """
 
     def __init__(
@@ -221,11 +220,11 @@ class S3Store:
         self._native.put(bucket or self.bucket, _text(key), body, milliseconds)
 
     def objects(self, bucket: str | None = None) -> dict[str, bytes]:
-        """Return the objects of a bucket by key, in the order of keys, without computed objects."""
+        """Return the objects of a bucket by key, sorted by key, without computed objects."""
         return self._native.objects(bucket or self.bucket)
 
     def change(self, **behaviour: Unpack[S3Behaviour]) -> None:
-        """Change the behaviour for later requests. Values that are not named stay unchanged.
+        """Change the behaviour for later requests. Omitted values stay unchanged.
 
         Args:
             behaviour: values of `S3Behaviour`.
@@ -262,9 +261,9 @@ class S3Store:
         self._access_key, self._secret_key, self._token = access_key, secret_key, token
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables with which another process uses this store and nothing else of AWS.
+        """Return environment variables that make another process use only this store, and no other part of AWS.
 
-        They contain the credentials that were set last. They also disable the user's AWS files and the metadata
+        The variables contain the most recently set credentials. They also disable the user's AWS files and the metadata
         service.
         """
         token = {"AWS_SESSION_TOKEN": self._token} if self._token else {}
@@ -325,7 +324,7 @@ def _error_with_200(error: str | tuple[str, int]) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a store until standard input ends; says where it is in one JSON line, and what it did in another."""
+    """Run a store until standard input ends. Prints its address, and its counters at the end, as JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.s3_store", description=main.__doc__)
     for name, value in asdict(S3Options()).items():
         if isinstance(value, bool):

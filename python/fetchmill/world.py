@@ -1,4 +1,4 @@
-"""A world of hosts on loopback, for tests and benchmarks of checks. It has every behaviour that real sites show.
+"""A world of hosts on loopback, for tests and benchmarks of checks. The hosts show every behaviour of real sites.
 
     with fetchmill.testing.world() as world:
         for site in world.sites(1000):
@@ -193,7 +193,7 @@ class World:
         redirects: bool = True,
         patient: bool = True,
     ) -> Iterator[Site]:
-        """Return a mix of sites, like the function `sites`."""
+        """Return a mix of sites; see the function `sites`."""
         ports = (self.http_port, self.https_port)
         return sites(ports, count, mix=mix, seed=seed, https=https, redirects=redirects, patient=patient)
 
@@ -239,12 +239,12 @@ def sites(
         count: number of sites.
         mix: weights by behaviour; None for `DEFAULT_MIX`.
         seed: seed of the mix. The same seed gives the same sites.
-        https: share of the sites that use https, 0 to 1. Behaviours of TLS always use https.
+        https: share of the sites with https, 0 to 1. TLS behaviours always use https.
         redirects: whether the check follows redirects.
         patient: whether the check retries busy hosts after their Retry-After time.
 
     Returns:
-        An iterator that makes the sites lazily.
+        An iterator that creates the sites lazily.
 
     Raises:
         UsageError: the mix has an unknown behaviour, a weight below 0, or no weight above 0.
@@ -287,7 +287,7 @@ def _expected(name: str, *, redirects: bool, patient: bool) -> Expected:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a world until standard input ends; says where it is in one JSON line, and what it saw in another."""
+    """Run a world until standard input ends. Prints its addresses, and its counters at the end, as JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.world", description=main.__doc__)
     parser.add_argument("--ca-file", help="where to write the authority's certificate")
     for option in fields(WorldOptions):

@@ -133,8 +133,9 @@ def _key_rows(text: CommandText) -> Iterator[str]:
     """A row for each key of a command's table, the other names of an option included."""
     of_options = {option.option.name: option for options in text.sections.values() for option in options}
     for key, option in keys_in_files(_click_command(text.name)).items():
-        help, _ = _split_ending(of_options[option.name].help)
-        link = f"commands/{text.name}.md#{anchor(option)}"
+        # The pages show a setting as a part of `--set`.
+        help, _ = _split_ending((option.help or "") if option.hidden else of_options[option.name].help)
+        link = f"commands/{text.name}.md#{'set' if option.hidden else anchor(option)}"
         yield f"| [`{key.replace('_', '-')}`]({link}) | {_in_table(_prose(help, {}))} |"
 
 

@@ -108,11 +108,11 @@ def test_a_process_that_takes_too_long_is_killed_and_replaced() -> None:
     ("options", "message"),
     [
         ({"attempts": 0}, "attempts must be a whole number of at least 1"),
-        ({"attempts": 1.5}, "attempts is 1.5"),
+        ({"attempts": 1.5}, "attempts must be a whole number of at least 1, not 1.5"),
         ({"retry_wait": -1}, "retry_wait must be a number of seconds of at least 0, not -1"),
         ({"item_timeout": 0}, "item_timeout must be a number of seconds above 0, or None, not 0"),
         ({"limit": "4"}, "limit must be a whole number of at least 1, not '4'"),
-        ({"limit": 1.5}, "limit is 1.5"),
+        ({"limit": 1.5}, "limit must be a whole number of at least 1, not 1.5"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

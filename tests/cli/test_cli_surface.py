@@ -45,7 +45,7 @@ COMMANDS = (
 )
 HELP = Path(__file__).parent / "help"
 # Options of `get` for the command line, not for the job.
-OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}
+OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format", "set"}
 # Options of `get` for a shared job, which is a separate module in Python.
 OF_SHARED_JOBS = {"shared", "lease", "on", "workers"}
 

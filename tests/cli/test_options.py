@@ -171,7 +171,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
         ({"source": "http://a\nb"}, "source must be without control characters"),
         ({"dest": ""}, "dest must be a non-empty path"),
         ({"dest": "a\0b"}, "dest must be a path without NUL"),
-        ({"dest": b"\xff"}, "dest must be a path"),
+        ({"dest": b"\xff"}, "dest must be a non-empty path"),
         ({"dest": "\udcff"}, "dest must be UTF-8"),
         ({"format": "zip"}, "format must be one of files, tar, parquet, warc, jsonl, null, not 'zip'"),
         ({"concurrency": 0}, "concurrency must be a whole number of at least 1, or auto, not 0"),
@@ -226,8 +226,8 @@ def test_options_describe_themselves() -> None:
 
     for field in fields(GetOptions):
         assert f"        {field.name}: " in text
-    assert "connect_timeout: Time for a connection. Default: 5 s." in text
-    assert "max_size: Largest body; a larger one fails. Default: 64 MiB." in text
+    assert "connect_timeout: Maximum time to establish a connection. Default: 5 s." in text
+    assert "max_size: Maximum body size; larger bodies fail. Default: 64 MiB." in text
 
 
 def test_netrc_without_an_origin_is_refused() -> None:

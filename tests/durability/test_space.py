@@ -263,7 +263,7 @@ def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, co
     )
 
     assert ended.code == 0, ended.err
-    lowered = re.search(r"--concurrency 100 lowered to (\d+): (\d+) open files are allowed \(ulimit -n\)", ended.err)
+    lowered = re.search(r"--concurrency 100 was lowered to (\d+), because only (\d+) open files are", ended.err)
     assert lowered is not None
     assert int(lowered[2]) == count
     limit = int(lowered[1])

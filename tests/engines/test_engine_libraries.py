@@ -177,7 +177,7 @@ def test_an_untested_version_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) 
 
     (notice,) = untested_notices([AIOHTTP])
 
-    assert notice.startswith(f"aiohttp 99.0: not a tested version ({AIOHTTP.floor} to {AIOHTTP.newest}); ")
+    assert notice.startswith(f"aiohttp 99.0: not a tested version ({AIOHTTP.floor} to {AIOHTTP.newest}), ")
     assert "uses its own connection" in notice
     assert "pip install 'fetchmill[engines]'" in notice
     assert untested_notices([REQUESTS, URLLIB3]) == ()

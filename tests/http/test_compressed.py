@@ -152,11 +152,11 @@ GZIP = ENCODERS["gzip"](BODIES["text"])
 BROTLI = ENCODERS["br"](BODIES["text"])
 ZSTD = zstd(BODIES["text"])
 WRONG = {
-    "not asked for": (reply(zlib.compress(b"x"), "Content-Encoding: deflate"), "Content-Encoding is deflate"),
-    "two": (reply(brotli.compress(GZIP), "Content-Encoding: gzip, br"), "Content-Encoding is gzip, br"),
+    "not asked for": (reply(zlib.compress(b"x"), "Content-Encoding: deflate"), "the Content-Encoding is deflate"),
+    "two": (reply(brotli.compress(GZIP), "Content-Encoding: gzip, br"), "the Content-Encoding is gzip, br"),
     "two fields": (
         reply(gzip.compress(GZIP), "Content-Encoding: gzip", "Content-Encoding: gzip"),
-        "Content-Encoding is gzip, gzip",
+        "the Content-Encoding is gzip, gzip",
     ),
     "plain": (reply(b"plain", "Content-Encoding: gzip"), "gzip: "),
     "empty": (reply(b"", "Content-Encoding: gzip"), "gzip: the body is empty"),

@@ -215,7 +215,7 @@ def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(
         (("--bwlimit", "1MB"), "leave out --rate"),
         (("--proxy", "http://127.0.0.1:1"), "leave out --proxy"),
         (("--engine", "threads"), "needs --engine native"),
-        (("--concurrency", "4000"), "a --concurrency of 2048 at most"),
+        (("--concurrency", "4000"), "a --concurrency of at most 2048"),
     ],
 )
 def test_what_contradicts_batches_is_refused(

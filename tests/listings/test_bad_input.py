@@ -400,7 +400,7 @@ def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary)
     again = run("get", server.url, canary.dest)
 
     assert ended.code == 5
-    assert error_of(ended).endswith("(--give-up-after); run the same command again to resume")
+    assert error_of(ended).endswith("within the --give-up-after time; run the same command again to resume")
     assert (between.listed, between.failed, between.pending) == (100, 0, 100)
     # There would be 900 if every attempt had been made; 370 to 430 are made, because all fail immediately and there is
     # one per second.

@@ -199,7 +199,7 @@ def test_what_a_page_links_to_elsewhere_is_not_asked_for(run: Run, raw: Raw, des
 
 BROKEN: Mapping[str, tuple[bytes, str, int]] = {
     "cut": (index("a", "b", end=""), "the page is cut off", 5),
-    "no-length": (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<title>Index of /</title><a href=a>", "was cut", 5),
+    "no-length": (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<title>Index of /</title><a href=a>", "is cut off", 5),
     "own-page": (reply(b"<html><title>My site</title><a href=a>a</a></html>"), 'it is called "My site"', 1),
     "no-heading": (reply(b"<html><a href=a>a</a></html>"), "it has no heading", 1),
     "base": (reply(b"<title>Index of /</title><base href=http://a/><a href=a></html>"), "<base>", 1),
@@ -371,12 +371,12 @@ FORBIDDING: Mapping[str, tuple[bytes, int, str]] = {
     "broken": (
         reply(status="500 Oops"),
         4,
-        r"/robots.txt failed \(server-error\): status 500, attempts: 5, .*--no-robots",
+        r"/robots.txt \(server-error\): status 500, attempts: 5; .*--no-robots",
     ),
     "moved": (
         reply(b"", "Location: /robots.txt", status="301 Moved"),
         4,
-        r"/robots.txt failed \(redirect-loop\): redirect to /robots.txt: .*, attempts: 1, .*--no-robots",
+        r"/robots.txt \(redirect-loop\): redirect to /robots.txt: .*, attempts: 1; .*--no-robots",
     ),
 }
 

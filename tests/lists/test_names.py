@@ -132,7 +132,7 @@ def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path)
         ("name", "all objects the same"),
         ("../{id}", "segment . or .."),
         ("/{id}", "starts with a slash"),
-        ("{id}/", "folders"),
+        ("{id}/", "folder names"),
     ],
 )
 def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_path: Path, names: str, why: str) -> None:

@@ -140,7 +140,8 @@ def cluster() -> None:
     shared_jobs.stop("/nfs/run")
     status: shared_jobs.SharedStatus = shared_jobs.status("/nfs/run")
     workers: tuple[shared_jobs.WorkerStatus, ...] = status.workers
-    print(workers)
+    of_all: shared_jobs.SharedHistory = shared_jobs.history("/nfs/run")
+    print(workers, of_all.seconds)
 
 
 def servers() -> None:

@@ -94,7 +94,7 @@ enum Pattern {
 }
 
 impl CompiledRule {
-    /// Returns whether the rule matches such a request, regardless of its rate.
+    /// Returns whether the rule applies to a request with this scope and name, regardless of its rate.
     pub(crate) fn is_for(&self, on: RuleScope, name: &str) -> bool {
         (self.on == RuleScope::Any || self.on == on)
             && match &self.pattern {

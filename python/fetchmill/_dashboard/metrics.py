@@ -30,7 +30,7 @@ def metrics_text(snapshot: Mapping[str, Any], started: float, version: str) -> s
         started: start time of the run in seconds since 1970.
         version: the version of fetchmill.
     """
-    return text_of(_families(snapshot, started, version))
+    return text_of((*_of_run(started, version), *_of_counts(snapshot), *_of_now(snapshot), *_of_times(snapshot)))
 
 
 def text_of(families: Iterable[Family]) -> str:
@@ -38,14 +38,14 @@ def text_of(families: Iterable[Family]) -> str:
     return "".join(line for family in families for line in _lines(*family))
 
 
-def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iterator[Family]:
-    """Yield the metrics of a job."""
-
-    def one(value: float) -> list[Sample]:
-        return [({}, value)]
-
+def _of_run(started: float, version: str) -> Iterator[Family]:
+    """Yield the version, and the start of the run."""
     yield "fetchmill_build_info", "gauge", "The version of fetchmill.", [({"version": version}, 1)]
-    yield "fetchmill_start_time_seconds", "gauge", "Start time of this run, in seconds since 1970.", one(started)
+    yield "fetchmill_start_time_seconds", "gauge", "Start time of this run, in seconds since 1970.", _one(started)
+
+
+def _of_counts(snapshot: Mapping[str, Any]) -> Iterator[Family]:
+    """Yield the numbers of targets, bytes and requests."""
     yield (
         "fetchmill_objects_total",
         "counter",
@@ -58,23 +58,39 @@ def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iter
         "Failed targets of the whole job by failure kind.",
         [({"kind": kind}, count) for kind, count in sorted(snapshot["failures"].items())],
     )
-    yield "fetchmill_listed_total", "counter", "Targets listed by the source so far.", one(snapshot["listed"])
+    yield "fetchmill_listed_total", "counter", "Targets listed by the source so far.", _one(snapshot["listed"])
     yield (
         "fetchmill_listing_complete",
         "gauge",
         "1 if all targets are listed, else 0.",
-        one(int(snapshot["listing_done"])),
+        _one(int(snapshot["listing_done"])),
     )
-    yield "fetchmill_bytes_total", "counter", "Bytes of fetched bodies.", one(snapshot["bytes"])
-    yield "fetchmill_requests_total", "counter", "Requests for targets in this run.", one(snapshot["attempts"])
-    yield "fetchmill_in_flight", "gauge", "Number of requests in flight.", one(snapshot["in_flight"])
+    yield "fetchmill_bytes_total", "counter", "Bytes of fetched bodies.", _one(snapshot["bytes"])
+    yield "fetchmill_requests_total", "counter", "Requests for targets in this run.", _one(snapshot["attempts"])
+
+
+def _of_now(snapshot: Mapping[str, Any]) -> Iterator[Family]:
+    """Yield the requests in flight, the targets that wait, and the bottleneck."""
+    yield "fetchmill_in_flight", "gauge", "Number of requests in flight.", _one(snapshot["in_flight"])
     yield (
         "fetchmill_concurrency_limit",
         "gauge",
         "Current limit on requests in flight.",
-        one(snapshot["concurrency"]),
+        _one(snapshot["concurrency"]),
     )
-    yield "fetchmill_waiting", "gauge", "Targets waiting to be retried.", one(snapshot["waiting"])
+    yield "fetchmill_waiting", "gauge", "Targets waiting to be retried.", _one(snapshot["waiting"])
+    limit = (snapshot["limited_by"] or {}).get("kind")
+    kinds = LIMITS if limit is None or limit in LIMITS else (*LIMITS, limit)
+    yield (
+        "fetchmill_limited_by",
+        "gauge",
+        "What limits the job: 1 for the current limit, 0 for all others.",
+        [({"kind": kind}, int(kind == limit)) for kind in kinds],
+    )
+
+
+def _of_times(snapshot: Mapping[str, Any]) -> Iterator[Family]:
+    """Yield latencies and rates, of the whole job and by origin."""
     latency = snapshot["latency"] or {}
     yield (
         "fetchmill_latency_seconds",
@@ -98,14 +114,10 @@ def _families(snapshot: Mapping[str, Any], started: float, version: str) -> Iter
         "Replies per second by origin, over the last ten seconds, for up to 64 origins.",
         [({"origin": each["origin"]}, each["replies_per_second"]) for each in snapshot["origins"]],
     )
-    limit = (snapshot["limited_by"] or {}).get("kind")
-    kinds = LIMITS if limit is None or limit in LIMITS else (*LIMITS, limit)
-    yield (
-        "fetchmill_limited_by",
-        "gauge",
-        "What limits the job: 1 for the current limit, 0 for all others.",
-        [({"kind": kind}, int(kind == limit)) for kind in kinds],
-    )
+
+
+def _one(value: float) -> list[Sample]:
+    return [({}, value)]
 
 
 def _lines(name: str, kind: str, help_text: str, samples: Iterable[Sample]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`open`: reads the stored objects of a job in place, in any format, as a mapping from names to bytes.
+"""`open`: reads a job's stored objects in place, in any format, as a mapping from names to bytes.
 
 objects = fetchmill.open("out/")
 objects["a/b.txt"]                # bytes; one name among millions is found with a few reads
@@ -26,7 +26,7 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object with the metadata that its format stores. A value is `None` if it is unknown.
+    """An object with the metadata stored by its format. Unknown values are `None`.
 
     Args:
         name: name of the object. Bytes that are not UTF-8 are surrogates, as in file names (`os.fsencode` restores
@@ -36,12 +36,11 @@ class Object:
         content_type: the header field `Content-Type`.
         etag: the header field `ETag`.
         last_modified: the header field `Last-Modified`.
-        fetched_at: time when the reply was complete.
+        fetched_at: completion time of the reply.
         sequence: sequence number of the target in the job.
         crc32c: CRC-32C of the bytes. The bytes have been verified with it.
-        url: the requested URL, or the URL that answered after redirects; None if it equals the name.
-        columns: the columns of the list that `--keep-columns` named. `--column-types` or a Parquet list determines
-            their types.
+        url: the requested URL, or the final URL after redirects; None if equal to the name.
+        columns: the list columns kept by `--keep-columns`. `--column-types` or a Parquet list determines their types.
         content_encoding: the header field `Content-Encoding` of the stored bytes, which the request did not ask for.
             Unknown for `files`, and for objects that fetchmill 0.1.0 stored in Parquet, JSON lines or tar.
     """
@@ -61,11 +60,11 @@ class Object:
 
 
 class Objects(Mapping[str, bytes]):
-    """The objects of a destination: a mapping from names to bytes.
+    """A destination's objects: a mapping from names to bytes.
 
-    Each name occurs once; of duplicates, the object with the lowest sequence number counts. Nothing is unpacked or
-    cached: an object is read when it is accessed. All iterations use the order of storage, or the order of paths for
-    `files`. Data that is sealed after `fetchmill.open` is not visible.
+    Each name occurs once: among duplicates, the object with the lowest sequence number is used. Nothing is unpacked or
+    cached: each access reads the object. All iterations use the order of storage, or the order of paths for `files`.
+    Data that is sealed after `fetchmill.open` is not visible.
 
     Example:
         >>> import fetchmill
@@ -109,7 +108,7 @@ class Objects(Mapping[str, bytes]):
             name: name of the object.
 
         Returns:
-            The bytes, and the metadata that the format stores.
+            The bytes, and the metadata stored by the format.
 
         Raises:
             KeyError: there is no such name.
@@ -196,7 +195,7 @@ class Objects(Mapping[str, bytes]):
         """Return only the Arrow stream, for libraries that read a mapping as table columns, such as Polars.
 
         Returns:
-            An object that can be read as a stream of Arrow batches, repeatedly.
+            An object that can be read repeatedly as a stream of Arrow batches.
 
         Example:
             >>> polars.DataFrame(objects.arrow())
@@ -261,7 +260,7 @@ class ArrowStream:
 
 
 class _ItemsView(ItemsView[str, bytes]):
-    """Items in the order of storage. The view of `Mapping` would look up each name separately."""
+    """Items in storage order. `Mapping`'s own view would look up each name separately."""
 
     def __init__(self, objects: Objects) -> None:
         super().__init__(objects)
@@ -273,7 +272,7 @@ class _ItemsView(ItemsView[str, bytes]):
 
 
 class _ValuesView(ValuesView[bytes]):
-    """Values in the order of storage."""
+    """Values in storage order."""
 
     def __init__(self, objects: Objects) -> None:
         super().__init__(objects)
@@ -285,9 +284,9 @@ class _ValuesView(ValuesView[bytes]):
 
 
 def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Objects:
-    """Open the stored objects of a job, to read them in place.
+    """Open a job's stored objects for reading in place.
 
-    The job may be running. Only data that is already sealed is visible.
+    The job may be running; only sealed data is visible.
 
     Args:
         dest: the destination.
@@ -338,7 +337,7 @@ def _object(row: tuple[Any, ...]) -> Object:
 
 
 def _time(seconds: int = 0, microseconds: int = 0) -> datetime | None:
-    """Convert a time; None if it is after the year 9999, which Python cannot represent."""
+    """Convert a time. Return None for times after the year 9999, which Python cannot represent."""
     try:
         return _EPOCH + timedelta(seconds=seconds, microseconds=microseconds)
     except OverflowError:

@@ -1,6 +1,7 @@
 """Verifies a destination: the ledger, every checksum, and on demand a sample of objects against their origin.
 
-The native module reads on its own threads. This thread takes their findings one by one, so no list of findings grows.
+The native module reads on its own threads. The calling thread takes findings one by one, so findings need no growing
+list.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ SAMPLE_MAX = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A problem that a verification found.
+    """A problem found by a verification.
 
     Args:
         what: `missing`, `damaged`, `doubled` or `unknown`; in a comparison with the origin also `differs` or
@@ -35,7 +36,7 @@ class Finding:
         sequence: sequence number of the target, or of the first of `objects` targets; None for a file.
         shard: number of the shard; None if the object is not in a shard.
         objects: number of affected objects; 0 for a file of the job.
-        detail: a line for people.
+        detail: a human-readable line.
     """
 
     what: str
@@ -82,21 +83,21 @@ class VerifyReport(ReadableReport):
         skipped: number of targets that were left out on purpose.
         pending: number of targets without an outcome. The job is then not finished, which is not a problem.
         bytes: total size of the objects in bytes.
-        checked: number of objects that were read and compared with their checksums.
+        checked: number of objects read and compared with their checksums.
         findings: number of findings.
-        missing: number of objects and files that are missing.
-        damaged: number of objects and files that differ from what was written.
+        missing: number of missing objects and files.
+        damaged: number of objects and files that differ from their written contents.
         doubled: number of targets with more than one outcome.
-        unknown: number of files that belong to no job.
-        compared: number of objects that were compared with the origin.
+        unknown: number of files belonging to no job.
+        compared: number of objects compared with the origin.
         differs: number of objects that differ at the origin now.
-        absent_now: number of objects that the origin no longer has.
+        absent_now: number of objects no longer at the origin.
         interrupted: whether the verification ended early. It then proves nothing.
         repaired: whether this was a repair.
-        mended: whether the repair fixed everything that was found.
+        mended: whether the repair fixed every finding.
         planned: number of objects that the same `fetchmill get` will fetch again.
-        dropped: number of duplicates that a repair removed.
-        shards_replaced: number of shards that a repair rewrote or dropped.
+        dropped: number of duplicates removed by a repair.
+        shards_replaced: number of shards rewritten or dropped by a repair.
         unnamed: number of objects that a repair could not plan again, because their identity is unknown.
         without_url: number of objects of a list that a repair could not plan again, because their URLs are unknown.
         seconds: duration in seconds.
@@ -142,7 +143,7 @@ class VerifyReport(ReadableReport):
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns. It returns all fields, and may return more."""
+        """Create an instance from the native module's result. Ignores additional values."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
@@ -169,12 +170,12 @@ def verify(  # noqa: PLR0913 - each has its default
     Args:
         dest: the destination.
         state: folder of the journal, if the job was started with `state`.
-        against: an origin to compare a sample of objects with, `http://host:port[/path]`.
+        against: an origin for comparing a sample of objects, `http://host:port[/path]`.
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object's URL.
         seed: seed of the sample. The same seed selects the same objects.
         repair: whether damaged and missing objects are planned again. The same `fetchmill.get` then fetches them.
-        threads: number of threads that read. If None, one per processor.
+        threads: number of reading threads; None for one per processor.
         on_finding: called with each `Finding`, in this thread.
         on_progress: called with a `Progress` several times a second.
 

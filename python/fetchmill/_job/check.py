@@ -1,4 +1,4 @@
-"""A check as one blocking call: records the answer of each site in a list."""
+"""`check` as one blocking call: records the answer of each site in a list."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ class CheckReport(ReadableReport):
     Args:
         source: the source of the targets.
         results: the file with the rows; None if rows were only counted.
-        rows: number of targets that have a row.
+        rows: number of targets with a row.
         counts: number of rows by answer: statuses as text, and failure kinds. Empty while the check is unfinished.
         suspect: number of rows whose failure may be caused by this machine instead of the site.
         failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except kept ones.
@@ -71,7 +71,7 @@ class CheckReport(ReadableReport):
     forbidding_host_count: int = 0
 
     def count(self, pattern: str) -> int:
-        """Return the number of rows whose answer matches a pattern.
+        """Return the number of rows with an answer matching a pattern.
 
         Args:
             pattern: a failure kind, a status (`404`), a class of statuses (`5xx`), a glob of kinds (`dns*`), or `any`
@@ -125,7 +125,7 @@ def check(
     progress: ProgressChoice = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
-    """Check each site of a list and record its answer as a row. Resume a check that an earlier call began.
+    """Check each site of a list and record its answer as a row. Resumes an earlier call's unfinished check.
 
     Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
     that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the

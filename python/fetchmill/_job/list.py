@@ -1,4 +1,4 @@
-"""A list as one blocking call: lists the targets of a source into a manifest or to a function, and fetches nothing."""
+"""`list` as one blocking call: passes a source's targets to a manifest or a function, without fetching."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ class ListReport(ReadableReport):
     Args:
         source: the source of the targets.
         manifest: the file with the rows; None if the rows were passed to a function.
-        rows: number of targets that have a row.
+        rows: number of targets with a row.
         without_url: number of rows without a URL. `get` fails these targets.
         failed_folders: number of folders of a web server whose listing failed. Their contents are missing.
         skipped: number of targets that were left out on purpose.
@@ -108,7 +108,7 @@ def list(
     progress: ProgressChoice = None,
     **options: Unpack[ListKeywords],
 ) -> ListReport:
-    """List the targets that `get` would fetch, and fetch nothing. Resume a list that an earlier call began.
+    """List the targets of `get` without fetching. Resumes an earlier call's unfinished list.
 
     With `manifest`, every target becomes a row of a file. `get` accepts this file as its source, also on another
     machine. The file appears only when it is complete. With `each`, the listed targets are passed to a function.
@@ -159,7 +159,7 @@ def list(
 
 
 class RowJob:
-    """A job that passes its rows to a function, on the thread that waits for the job."""
+    """A job with rows passed to a function, on the thread waiting for the job."""
 
     def __init__(self, job: Job, take: OnTargets) -> None:
         self._job = job

@@ -90,7 +90,7 @@ def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KIN
 
 
 def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
-    """Describe a snapshot in one line, with a second line if something failed and a line per wait."""
+    """Describe a snapshot: one line, another if anything failed, and one for each outage being waited out."""
     line = [
         describe_done(snapshot),
         f"{format_count(rates.objects)} objects/s",

@@ -1,4 +1,4 @@
-"""The ledger: the counters of a job while it runs and at its end.
+"""The ledger: a job's counters, during the run and at the end.
 
 The counters balance: listed = fetched + absent + failed + skipped, plus pending targets if the job has not finished.
 """
@@ -23,11 +23,12 @@ FORBIDDING_HOSTS_MAX = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Something that a running job waits for.
+    """A problem that a running job is waiting out.
 
     Args:
-        what: a description, for example `the listing's page http://host/list?next-marker=k fails (status 500)`.
-        since: the time when the wait began, UTC.
+        what: description of the problem, for example `the listing's page http://host/list?next-marker=k fails (status
+            500)`.
+        since: start of the wait, UTC.
         until: the time when the job gives up (`give_up_after`), UTC.
     """
 
@@ -54,8 +55,8 @@ class LimitedBy:
         kind: `listing`, `server`, `network`, `cpu`, `disk`, `transform`, `rate`, `bwlimit`, `throttling`, `courtesy`,
             `concurrency`, `names`, `outage`, `last-targets`, or `mixed` if there is more than one bottleneck
             (docs/guide/what-limits-a-job.md).
-        text: a line for people, with the measured figure.
-        share: in a report, the share of the run's time in which this was the bottleneck, 0 to 1. None while a job runs.
+        text: a human-readable line with the measured figure.
+        share: in a report, fraction of the run's time with this bottleneck, 0 to 1. None while a job runs.
     """
 
     kind: str
@@ -96,7 +97,7 @@ class OriginLatency:
 
     Args:
         origin: scheme, host and port.
-        replies_per_second: complete replies per second, without those that indicate a problem.
+        replies_per_second: complete replies per second, except those indicating a problem.
         latency: response times of these replies, to one significant digit.
     """
 
@@ -112,34 +113,34 @@ class OriginLatency:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The counters of a running job at one moment.
+    """A running job's counters at one moment.
 
     Args:
-        listed: number of targets that the source has listed so far.
+        listed: number of targets listed so far.
         fetched: number of targets with a complete 2xx reply.
         absent: number of targets with status 404 or 410.
         failed: number of targets that failed permanently.
         skipped: number of targets that were left out on purpose.
         bytes: size of all fetched bodies in bytes.
         in_flight: number of requests without a reply yet.
-        waiting: number of targets that wait for a retry.
-        listing_done: whether the listing is complete, so that `listed` is the total.
+        waiting: number of targets waiting for a retry.
+        listing_done: whether the listing is complete. `listed` is then the total.
         failures: number of failed targets by failure kind.
         phase: `listing`, `fetching`, `draining` or `done`.
         seconds: seconds since this run began.
         resumed: whether an earlier run began the job.
-        start_settled: number of targets that had an outcome before this run.
+        start_settled: number of targets with an outcome before this run.
         waits: the problems that the job waits for, such as a server that is down or a listing page that fails.
         stopped_by: the rule that ends the run; None if no rule does.
         attempts: number of requests in this run.
-        concurrency: number of requests that may be in flight now.
+        concurrency: current maximum number of requests in flight.
         tries_concurrency: whether `concurrency="auto"` is still searching for that number.
         limited_by: the bottleneck of the job; None in the first second.
         latency: response times of the last ten seconds; None if there were no replies, or the engine does not measure
             them.
         origins: throughput and latency by origin, for a job over many origins. At most 64 origins; the origin with the
             most replies is first.
-        total: number of objects that the listing announces; None if it does not.
+        total: number of objects announced by the listing; None if the listing announces no number.
         pages: number of listing pages read in this run.
     """
 
@@ -175,14 +176,14 @@ class Snapshot:
 
     @property
     def expected(self) -> int | None:
-        """Number of targets expected at the end: those listed, or the listing's announced total; None if unknown."""
+        """Expected total number of targets: those listed, or the total announced by the listing; None if unknown."""
         if self.listing_done:
             return self.listed
         return self.total if self.total is not None and self.total >= self.listed else None
 
     @property
     def asked_for(self) -> int:
-        """Number of targets with an outcome, without the skipped ones."""
+        """Number of targets with an outcome, except skipped targets."""
         return self.fetched + self.absent + self.failed
 
     @classmethod
@@ -204,7 +205,7 @@ class Report(ReadableReport):
     Args:
         source: the source of the targets.
         dest: the destination.
-        format: the format in which objects are stored.
+        format: storage format of the objects.
         listed: number of targets that the source has listed.
         fetched: number of targets with a complete 2xx reply, stored.
         absent: number of targets with status 404 or 410.
@@ -215,8 +216,8 @@ class Report(ReadableReport):
         bytes: size of all fetched bodies in bytes.
         failures: number of failed targets by failure kind.
         failed_statuses: number of targets that failed because of their HTTP status, by status: `401 Unauthorized`.
-            Failures of older releases that do not count statuses are missing.
-        credentials: whether requests of this run may have had credentials; None if unknown.
+            Excludes failures in older releases, which do not count statuses.
+        credentials: whether this run may have sent credentials; None if unknown.
         seconds: duration of this run in seconds.
         attempts: number of requests for targets in this run, retries included.
         listed_at: time when the listing was complete, UTC; None if it is not complete.
@@ -224,12 +225,12 @@ class Report(ReadableReport):
         interrupted: whether the run was stopped before the end. The same call resumes it.
         stopped_by: the rule that stopped the run: `max_failed`, `max_duration`, `max_bytes` or `first`; None if no
             rule did.
-        tolerated: whether the job is finished and no more targets failed or were absent than `max_failed` allows.
+        tolerated: whether the job is finished and its failed and absent targets are within `max_failed`.
         resumed: whether an earlier run began the job.
-        doubtful: names of stored objects whose bytes may belong to another object, because an unsolicited response was
+        doubtful: names of stored objects that may contain another object's bytes, because an unsolicited response was
             detected too late (docs/reference/http-support.md). At most the first 10,000 names.
-        doubtful_count: number of such objects.
-        limited_by: the bottleneck of this run for most of the time; None if the run ended before it was measured.
+        doubtful_count: number of doubtful objects.
+        limited_by: main bottleneck of the run; None if the run ended before the first measurement.
         notices: messages for people, one line each.
         skipped_by: number of skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`,
             `folder-marker`, `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`.
@@ -240,8 +241,8 @@ class Report(ReadableReport):
         forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
             of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts
             are counted.
-        forbidding_host_count: number of hosts that forbid targets; 4,097 means 4,097 or more.
-        found_nothing: whether the job finished without any object, and not because of an option: all listed targets
+        forbidding_host_count: number of hosts with forbidden targets; 4,097 means 4,097 or more.
+        found_nothing: whether the job finished without any object although no option caused this: all listed targets
             were skipped, or the list is empty. The command line then exits with code 3.
     """
 
@@ -318,11 +319,11 @@ class Report(ReadableReport):
 
 @dataclass(frozen=True, kw_only=True)
 class JobProgress:
-    """The speed of a running job. The job writes it to its journal about once per second.
+    """A running job's speed. The job writes its speed to its journal about once per second.
 
     Args:
         time: time of the measurement, UTC.
-        objects_per_second: targets per second that got an outcome, over the last ten seconds.
+        objects_per_second: targets finished per second, over the last ten seconds.
         bytes_per_second: bytes of fetched bodies per second, over the last ten seconds.
         in_flight: number of requests without a reply.
         concurrency: number of requests that may be in flight.
@@ -358,14 +359,14 @@ class JobProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Status(Report):
-    """The ledger of a job, read from its journal. The job may be running.
+    """A job's ledger, read from its journal, even while the job is running.
 
     Args:
-        running: whether a process runs the job now.
+        running: whether a process is running the job.
         waits: the problems that a running job waits for, such as a server that is down or a listing page that fails.
-        started_at: time when the first run began, UTC.
+        started_at: start time of the first run, UTC.
         age: seconds from `started_at` to the end of the job, or to now if it has not ended; None if unknown.
-        progress: the speed of the job; None if it does not run.
+        progress: the job's speed; None if the job is not running.
     """
 
     running: bool
@@ -407,7 +408,7 @@ class Status(Report):
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """Targets that a job has skipped for one reason.
+    """Targets skipped by a job for one reason.
 
     Args:
         reason: the reason, as in `Report.skipped_by`.
@@ -426,11 +427,11 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A target that is absent or failed.
+    """An absent or failed target.
 
     Args:
-        name: the complete name of the target, including control characters. Bytes that are not UTF-8 are escaped. The
-            name of a folder whose listing failed ends with a slash.
+        name: the complete name of the target, including control characters. Bytes that are not UTF-8 are escaped. For a
+            folder with a failed listing, the name ends with a slash.
         sequence: sequence number of the target in the job; None for a folder.
         outcome: `absent` or `failed`.
         kind: the failure kind, or `absent`.
@@ -466,5 +467,5 @@ def _waits_of(values: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _fields_of(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a dataclass type
-    """Return the values that are fields of the class. The native module returns all fields, and may return more."""
+    """Return only the values that are fields of the class. The native module may return additional values."""
     return {each.name: values[each.name] for each in fields(cls)}

@@ -58,8 +58,8 @@ class StoredCommand(NamedTuple):
         missing = [name for name in self.lacking if not is_given(given, name)]
         if missing:
             raise UsageError(
-                f"{os.fspath(dest)}: the job for {self.source!r} was started with {', '.join(missing)}, and secrets "
-                "and code are never stored",
+                f"{os.fspath(dest)}: the job for {self.source!r} was started with {', '.join(missing)}, but "
+                "secrets and code are never stored",
                 hint=f"add {', '.join(_written(name) for name in missing)}",
             )
         headers = {**self.options.get("headers", {}), **(given.get("headers") or {})}

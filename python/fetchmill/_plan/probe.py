@@ -4,7 +4,7 @@ The probe runs three jobs one after another, in the same way as `get` and `list`
 
 - The listing alone, if it shows sizes or the number of targets.
 - A sample stored in a temporary folder, to measure each format.
-- Fetching without storing, which takes most of the time.
+- Fetching without storing, for most of the time.
 """
 
 import math
@@ -82,7 +82,7 @@ class SamplePart:
 
     Args:
         seconds: duration of the sample in seconds.
-        is_stored: whether the sample has readable objects.
+        is_stored: whether the stored sample is readable.
         attempts: mean number of requests per target; None if requests were still in flight at the end.
     """
 
@@ -93,11 +93,11 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class Fetching:
-    """The result of the part that fetches and drops objects.
+    """The result of fetching and dropping objects.
 
     Args:
         snapshots: the counters, ten times a second.
-        processors: processor time that this machine had used at each snapshot, in seconds.
+        processors: CPU time used by this machine up to each snapshot, in seconds.
         is_finished: whether the whole source was fetched.
     """
 
@@ -112,7 +112,7 @@ class Fetching:
 
 
 def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> ListingPart | None:
-    """Run the listing without fetching, for a part of the time. Return None if it would show nothing new.
+    """Run the listing without fetching, for part of the time. Return None if the listing would give no information.
 
     Raises:
         FetchmillError: the source cannot be listed.
@@ -141,7 +141,7 @@ def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> Li
 
 
 def _extrapolated(snapshot: Mapping[str, Any]) -> tuple[int | None, float]:
-    """Return the estimated number of targets in a list and the share that was read, from which it is estimated."""
+    """Return the estimated number of targets in a list, and the share of the list read for the estimate."""
     share = snapshot["list_share"]
     listed = snapshot["listed"] - snapshot["skipped"]
     return (round(listed / share), share) if share and listed else (None, 0.0)
@@ -153,7 +153,7 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
     Args:
         options: the options of the plan.
         dest: a folder for the objects.
-        before: seconds of the probe that have passed.
+        before: elapsed seconds of the probe.
         on_progress: the callback for progress.
 
     Raises:
@@ -232,7 +232,7 @@ def _is_over(snapshots: Sequence[Snapshot], elapsed: float, seconds: float) -> b
 def _drained(job: Job) -> bool:
     """Stop the job and wait for the requests in flight.
 
-    Return whether it has ended, so that the stored objects can be read.
+    Return whether the job has ended and its stored objects are readable.
     """
     job.stop()
     deadline = time.monotonic() + SAMPLE_DRAIN_SECONDS
@@ -248,7 +248,7 @@ def _must_list(options: PlanOptions, targets: int, *, is_complete: bool) -> None
 
 
 def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
-    """Return why the probe received nothing."""
+    """Return the reason for receiving nothing."""
     waited = format_seconds(before + last.seconds)
     if last.waits:
         return f"{options.source}: nothing was fetched within {waited}: {last.waits[0].what}"
@@ -258,7 +258,7 @@ def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
-    """Return why no object could be fetched: every outcome is absent or failed. The first failure gives the reason."""
+    """Return the reason if every outcome is absent or failed: that of the first failure."""
     many = format_count(last.settled - last.skipped)
     first = next(iter(failures(dest)), None)
     reason = "" if first is None else f"; the first: {first.name}: {_why_failed(first)}"

@@ -1,4 +1,4 @@
-"""Computes a plan from the results of the probe: arithmetic only. docs/guide/plan.md describes the method."""
+"""Computes a plan from the probe's results, by arithmetic only. docs/guide/plan.md describes the method."""
 
 import math
 from collections import Counter
@@ -62,12 +62,12 @@ class ProbeResults:
     """The results of the probe.
 
     Args:
-        listing: the listing alone.
-        sample: the sample, as it was fetched.
-        fetching: the part that fetches.
-        rate: its steady part.
-        stored: the sample, by format; empty when there was none.
-        heads: of its requests and replies.
+        listing: the result of the listing alone.
+        sample: the result of fetching the sample.
+        fetching: the result of the fetching part.
+        rate: the steady part of the fetching.
+        stored: the stored sample, by format; empty if there was no sample.
+        heads: mean sizes of the sample's request and reply heads.
     """
 
     listing: ListingPart | None
@@ -84,17 +84,17 @@ class ProbeResults:
 
     @property
     def asked_for(self) -> int:
-        """Number of targets that got an outcome, at least 1."""
+        """Number of targets with an outcome, at least 1."""
         return max(self.last.asked_for, 1)
 
     @property
     def fetched_share(self) -> float:
-        """Share of these targets that were fetched."""
+        """Fetched share of the targets with an outcome."""
         return self.last.fetched / self.asked_for
 
 
 def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, ObjectsFrom]:
-    """Return the number of objects of the plan, and how it is known."""
+    """Return the planned number of objects, and the origin of this number."""
     last = found.last
     if options.objects is not None:
         return options.objects, "given"
@@ -119,7 +119,7 @@ def seconds_to_fetch(found: ProbeResults, objects: int) -> Estimate:
 
 
 def mean_body(found: ProbeResults) -> Estimate:
-    """Estimate the size of a body: the mean of all listed sizes, else of the fetched bodies."""
+    """Estimate the mean body size, from all listed sizes or else from the fetched bodies."""
     listing = found.listing
     if listing is not None and listing.sizes and listing.sizes == listing.targets:
         mean = listing.bytes / listing.sizes
@@ -149,7 +149,7 @@ def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[E
 def network_bytes(
     options: PlanOptions, found: ProbeResults, asked: Estimate, bodies: Estimate, objects: int
 ) -> Estimate:
-    """Return the bytes of bodies, heads and the listing."""
+    """Return the total size of bodies, heads and the listing, in bytes."""
     heads = found.heads or _HEADS
     is_signed = options.source_kind == "s3" and not options.no_sign_request
     of_request = heads.request + heads.reply + (_SIGNATURE_BYTES if is_signed else 0)
@@ -159,7 +159,7 @@ def network_bytes(
 
 
 def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
-    """Estimate the names listed per second without waiting for fetching; None if too few names were listed."""
+    """Estimate the names per second of a listing that never waits for fetching; None if too few names were listed."""
     if options.source_kind == "list":
         return None
     alone = found.listing
@@ -183,7 +183,7 @@ def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
 
 
 def limit_of(found: ProbeResults) -> LimitedBy | None:
-    """Return the bottleneck that lasted longest in the steady part."""
+    """Return the longest bottleneck of the steady part."""
     since = [each.limited_by for each in found.fetching.snapshots[found.rate.first :] if each.limited_by]
     # Ignore `last-targets`, which only occurs at the end of a small source.
     steady = [each for each in since if each.kind != "last-targets"]
@@ -266,7 +266,7 @@ def _inodes(
 
 
 def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int, storing: StoringTimes) -> Estimate:
-    """Estimate the duration: that of fetching, unless storing takes longer in CPU time or for creating files."""
+    """Estimate the duration of fetching or, if longer, of storing (CPU time or file creation)."""
     fetching = seconds_to_fetch(found, objects)
     busy = _busy_of_object(found)
     stored = objects * found.fetched_share
@@ -285,9 +285,9 @@ def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int,
 
 
 def _busy_of_object(found: ProbeResults) -> float:
-    """Return the processor seconds per object in the steady part.
+    """Return the CPU seconds per object in the steady part.
 
-    All processes count, because others will need their share too.
+    Includes all processes on the machine, because the others will also need their share during the job.
     """
     snapshots, states = found.fetching.snapshots, found.fetching.processors
     settled = snapshots[-1].asked_for - snapshots[found.rate.first].asked_for
@@ -303,7 +303,7 @@ def _fits(room: Room, disk: Estimate, inodes: Estimate) -> Fits:
 
 
 def share_notices(found: ProbeResults) -> Sequence[str]:
-    """Return notices about the probe's targets that were not fetched, and about repeated requests."""
+    """Return notices about unfetched targets of the probe, and about repeated requests."""
     last, lines = found.last, []
     if last.absent or last.failed:
         kinds = ", ".join(f"{kind} {format_count(count)}" for kind, count in sorted(last.failures.items()))

@@ -55,7 +55,7 @@ class Estimate:
 
     @classmethod
     def within(cls, value: float, share: float) -> Self:
-        """Return an estimate that may be off by a share of the value. `low` is a ratio, so it never falls below 0."""
+        """Return an estimate with a relative uncertainty. `low` is computed as a ratio, so it never falls below 0."""
         return cls(value=value, low=value / (1 + share), high=value * (1 + share))
 
     def times(self, factor: float) -> Self:
@@ -79,8 +79,8 @@ class Window:
     Args:
         start: start of the window, in seconds of the run.
         seconds: length of the window in seconds.
-        settled: number of targets that got an outcome.
-        fetched: number of targets that were fetched.
+        settled: number of finished targets.
+        fetched: number of fetched targets.
         bytes: bytes of the fetched bodies.
         index: index of the snapshot at the end of the window.
     """
@@ -195,7 +195,7 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 def warm_up(values: Sequence[float]) -> int:
     """Return how many of the first values to ignore, at most half: the marginal standard error rule (White 1997).
 
-    The rule removes the values without which the mean of the rest is the most certain.
+    The rule ignores the initial values whose removal makes the mean of the others most certain.
     """
 
     def error(skipped: int) -> float:
@@ -223,9 +223,10 @@ def relative_error(values: Sequence[float]) -> float:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
-    """Return the least-squares line: its slope, and the central point on it.
+    """Return the slope and the central point of the least-squares line.
 
-    It is more precise than a line from the first to the last point, each of which may be off by one step.
+    The least-squares line is more precise than a line from the first to the last point, since both points may be off by
+    one step.
     """
     middle = tuple(sum(values) / len(points) for values in zip(*points, strict=True))
     apart = [(seconds - middle[0], settled - middle[1]) for seconds, settled in points]
@@ -253,7 +254,7 @@ def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
 
 
 def _windows(edges: Sequence[tuple[int, Snapshot]]) -> Iterator[Window]:
-    """Divide the probe into windows. A shorter rest at the end is dropped, unless it is the only window."""
+    """Divide the probe into windows. Drops a shorter last window, unless it is the only one."""
     first, is_first = edges[0][1], True
     for index, last in edges:
         is_end = index == edges[-1][0]

@@ -1,4 +1,4 @@
-"""Streams take an iterable of URLs and return replies, in flat memory.
+"""Streams take an iterable of URLs and return replies, in constant memory.
 
     for reply in fetchmill.stream(f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000)):
         print(reply.url, reply.status, len(reply.body))
@@ -32,7 +32,7 @@ Mapping.register(Headers)
 
 
 class Client:
-    """Fetches for any number of streams and keeps its connections open between them.
+    """A client for any number of streams. Connections stay open between streams.
 
     Several threads and event loops may use one client. Each stream belongs to one of them.
 
@@ -129,11 +129,11 @@ def stream(
         ordered: whether replies are in the order of the input. If False, they come in the order of completion.
         on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises,
             nor does a reply that opted out (`opt_out`).
-        state: a folder that stores the progress of the loop. A reply is done once the loop requests the next one. With
+        state: a folder for storing the progress of the loop. A reply is done once the loop requests the next one. With
             the same folder and the same items in the same order, items that are done are skipped. A killed program
-            repeats at most the items that were read but not done, and those done in the last second.
-        certain: whether a reply is held until it certainly belongs to its request. It is held for up to a second, and
-            up to `concurrency + 4096` items are read ahead. If False, replies are returned immediately, and
+            repeats at most the items read but not done, and those done in the last second.
+        certain: whether each reply is held, for up to a second, until it certainly belongs to its request. Up to
+            `concurrency + 4096` items are then read ahead. If False, replies are returned immediately, and
             `StrayReplyError` is raised if some of them may belong to other requests. The default is True with `state`
             and False without.
         **options: the fields of `StreamOptions`.
@@ -143,7 +143,7 @@ def stream(
 
     Raises:
         UsageError: an option or an item cannot be used, or the items differ from those of the earlier run.
-        StrayReplyError: the loop raises it if replies may belong to other requests. Rare with `certain`.
+        StrayReplyError: replies may belong to other requests (raised by the loop; rare with `certain`).
         BusyError: another stream uses the state folder.
 
     Example:
@@ -223,7 +223,7 @@ def _fetcher(options: StreamKeywords) -> Fetcher:
 
 
 class _Manner(NamedTuple):
-    """The arguments of `stream` that determine how replies are returned."""
+    """The arguments of `stream` for returning replies."""
 
     ordered: bool
     on_error: OnReplyError
@@ -267,7 +267,7 @@ def _open_batches(fetcher: Fetcher, items: RequestItems, batch_size: int, *, cer
 
 
 def _check_items(items: RequestItems, on_error: OnReplyError) -> bool:
-    """Check the arguments. Return whether errors are raised."""
+    """Check the arguments. Return whether a failed request raises an error."""
     if isinstance(items, (str, bytes, Request)) or not isinstance(items, (Iterable, AsyncIterable)):
         raise UsageError(
             f"the input must be an iterable of URLs, not {type(items).__name__}; put a single URL into a list"

@@ -21,7 +21,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SyncStatus(ReadableReport):
-    """The last finished pass of a synced folder, and its unfinished pass.
+    """Status of a synced folder, even while a pass is running.
 
     Args:
         source: the source of the folder.
@@ -29,7 +29,7 @@ class SyncStatus(ReadableReport):
         objects: number of objects after the last finished pass.
         number: number of the last finished pass; 0 if none has finished.
         ledger: the ledger of that pass, with the fields of `fetchmill.SyncReport`; None if no pass has finished.
-        running: whether a process works on the folder now.
+        running: whether a process is working on the folder.
         phase: the phase of the unfinished pass; None if there is none.
         started_at: time when the unfinished pass began, UTC.
     """

@@ -34,10 +34,10 @@ def sync(
 ) -> SyncReport:
     """Synchronize a folder with its source: fetches new and changed objects, and with `delete` removes missing ones.
 
-    One call is one pass, or the rest of a pass that an earlier call has begun. Blocks until the end and releases the
-    GIL meanwhile. If the process is killed, each object is completely old or completely new, and the same call
-    continues the pass. On KeyboardInterrupt (or any other exception that a signal handler raises), a checkpoint is
-    written and the exception is raised.
+    One call is one pass, or the rest of an earlier call's unfinished pass. Blocks until the end and releases the GIL
+    meanwhile. If the process is killed, each object is completely old or completely new, and the same call continues
+    the pass. On KeyboardInterrupt (or any other exception that a signal handler raises), a checkpoint is written and
+    the exception is raised.
 
     Args:
         source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. Each pass
@@ -129,7 +129,7 @@ class _ProgramRunner:
 
 
 def call_in_steps(call: Callable[[], T], step: Callable[[], object]) -> T:
-    """Make a call on a separate thread, so that signals are handled meanwhile.
+    """Make a call on a separate thread, so that signals are handled during the call.
 
     Args:
         call: the long operation. This function always waits for its end.
@@ -166,7 +166,7 @@ def _opened(store: SyncStore) -> Iterator[SyncStore]:
 
 
 def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
-    """Refuse a folder with foreign files, which neither a sync nor a job has made, unless the user allows it."""
+    """Refuse a folder with foreign files (from neither a sync nor a job), unless the user allows this."""
     state = dest / Path(STATE).parent
     try:
         foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)

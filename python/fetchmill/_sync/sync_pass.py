@@ -1,4 +1,4 @@
-"""A pass: list, compare, fetch changes, put them in place. After a kill, each step continues where it stopped."""
+"""A sync pass: lists, compares, fetches changes, and moves them into place. Each step can resume after a kill."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,24 +29,24 @@ _PLANNED = ("delete", "refetch", "overwrite_local", "check_local")
 
 
 class Runner(Protocol):
-    """Waits for long operations: on behalf of a program, or of the command line with its displays and signals."""
+    """Waits for long operations, for a program or for the command line with its displays and signals."""
 
     @property
     def is_stopped(self) -> bool:
         """Whether the pass must end after its current operation."""
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Prepare for a phase. Called before each."""
+        """Prepare for a phase. Called before each phase."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
         """Run a job to its end, or until it is stopped. Return its report."""
 
     def call(self, call: Callable[[], T]) -> T:
-        """Make a call that may take long."""
+        """Make a call that may take a long time."""
 
 
 class SyncPass:
-    """One pass, which continues where an earlier call stopped.
+    """One pass, resuming an earlier unfinished call.
 
     Args:
         options: the options of the sync.
@@ -95,7 +95,7 @@ class SyncPass:
         return report
 
     def run_dry(self, show: Callable[[SyncStore], object]) -> SyncReport:
-        """Only lists and compares, in a separate folder.
+        """List and compare only, in a separate folder.
 
         Args:
             show: called with the plan.
@@ -116,7 +116,7 @@ class SyncPass:
         return self._report(begun, is_resumed=False, interrupted=self._plan is None)
 
     def _begin(self) -> tuple[BegunPass, bool]:
-        """Return the pass, and whether an earlier call started it."""
+        """Return the pass, and whether an earlier call started this pass."""
         begun, base = self._folder.begun(), self._store.base()
         if begun is not None and base is not None and begun.number <= base["pass"]:
             begun = None  # the pass was concluded; the process was killed before it removed the files
@@ -141,7 +141,7 @@ class SyncPass:
         return BegunPass(last + 1, str(self._options.source), self._options.filters, now, **wanted)
 
     def _require_same(self, known: Mapping[str, Any] | None) -> None:
-        """Refuse another source or other filters than those of the destination."""
+        """Refuse a source or filters that differ from the destination's."""
         if known is None:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters
@@ -154,7 +154,7 @@ class SyncPass:
             )
 
     def _list_and_compare(self, begun: BegunPass) -> BegunPass:
-        """List and compare, unless already done. Return the planned pass. If stopped, `self._plan` stays None."""
+        """List and compare, unless already done. Return the planned pass. When stopped, leave `self._plan` None."""
         if not self._store.has_plan():
             if begun.is_applying:
                 raise JournalError(
@@ -210,7 +210,7 @@ class SyncPass:
         return wanted
 
     def _protected(self) -> list[str]:
-        """Return prefixes of names that may be missing because the listing of a folder failed."""
+        """Return prefixes of names possibly missing because the listing of a folder failed."""
         found: list[str] = []
         last: bytes | None = None
         named: list[bytes] = []
@@ -241,7 +241,7 @@ class SyncPass:
         )
 
     def _fetch(self, begun: BegunPass) -> bool:
-        """Fetch new and changed objects. Return whether this is complete."""
+        """Fetch new and changed objects. Return whether all were fetched."""
         if begun.is_applying or not self._has_requests():
             return self._prepare(begun)
         self._runner.begin("fetching", self._plan)
@@ -258,7 +258,7 @@ class SyncPass:
         return not ended["interrupted"] and not self._runner.is_stopped and self._prepare(begun)
 
     def _prepare(self, begun: BegunPass) -> bool:
-        """Prepare the changes. Return whether all are ready. The destination is still unchanged."""
+        """Prepare the changes, leaving the destination unchanged. Return whether all changes are ready."""
         if begun.is_applying:
             return True
         if self._options.format != "files":

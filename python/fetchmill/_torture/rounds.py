@@ -59,7 +59,7 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
     Raises:
         UsageError: the undisturbed job of a source does not finish, or stores nothing.
         UnsupportedError: the machine cannot watch a process.
-        StorageError: the disk of `folder` is full.
+        StorageError: the disk with `folder` is full.
     """
     of_round = f"{seed}-{number}"
     dest = folder / f"round-{number}"
@@ -122,4 +122,4 @@ def _failed(job: Job, ended: Ended, what: str) -> str:
 
 def _must_have_room(folder: Path, ended: Ended) -> None:
     if ended.code == _CANNOT_WRITE and shutil.disk_usage(folder).free < _FREE_BYTES_MIN:
-        raise StorageError(f"the disk of {folder} is full: {ended.last_error}")
+        raise StorageError(f"{folder}: disk is full ({ended.last_error})")

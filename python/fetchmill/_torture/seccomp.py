@@ -88,7 +88,7 @@ class UnsupportedError(UsageError):
 
 @dataclass(frozen=True)
 class Notification:
-    """A system call that waits for an answer.
+    """A system call waiting for an answer.
 
     Args:
         id: id of the notification.
@@ -116,13 +116,13 @@ def numbers() -> dict[str, int]:
 
 
 def install(calls: Iterable[str]) -> int:
-    """Install the filter in this thread and in all that it starts.
+    """Install the filter in this thread, and in all threads and processes it starts.
 
     Args:
-        calls: names of the calls that wait for an answer. Calls that the machine lacks are left out.
+        calls: names of the calls to intercept. Calls missing on this machine are ignored.
 
     Returns:
-        The descriptor from which the supervisor reads.
+        The descriptor for the supervisor to read from.
 
     Raises:
         UnsupportedError: the kernel refuses the operation.
@@ -162,7 +162,7 @@ def answer(listener: int, asked: Notification, error: int = 0) -> None:
     """Let a call continue or fail.
 
     Args:
-        listener: the descriptor from which the call was received.
+        listener: the descriptor the call was received from.
         asked: the call.
         error: the errno of the call; 0 lets the kernel execute it.
     """
@@ -191,7 +191,7 @@ def take_descriptor(pidfd: int, number: int) -> int | None:
     """Copy a descriptor of another process.
 
     Returns:
-        The copy, or None if that process has closed it.
+        The copy, or None if the other process has closed its descriptor.
 
     Raises:
         UnsupportedError: the kernel refuses the operation.

@@ -46,15 +46,15 @@ class Job:
     """A job to disturb, and the objects that it must store.
 
     Args:
-        source: the job's SOURCE.
+        source: SOURCE of the job.
         dest: the destination.
         format: format of the destination.
         arguments: more options of `fetchmill get`.
         environment: environment variables of the runs.
-        expected: how often each object must be stored, by the name that the format's reader gives.
+        expected: number of times that each object must be stored, by the name that the format's reader returns.
         calls: number of durable calls of an undisturbed run.
         seconds_max: time after which a run counts as hung.
-        server: the server with faults; None for a source of the user.
+        server: the server with faults; None for the user's source.
     """
 
     source: str
@@ -84,29 +84,29 @@ class Job:
 
     @property
     def fetched_again(self) -> int | None:
-        """Number of extra requests beyond one per object; None for a source of the user."""
+        """Number of requests beyond one per object; None for the user's source."""
         return None if self.server is None else max(0, self.server.stats()["get"] - self.expected.total())
 
 
 class Source(ABC):
-    """Makes one job for each round."""
+    """Creates one job for each round."""
 
     @abstractmethod
     def job(self, format: str, dest: Path, seed: str) -> AbstractContextManager[Job]:
-        """Make the job of one round, for a `with` block.
+        """Create the job of one round, for a `with` block.
 
         Raises:
-            UsageError: the undisturbed job of a source does not finish, or stores nothing.
-            UnsupportedError: the machine cannot watch a process.
+            UsageError: without faults, the source's job does not finish or stores nothing.
+            UnsupportedError: processes cannot be monitored on this machine.
         """
 
 
 class FaultyServer(Source):
-    """A server of this process. Five of 100 objects have a fault in their first reply."""
+    """A server in this process. For 5 % of the objects, the first reply has a fault."""
 
     @contextmanager
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:
-        """Yield a job with a server of its own. Environment variables of fetchmill do not reach it."""
+        """Yield a job with its own server. The job does not inherit fetchmill's environment variables."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FETCHMILL_")}
         with _serve(random.Random(f"{seed} faults").getrandbits(32)) as server:  # noqa: S311 - a seed must repeat it
             prefix = f"{server.url}/get/" if format == "warc" else ""
@@ -118,7 +118,7 @@ class FaultyServer(Source):
 
 
 class GivenSource(Source):
-    """A source of the user. A job must store the same objects as the undisturbed job that ran before it.
+    """The user's source. Each job must store the same objects as an earlier, undisturbed job.
 
     Args:
         folder: an existing folder for the undisturbed jobs.

@@ -1,4 +1,4 @@
-"""Runs a command, and disturbs it before a system call with a chosen number."""
+"""Runs a command, and disturbs it before its n-th durable system call."""
 
 import errno
 import os
@@ -63,13 +63,13 @@ def run(
 
     Args:
         command: the absolute path of the program, and its arguments.
-        dest: the folder whose disk becomes full.
+        dest: the folder on the disk that becomes full.
         disturbance: the disturbance of the run; None for no disturbance.
         environment: environment variables of the program; None for those of this process.
         seconds_max: time after which the program is killed; None for no limit.
 
     Raises:
-        UnsupportedError: the machine cannot watch a process.
+        UnsupportedError: processes cannot be monitored on this machine.
     """
     fills = disturbance is not None and disturbance.kind == "full-disk"
     calls = (*DURABLE, "connect", *(WRITES if fills else ()))

@@ -1,7 +1,7 @@
 """The main function of a transform process: receives replies over a socket, calls the function, and sends results.
 
 crates/fetchmill-engine/src/writer/transform/frame.rs documents the protocol. The process ends when the other end of the
-socket is closed. If the job's thread that it belongs to ends, the kernel kills the process immediately.
+socket is closed. If the process's thread in the job ends, the kernel kills the process immediately.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def _exit_with_job() -> None:
 
 
 def _take_socket() -> socket.socket:
-    """Move the socket away from standard input. Standard output goes to standard error, because it may carry data."""
+    """Move the socket away from standard input, and redirect standard output, which may carry data, to stderr."""
     taken = socket.socket(fileno=os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -104,7 +104,7 @@ def _load(setup: TransformSetup) -> Function:
 
 
 def _read_part(requests: BinaryIO) -> bytes:
-    """Read a length and that many bytes. Return b"" if the engine has closed its end."""
+    """Read a length-prefixed block. Return b"" if the engine has closed its end."""
     head = requests.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return b""
@@ -208,7 +208,7 @@ def _body_of(value: object) -> bytes:
 
 
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
-    """Encode the values of all columns in order. Columns that the result lacks get the marker `_NONE`."""
+    """Encode the values of all columns in order. Encodes columns missing from the result as `_NONE`."""
     if not columns:
         raise TypeError("a result may be a dict only if transform_columns is set and the format has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:

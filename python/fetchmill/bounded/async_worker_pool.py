@@ -1,4 +1,4 @@
-"""A pool of tasks that make calls: started on demand, for input of any length, in bounded memory."""
+"""A pool of calling tasks, started on demand: handles input of any length in bounded memory."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from fetchmill.bounded.scaling import Scaler
 
 
 def inputs(iterables: tuple[Iterable[Any] | AsyncIterable[Any], ...]) -> AsyncGenerator[tuple[Any, ...], None]:
-    """Yield the arguments of each call. An async iterable must be the only one."""
+    """Yield the arguments of each call. An async iterable must be the only input."""
     plain = [iterable for iterable in iterables if not isinstance(iterable, AsyncIterable)]
     if len(plain) == len(iterables):
         return _zip(zip(*plain, strict=False))
@@ -38,7 +38,7 @@ async def _read(items: AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, ...], No
 
 
 class AsyncWorkerPool:
-    """A task that reads the input, and the tasks that work.
+    """A reading task and the working tasks.
 
     The pool must not refer to the results iterator: the running tasks would then keep the iterator alive forever.
     """
@@ -104,7 +104,7 @@ class AsyncWorkerPool:
             raise ExceptionGroup("on_start or on_done failed in several workers", errors)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for them. Errors raised meanwhile go to the loop's exception handler."""
+        """Cancel all tasks and wait for them. Passes errors raised meanwhile to the loop's exception handler."""
         self.close()
         waited_for = self._tasks - {asyncio.current_task()}
         if waited_for:
@@ -190,7 +190,7 @@ class AsyncWorkerPool:
             await self._close_worker(started)
 
     async def _take(self) -> Call | None:
-        """Wait for a call, and with a rate until the call may begin. Return None when there are no more."""
+        """Wait for a call and, if there is a rate, until the call may begin. Return None after the last call."""
         async with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = await self._work.get()
             if call is None or self._is_failing:

@@ -103,7 +103,7 @@ class AsCompleted(Generic[T]):
             del self
 
     async def aclose(self) -> None:
-        """Cancel the tasks that were started here and waits for them. Does nothing with `limit=None`, like asyncio."""
+        """Cancel the tasks started by the iterator, and wait for them. Does nothing with `limit=None`, like asyncio."""
         await self._completion.aclose()
 
     async def __aenter__(self) -> Self:
@@ -119,7 +119,7 @@ class AsCompleted(Generic[T]):
 
 
 class _Completion(Generic[T]):
-    """The state that tasks call back to.
+    """The state shared with the tasks' callbacks.
 
     It must not refer to the iterator, because the tasks would keep the iterator alive.
     """
@@ -151,7 +151,7 @@ class _Completion(Generic[T]):
         self._is_ended = False
 
     def start(self, *, is_async: bool) -> None:
-        """Begin to read the input, at the first step."""
+        """Begin reading the input, at the first step."""
         if self._aws is None:
             return
         aws = self._aws
@@ -171,7 +171,7 @@ class _Completion(Generic[T]):
             self._timer = self._loop.call_later(self._timeout, self._time_out)
 
     def ask(self) -> bool:
-        """Reserve a result for the caller. Return False if nothing more has been read."""
+        """Reserve a result for the caller. Return False if there is no further result."""
         self._fill()
         if self._claimed == self._read:
             self._hold_one()
@@ -219,7 +219,7 @@ class _Completion(Generic[T]):
             self._start_one(self._held.popleft())
 
     def _hold_one(self) -> None:
-        """Read one more, if there is one."""
+        """Read one more awaitable, if any."""
         if self._iterator is None:
             return
         try:
@@ -282,7 +282,7 @@ class _Completion(Generic[T]):
             self._done.put_nowait(None)
 
     def close(self) -> None:
-        """Stop reading and cancel the tasks that were started here."""
+        """Stop reading and cancel the tasks started by the iterator."""
         self._end(None)
         if self._timer is not None:
             self._timer.cancel()
@@ -298,7 +298,7 @@ class _Completion(Generic[T]):
                 self._done.put_nowait(dropped)
 
     def close_soon(self) -> None:
-        """Call `close` in the loop's thread, if there is something to close. Any thread may call this."""
+        """Call `close` in the loop's thread, if anything is open. Any thread may call this."""
         has_feeder = self._feeder is not None and not self._feeder.done()
         if not (self._own or self._held or has_feeder):
             return
@@ -308,7 +308,7 @@ class _Completion(Generic[T]):
             self._loop.call_soon_threadsafe(self.close)
 
     async def aclose(self) -> None:
-        """Close the input and wait for the tasks that were started here."""
+        """Close the input and wait for the tasks started by the iterator."""
         waited_for: set[asyncio.Future[Any]] = set(self._own)
         if self._feeder is not None:
             waited_for.add(self._feeder)
@@ -355,6 +355,6 @@ def _is_cancelling(future: "asyncio.Future[Any]") -> bool:
 
 
 def _close_unused(awaitable: Awaitable[Any]) -> None:
-    """Close a coroutine that never ran, so that Python does not warn that it was never awaited."""
+    """Close a coroutine that never ran, to avoid Python's warning about coroutines never awaited."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()

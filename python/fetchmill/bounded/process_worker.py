@@ -1,4 +1,4 @@
-"""A pool's worker that runs calls in a process: started by spawn, connected by a pipe, watched for its death."""
+"""A pool worker for calls in a process, which is started by spawn, connected by a pipe, and watched for its death."""
 
 import contextlib
 import math
@@ -71,7 +71,7 @@ class ProcessWorker:
         )
 
     def end(self) -> None:
-        """Make the process run `on_done`, and wait for its end."""
+        """Make the process run `on_done`, and wait for the process to end."""
         try:
             if self._pidfd >= 0 and self._process is not None and not self._is_busy:
                 self._is_busy = True
@@ -144,7 +144,7 @@ class ProcessWorker:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _release(self) -> None:
-        """Wait for the process's end. A busy process is killed; an idle one ends by itself."""
+        """Wait for the process to end. Kills a busy process; an idle process ends by itself."""
         if self._is_busy:
             self._kill()
         process, self._process = self._process, None
@@ -162,7 +162,7 @@ class ProcessWorker:
 
 
 def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
-    """Pickle an item. Return the error if that fails; then only this item fails."""
+    """Pickle an item. Return the error if pickling fails, so that only this item fails."""
     try:
         return bytes(ForkingPickler.dumps(arguments))
     except Exception as error:  # noqa: BLE001 - raised where the results are taken
@@ -176,7 +176,7 @@ def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
 
 
 def _result(pickled: bytes) -> Any:  # noqa: ANN401 - whatever the function gave
-    """Return the value of the process, or raise its error with the process's traceback as the cause."""
+    """Return the process's value, or raise its error with the process's traceback as the cause."""
     value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
     if isinstance(error, BaseException):
         error.__cause__ = RemoteTraceback(f"\n{text}")

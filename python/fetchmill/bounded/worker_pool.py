@@ -1,8 +1,8 @@
-"""A pool of threads that make calls: started on demand, for input of any length, in bounded memory.
+"""A pool of calling threads, started on demand: handles input of any length in bounded memory.
 
-The thread that requests results reads the input and hands out the calls. Only that thread counts the calls that are
-out. Workers take calls from one queue and put them into another. A finalizer may use both queues, so abandoning the
-pool takes no lock: a marker at the end of the first queue ends one worker after another.
+The thread that requests results also reads the input, hands out calls, and counts outstanding calls. Workers take calls
+from one queue and put finished calls into another. Both queues are safe to use in a finalizer, so abandoning the pool
+takes no lock: a marker at the end of the first queue ends one worker after another.
 """
 
 import atexit
@@ -34,7 +34,7 @@ class Worker(Protocol):
         """Get ready. An error ends the whole pool."""
 
     def call(self, arguments: Any) -> Any:  # noqa: ANN401 - whatever the input gives
-        """Work on one item. WorkerDiedError means that this worker is lost; any other error fails the item."""
+        """Process one item. WorkerDiedError means that the worker is lost; any other error only fails the item."""
 
     def end(self) -> None:
         """Run `on_done` and release resources."""
@@ -44,7 +44,7 @@ class Worker(Protocol):
 
 
 class WorkerPool:
-    """Workers, each with a thread, and their calls.
+    """A pool of workers with one thread each.
 
     Only one thread at a time may use `read_at_once`, `next_call` and `finish`. Any thread may use `give_up` and `join`.
     """
@@ -94,7 +94,7 @@ class WorkerPool:
             self._read_one()
 
     def next_call(self) -> Call | None:
-        """Wait for the next finished call. Return None when there are no more.
+        """Wait for the next finished call. Return None after the last call.
 
         Raises:
             TimeoutError: The pool's timeout has expired.
@@ -111,7 +111,7 @@ class WorkerPool:
             self._receive(self._next_done())
 
     def finish(self) -> None:
-        """Wait for the workers to end, after the last call. Raise their errors and the error of the input."""
+        """Wait for the workers to end, after the last call. Raise any errors of the workers and the input."""
         self.end_input()
         self.join()
         while not self._done.empty():
@@ -124,13 +124,13 @@ class WorkerPool:
             raise ExceptionGroup("on_done failed in several workers", self._end_errors)
 
     def end_input(self) -> None:
-        """Stop reading. The workers finish what has been read, then end."""
+        """Stop reading. The workers finish the items already read, then end."""
         if self._items is not None:
             self._items = None
             self._work.put(None)
 
     def give_up(self) -> None:
-        """Abandon the pool: no other call begins.
+        """Abandon the pool, so that no further call begins.
 
         Calls in processes are killed, and calls in threads run to their end.
         """
@@ -205,7 +205,7 @@ class WorkerPool:
             raise as_raisable(message)
 
     def _scale_up(self) -> None:
-        """Start workers if the scaler wants more for the waiting calls."""
+        """Start the additional workers that the scaler wants for the waiting calls."""
         with self._lock:
             number = 0
             if not (self._is_given_up or self._is_failing()):
@@ -295,7 +295,7 @@ class WorkerPool:
                 return
 
     def _take(self) -> Call | None:
-        """Wait for a call, and with a rate until the call may begin. Return None when there are no more."""
+        """Wait for a call and, if there is a rate, until the call may begin. Return None after the last call."""
         with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = self._work.get()
             if call is None or self._is_given_up or call.number > self._failed_at:
@@ -328,7 +328,7 @@ class WorkerPool:
 
 
 class _EndError(BaseException):
-    """A message of the pool: the error that a worker's end raised."""
+    """A message in the pool: an error raised at a worker's end."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -357,7 +357,7 @@ def _end_all() -> None:
 
 
 def end_all_first() -> None:
-    """Make `_end_all` run before all other exit handlers that are registered so far."""
+    """Make `_end_all` run before all exit handlers registered so far."""
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 

@@ -58,7 +58,7 @@ class BodyMemory:
         return needed <= self.bytes_max or (in_flight == 0 and self._used < self.bytes_max)
 
     def note(self, answer: Answer) -> None:
-        """Count the body of an answer until it is released."""
+        """Count the body of a reply as used memory until it is released."""
         self._answers += 1
         if isinstance(answer, ReplyAnswer):
             length = len(answer.body)

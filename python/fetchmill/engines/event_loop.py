@@ -76,7 +76,7 @@ class _EventLoop:
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
-        """Release the answers that the dispatcher has taken. Called by its thread."""
+        """Release the answers taken by the dispatcher. Called by the dispatcher's thread."""
         self._call(self._release, bytes_of(answers))
 
     def hold(self, answer: "Answer") -> None:
@@ -93,7 +93,7 @@ class _EventLoop:
         self._publish_soon()
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """Fetch targets again whose held answers will never be certain. Called by the transport."""
+        """Refetch targets with held answers that will never be certain. Called by the transport."""
         self.held -= len(targets)
         self._waiting.extendleft(reversed(targets))
         self._release(held_bytes)
@@ -104,7 +104,7 @@ class _EventLoop:
         self.thread.join(DRAIN_SECONDS)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function in the loop. Does nothing if the loop has ended; its error is in `answers`."""
+        """Call a function in the loop. Does nothing if the loop has ended; the loop's error is in `answers`."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -149,8 +149,8 @@ class _EventLoop:
     async def _fetch_waiting(self) -> None:
         """Fetch waiting targets in sequence, in one task.
 
-        The task ends when no target is waiting or there is no memory for the next. The dispatcher's next report frees
-        memory and starts tasks again.
+        The task ends when no target is waiting, or when there is no memory for the next target. The dispatcher's next
+        report frees memory and starts tasks again.
         """
         while self._waiting:
             answer = await self._transport.fetch(self._waiting.popleft(), self._state)

@@ -1,4 +1,4 @@
-"""Transports that call the user's function, and turn its result or exception into an answer."""
+"""Transports that call the user's function and convert its result or exception to an answer."""
 
 import time
 import traceback
@@ -24,7 +24,7 @@ MISTAKES_MAX = 3
 
 
 class FirstCalls:
-    """Watches the first calls of a function: a bug makes every target fail in the same way."""
+    """Watches the first calls of a function for a bug, which would make every target fail in the same way."""
 
     def __init__(self) -> None:
         self._has_given = False
@@ -36,7 +36,7 @@ class FirstCalls:
         self._has_given = True
 
     def on_error(self, target: Target, error: Exception) -> None:
-        """A call has failed.
+        """Record a failed call.
 
         Raises:
             UsageError: several calls have failed at the same place with the same bug, and none has succeeded before.
@@ -56,7 +56,7 @@ class FirstCalls:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """The user's functions, which replace a transport.
+    """The user's functions, replacing a transport.
 
     Args:
         function: `function(target)`, or `function(target, state)` with an `on_start`; returns bytes or a reply. For
@@ -71,7 +71,7 @@ class UserFunction:
     first_calls: FirstCalls = field(default_factory=FirstCalls, compare=False)
 
     def answer(self, target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-        """Turn the result of a call into an answer.
+        """Convert the result of a call to an answer.
 
         Raises:
             TypeError: the result is not valid.
@@ -87,7 +87,7 @@ class UserFunction:
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """Records what replies reveal about the origin. No answer is held."""
+        """Observations about the origin from replies. No answer is held."""
         return OriginReplies()
 
     def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
@@ -99,17 +99,17 @@ class UserFunction:
         return answer
 
     def failure(self, target: Target, error: Exception) -> FailureAnswer:
-        """Turn the exception of a call into an answer.
+        """Convert the exception of a call to an answer.
 
         Raises:
-            UsageError: the exception shows a bug in the function. This ends the job.
+            UsageError: the exception indicates a bug in the function. The job then ends.
         """
         self.first_calls.on_error(target, error)
         return FailureAnswer(target.sequence, "function", _error_line(error))
 
 
 class FunctionTransport(UserFunction):
-    """A function that blocks, as a `BlockingTransport`."""
+    """A blocking function as a `BlockingTransport`."""
 
     def held(self) -> int:
         """Return 0, because no answers are held."""
@@ -138,7 +138,7 @@ class FunctionTransport(UserFunction):
 
 
 class CoroutineTransport(UserFunction):
-    """A coroutine function, as an `AsyncTransport`."""
+    """A coroutine function as an `AsyncTransport`."""
 
     async def start(self, receiver: AnswerReceiver) -> tuple[Any, ...]:  # noqa: ARG002 - nothing is held
         """Return the arguments of the function after the target."""
@@ -163,7 +163,7 @@ async def _await_if_needed(value: Any) -> Any:  # noqa: ANN401 - the user's
 
 
 def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-    """Turn a function's result into an answer. Bytes are a complete reply; a reply has a status, a body, and fields.
+    """Convert a function's result to an answer. Bytes are a complete reply; a reply has a status, a body, and fields.
 
     Raises:
         TypeError: the result is neither bytes nor a reply.
@@ -182,7 +182,7 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
 
 
 def _error_line(error: Exception) -> str:
-    """Return type and text of an error in one line, like the last line of its traceback."""
+    """Return an error's type and message in one line, like the last line of its traceback."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

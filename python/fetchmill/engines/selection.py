@@ -1,4 +1,4 @@
-"""Selects the engine and transport of a job, and refuses options that they do not support."""
+"""Selects a job's engine and transport, and refuses unsupported options."""
 
 import json
 import os
@@ -40,12 +40,12 @@ _PROCESSES_MAX = 32
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that can start.
+    """An engine ready to start.
 
     Args:
         options: the options of the job, for the native module.
         start: starts the engine for a job.
-        notices: messages about its library for people, one line each.
+        notices: human-readable messages about the engine's library, one line each.
     """
 
     options: str
@@ -54,12 +54,12 @@ class Engine:
 
 
 def select_engine(options: GetOptions, native: str, own: UserFunction | None) -> Engine:
-    """Return the engine that the options name.
+    """Return the engine named in the options.
 
     Args:
         options: the options of the job; `engine` is not `native`.
         native: the same options for the native module.
-        own: the user's function, which replaces our transport.
+        own: the user's function, replacing our transport.
 
     Raises:
         UsageError: the engine does not support an option, its libraries are missing, or it cannot call the function.
@@ -163,7 +163,7 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
 
 
 def _refuse_native_only(options: GetOptions) -> None:
-    """Refuse options that only the native engine supports."""
+    """Refuse options supported only by the native engine."""
     asked = {
         "--format warc": options.format == "warc",
         "--bearer-command": options.bearer_command is not None,
@@ -188,7 +188,7 @@ def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
 
 
 def _processes(options: GetOptions) -> int:
-    """Return the number of processes: from `concurrency` for `processes`, from `threads` for `combo`, or a default."""
+    """Return the number of processes: `concurrency` for `processes`, `threads` for `combo`, or a default."""
     cores = len(os.sched_getaffinity(0))
     given = options.concurrency if isinstance(options.concurrency, int) else None
     if options.engine == "processes":

@@ -57,9 +57,7 @@ impl JobRequest {
         self.check_requests()?;
         self.check_pipeline()?;
         if self.coalesce.is_some() && !self.list.request.has_range() {
-            return refuse(
-                "--coalesce needs the byte ranges of a list; add --offset-column and --length-column",
-            );
+            return refuse("--coalesce needs byte ranges; add --offset-column and --length-column");
         }
         if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only cannot be combined");

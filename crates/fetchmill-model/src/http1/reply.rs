@@ -118,10 +118,10 @@ impl ReplyReader {
         self.head.as_ref()
     }
 
-    /// Reads more of the reply. `input` is everything that came and was not consumed. While the head is unfinished, the
-    /// caller keeps its bytes and passes them again with new ones after them. Bytes of a body are consumed immediately.
+    /// Reads more of the reply. `input` is everything received but not yet consumed. Until the head is complete, the
+    /// caller keeps its bytes and passes them again with any new bytes appended. Body bytes are consumed immediately.
     ///
-    /// After an error every further call returns the same error, until [`ReplyReader::start`].
+    /// After an error, every further call returns the same error, until [`ReplyReader::start`].
     #[inline]
     pub fn read(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<ReplyProgress, MalformedReply> {
         let result = self.advance(input, body);

@@ -84,7 +84,7 @@ fn are_digits(digits: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Returns whether a segment has a byte that is always encoded in a URL, in either form.
+/// Returns whether a segment contains a byte that URLs must percent-encode, whether it is encoded here or not.
 fn is_encoded(mut segment: &[u8]) -> bool {
     while let Some((piece, rest)) = split_piece(segment) {
         segment = rest;

@@ -74,8 +74,8 @@ impl SameBodies {
         let about = if most.doubtful > 0 { "at least " } else { "" };
         let what = match most.length {
             0 => "are empty".to_owned(),
-            1 => "consist of the same byte".to_owned(),
-            length => format!("have the same {} bytes", with_commas(length)),
+            1 => "are the same byte".to_owned(),
+            length => format!("are the same {} bytes", with_commas(length)),
         };
         Some(format!(
             "{about}{} of {} objects fetched in this run {what}; to refuse a login or error page, use \

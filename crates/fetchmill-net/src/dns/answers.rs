@@ -10,11 +10,11 @@ use crate::Millis;
 pub enum LookUpStart {
     /// A lookup was started. The token comes back with its answer.
     Started,
-    /// A lookup for this name was already running. The token comes back with its answer.
+    /// A lookup for this name was already running. Its answer returns the token.
     Joined,
-    /// No fast slot is free, and the token does not come back. Ask again after [`super::Dns::answered`].
+    /// No fast slot is free, so the token will not be returned. Ask again after [`super::Dns::answered`].
     Full,
-    /// The answer is already known, and the token does not come back.
+    /// The answer is already known, so the token will not be returned.
     Known(Resolution),
 }
 

@@ -70,7 +70,7 @@ impl StoreBehaviour {
         let mut values = self.values.clone();
         values.extend(change.clone());
         let options: BehaviourOptions = serde_json::from_value(Value::Object(values.clone()))
-            .map_err(|error| Error::Option(format!("the behaviour: {error}")))?;
+            .map_err(|error| Error::Option(format!("invalid store behaviour: {error}")))?;
         options.check()?;
         let mut progress = self.progress.clone();
         for name in change.keys() {

@@ -44,7 +44,7 @@ CURRENT_ATTEMPT: ContextVar["AsyncAttempt"] = ContextVar("attempt")
 
 
 class AsyncAttempt:
-    """The state of an attempt, and the timer that ends it at a deadline. Time counts inside the `with` block.
+    """The state of an attempt, with a timer for its deadlines. Time counts inside the `with` block.
 
     Args:
         address: the requested URL.
@@ -73,7 +73,7 @@ class AsyncAttempt:
 
     @property
     def kind(self) -> str:
-        """The failure kind of an attempt that the timer has ended."""
+        """The failure kind of an attempt ended by the timer."""
         return self._deadlines.remaining()[1]
 
     def on_connect_phase(self, kind: str) -> None:
@@ -82,7 +82,7 @@ class AsyncAttempt:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of earlier bodies that the connection holds until this reply is complete."""
+        """Bytes of earlier bodies held by the connection until this reply is complete."""
         return 0 if self.connection is None else self.connection.held.bytes
 
     def on_request_sent(self, connection: "HoldingConnection | None" = None) -> None:
@@ -153,7 +153,7 @@ def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options:
     """Return a session without cookies and without settings from the environment.
 
     Args:
-        connector: makes the session's connections.
+        connector: opens the session's connections.
         requests_max: maximum number of requests in flight at any time.
         options: further arguments of `aiohttp.ClientSession`.
     """

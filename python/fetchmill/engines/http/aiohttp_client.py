@@ -25,7 +25,7 @@ from fetchmill.engines.transports import AnswerReceiver, Target, TransportOption
 
 
 class Connections(Protocol):
-    """Gives connections to requests, and decides when it is certain to which request a reply belongs."""
+    """Assigns connections to requests, and decides when the match of a reply to its request is certain."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
         """Return a session. `judging` decides which lookups must return public addresses, and None requires none."""
@@ -43,11 +43,11 @@ class Connections(Protocol):
         """Check a complete reply.
 
         Raises:
-            AttemptError: it cannot be proved to which request the reply belongs.
+            AttemptError: the request of the reply cannot be proved.
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Take a reply that has passed `check_end`. Return it if it is certain; otherwise hold it."""
+        """Take a reply that has passed `check_end`. Returns a certain reply, and holds any other."""
 
     def abandon(self, attempt: AsyncAttempt) -> None:
         """Handle an attempt without a reply."""
@@ -62,7 +62,7 @@ class AiohttpClient:
     Args:
         options: the options of the job.
         proxies: the proxies of the job.
-        receiver: the event loop, which has the memory for bodies.
+        receiver: the event loop, which manages the memory for bodies.
         connections: the connections of the loop.
     """
 

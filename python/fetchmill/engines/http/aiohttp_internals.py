@@ -1,4 +1,4 @@
-"""All code that uses private parts of aiohttp. It is only used with the tested versions.
+"""All code relying on private parts of aiohttp. Only used with tested aiohttp versions.
 
 aiohttp hides the connection of a reply, retries requests on its own, and changes request lines. Only this module uses
 `ResponseHandler` and its buffers, the pool of `TCPConnector`, the steps of `ClientRequest`, and the exceptions of the
@@ -32,10 +32,10 @@ LibraryValue: TypeAlias = Any
 
 
 class KeptConnections(HeldConnections):
-    """The connections of an event loop, which aiohttp keeps for later requests."""
+    """An event loop's connections, kept by aiohttp for later requests."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Return a session that never retries by itself.
+        """Return a session without automatic retries.
 
         Args:
             judging: options that decide which lookups must return only public addresses; None if none must.
@@ -57,7 +57,7 @@ class KeptConnections(HeldConnections):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A connector whose connections hold their answers. It has its own resolver and closes it."""
+    """A connector for connections with held answers. Owns its resolver and closes it."""
 
     def __init__(self, connections: HeldConnections, judging: TransportOptions | None) -> None:
         self._own_resolver = Resolver(judging)
@@ -75,7 +75,7 @@ class _Connector(aiohttp.TCPConnector):
         self._release_acquired(connection.key, connection)
 
     def put_back(self, connection: "HoldingConnection") -> None:
-        """Give a connection to later requests."""
+        """Make a connection available to later requests."""
         super()._release(connection.key, connection)
 
     def drop(self, connection: "HoldingConnection") -> None:
@@ -107,11 +107,11 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class HoldingConnection(ResponseHandler):
-    """A connection, as aiohttp's protocol. It knows whether a request is in flight, and which answers it holds.
+    """A connection, as aiohttp's protocol. Tracks its request in flight and its held answers.
 
     Args:
         loop: the event loop.
-        connections: the connections of the loop. They are notified of bytes that arrive without a request.
+        connections: the loop's connections, notified of bytes arriving without a request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: HeldConnections) -> None:
@@ -151,7 +151,7 @@ class HoldingConnection(ResponseHandler):
         return transport is not None and not self._should_close and not transport.is_closing()
 
     def begin_request(self) -> None:
-        """Prepare for a request that is about to be sent."""
+        """Prepare for sending a request."""
         self._connections.unused.pop(self, None)
         self._connections.awaited[self] = time.monotonic()
         self.is_used = True
@@ -187,7 +187,7 @@ class HoldingConnection(ResponseHandler):
         self._connections.on_lost(self)
 
     def is_readable(self) -> bool:
-        """Return whether bytes or the end of the connection have arrived that the loop has not read yet.
+        """Return whether there are unread bytes, or an end of the connection not yet seen by the loop.
 
         Timers may run before the loop reads bytes that arrived while it was busy.
         """
@@ -215,10 +215,10 @@ class HoldingConnection(ResponseHandler):
 
 
 class _VerbatimRequest(aiohttp.ClientRequest):
-    """A request whose request line is sent byte for byte."""
+    """A request with a verbatim request line."""
 
     def update_auto_headers(self, skip_auto_headers: LibraryValue) -> None:
-        """Add no fields. aiohttp would have to be told for each of its own fields to leave it out."""
+        """Add no fields. aiohttp's own fields could only be suppressed one by one."""
 
     async def send(self, conn: LibraryValue) -> aiohttp.ClientResponse:
         attempt = CURRENT_ATTEMPT.get()
@@ -235,7 +235,7 @@ class _VerbatimRequest(aiohttp.ClientRequest):
 
 
 class _VerbatimUrl:
-    """A URL whose request line is unchanged. aiohttp's own URL drops parts that it considers redundant."""
+    """A URL with a verbatim request line. aiohttp's own URL drops parts considered redundant."""
 
     def __init__(self, url: URL, address: RequestUrl) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""The state of an attempt in a thread. The layers of the library share it."""
+"""The state of an attempt in a thread, shared by the layers of the library."""
 
 import socket
 import ssl
@@ -30,8 +30,8 @@ class ReplyProgress:
         end: how the body ends; None before the head has arrived.
         is_last: whether the server closes the connection after the reply.
         is_cut: whether the connection has ended.
-        bytes: number of bytes that have arrived.
-        bytes_max: maximum number of bytes that may arrive.
+        bytes: number of bytes received.
+        bytes_max: maximum number of bytes.
         has_surplus: whether unsolicited bytes arrived after the reply.
         is_ended: whether the server has closed the connection after the reply without unsolicited bytes.
     """
@@ -50,7 +50,7 @@ class BlockingAttempt:
 
     Args:
         options: the options of the job.
-        keeps_connections: whether a connection may be used for another request.
+        keeps_connections: whether connections may be reused.
     """
 
     def __init__(self, options: TransportOptions, *, keeps_connections: bool = True) -> None:
@@ -70,7 +70,7 @@ class BlockingAttempt:
 
         Raises:
             AttemptError: `private-address`.
-            UsageError: the file of certificates cannot be used.
+            UsageError: the certificate file cannot be used.
         """
         self._must_be_public = address_policy.must_be_public(self._options, address)
         if self._must_be_public:
@@ -84,17 +84,17 @@ class BlockingAttempt:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """The destination and TLS context of a connection. Another attempt may use the connection if both are equal."""
+        """A connection's destination and TLS context. Another attempt may reuse the connection if both are equal."""
         address = self.address
         return address.scheme, address.host, address.port, self.context, self._proxy
 
     @property
     def request_line_target(self) -> str:
-        """The target in the request line. A proxy without a tunnel gets the whole URL."""
+        """The target in the request line: the whole URL for a proxy without a tunnel."""
         return self.address.url if self._is_forwarded else self.address.target
 
     def proxy_fields(self) -> list[tuple[str, str]]:
-        """Return header fields for a proxy. There are none inside a tunnel, which the proxy does not see."""
+        """Return header fields for a proxy; none inside a tunnel, because the proxy cannot see its contents."""
         return list(self._proxy.fields.items()) if self._proxy and self._is_forwarded else []
 
     @property
@@ -102,7 +102,7 @@ class BlockingAttempt:
         return self._proxy is not None and self.context is None
 
     def connect(self) -> socket.socket:
-        """Connect to the origin, or to the proxy, which looks the origin up itself. Uses TLS for https.
+        """Connect to the origin, or to a proxy, which resolves the origin itself. Uses TLS for https.
 
         Raises:
             AttemptError: no connection was made.
@@ -151,12 +151,12 @@ class BlockingAttempt:
             raise AttemptError("url", failure_kinds.error_text(error)) from None
 
     def on_connection(self, used: Any, *, is_reused: bool) -> None:  # noqa: ANN401 - the library's
-        """Record the connection on which the request is about to be sent."""
+        """Record the connection for the next request."""
         self.connection = used
         self.is_reused = is_reused
 
     def begin_reply(self, file: ReplyFile) -> ReplyFile:
-        """Record that the request was sent. The reply is read from `file`."""
+        """Record that the request was sent and its reply will be read from `file`."""
         self.close_reply()
         self._file = file
         self.deadlines.on_request_sent()
@@ -201,5 +201,5 @@ class BlockingAttempt:
             self.deadlines.on_bytes(count)
 
     def read_failure_kind(self, error: OSError) -> str:
-        """Return the failure kind of a connection that broke while it was read."""
+        """Return the failure kind of a connection broken during reading."""
         return "truncated" if self.reply.end else failure_kinds.connection_kind(error)

@@ -1,8 +1,8 @@
-"""The connections of an event loop, with their rests and the answers held until they are certain.
+"""An event loop's connections, with their rests and the answers held until their requests are certain.
 
-aiohttp keeps a connection for the next request as soon as a reply is complete, and takes all later bytes for the next
-reply. Here, a connection goes back to its connector when its reply was checked, and bytes without a request are
-unsolicited. `aiohttp_internals` detects these bytes.
+aiohttp reuses a connection as soon as a reply is complete, and treats all later bytes as the next reply. Here, a
+connection returns to its connector only after its reply was checked, and bytes without a request are unsolicited.
+`aiohttp_internals` detects these bytes.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class ConnectionOwner(Protocol):
         """Stop counting a connection, because it rests."""
 
     def put_back(self, connection: "HoldingConnection") -> None:
-        """Give a connection to later requests."""
+        """Make a connection available to later requests."""
 
     def drop(self, connection: "HoldingConnection") -> None:
         """Close a connection."""
@@ -65,8 +65,8 @@ class HeldConnections:
     Args:
         requests_max: maximum number of requests in flight at any time.
         origin: statistics about the replies of this process.
-        receiver: gets held answers. In addition to its limit of requests, half as many connections may rest, at least
-            one.
+        receiver: receives held answers. In addition to its limit of requests, half as many connections may rest, at
+            least one.
     """
 
     def __init__(self, requests_max: int, origin: OriginReplies, receiver: AnswerReceiver) -> None:
@@ -119,10 +119,10 @@ class HeldConnections:
         return []
 
     def check_end(self, attempt: "AsyncAttempt", end: BodyEnd) -> None:
-        """Check that the connection of a complete reply can prove to which request the reply belongs.
+        """Check that the connection can prove which request a complete reply belongs to.
 
         Raises:
-            AttemptError: the body ends with the connection, so nothing can prove this.
+            AttemptError: the body ends with the connection, so proof is impossible.
         """
         connection = attempt.connection
         if connection is None:
@@ -133,7 +133,7 @@ class HeldConnections:
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
-        """Take a reply that has passed `check_end`. Return it if it is certain; otherwise hold it."""
+        """Take a reply that has passed `check_end`. Returns a certain reply, and holds any other."""
         connection = attempt.connection
         if connection is None:
             return answer
@@ -156,7 +156,7 @@ class HeldConnections:
     def _take(
         self, connection: "HoldingConnection", target: Target, answer: ReplyAnswer, sent_at: float
     ) -> ReplyAnswer | None:
-        """Take a reply to a request that was sent at `sent_at`. Return the reply if it is certain immediately."""
+        """Take a reply to a request sent at `sent_at`. Return the reply if it is certain immediately."""
         if self._receiver.limit != self._requests:
             self._share_out(self._receiver.limit)
         if connection.held.add(target, answer, sent_at):
@@ -173,7 +173,7 @@ class HeldConnections:
         self._aside_max = resting_connections(requests)
 
     def _step(self, connection: "HoldingConnection") -> float | None:
-        """Return how many seconds the connection must rest after a reply. None if there is nothing left to do."""
+        """Return the seconds for which the connection must rest after a reply; None if nothing is left to do."""
         if connection.has_surplus:
             self.give_up(connection)
         elif connection.is_last or not connection.is_open:
@@ -187,7 +187,7 @@ class HeldConnections:
     async def rest(self, connection: "HoldingConnection", seconds: float) -> None:
         """Let a connection rest in addition to the requests in flight.
 
-        If there are too many, wait until it has rested.
+        If too many connections are resting, wait until this one has rested.
         """
         connection.is_kept = True
         is_elsewhere, self._last_key = connection.key != self._last_key, connection.key
@@ -239,14 +239,14 @@ class HeldConnections:
             self._settle_ended(connection)
 
     def _settle_ended(self, connection: "HoldingConnection") -> None:
-        """Handle a connection that the server has closed after as many replies as requests, or that broke."""
+        """Handle a connection that broke, or that the server closed after as many replies as requests."""
         if connection.is_broken or connection.has_surplus or connection.is_unannounced:
             self._lose(connection)
         else:
             self._give(connection.held.commit())
 
     def _end(self, connection: "HoldingConnection") -> float | None:
-        """Handle a connection that the server closes. If it holds answers, it is read to its end."""
+        """Handle a connection that the server is closing. Reads a connection with held answers to its end."""
         if not connection.held or connection.has_partial_reply():
             connection.has_surplus = bool(connection.held)
             self.give_up(connection)
@@ -310,7 +310,7 @@ class HeldConnections:
             self._put_back(connection)
 
     def _settle_silent(self, connection: "HoldingConnection") -> bool:
-        """Handle a connection that was silent for long enough. Return whether it can be used again."""
+        """Handle a connection after enough silence. Return whether the connection is reusable."""
         if connection.has_partial_reply():
             connection.has_surplus = True
             self.give_up(connection)

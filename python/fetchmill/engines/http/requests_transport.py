@@ -1,4 +1,4 @@
-"""Makes one request at a time with the library requests, for threads and processes."""
+"""Makes one request at a time with `requests` (the Python library). Used by thread and process workers."""
 
 import socket
 import time
@@ -30,9 +30,9 @@ class _RequestsState:
     """The state of one thread.
 
     Args:
-        session: the session, which has the connection.
-        attempt: the attempt, which the layers of the library share.
-        held: the answers of the connection that are not certain yet.
+        session: the session with the connection.
+        attempt: the attempt, shared by the layers of the library.
+        held: answers on the connection whose request is still uncertain.
     """
 
     def __init__(self, session: "Session", attempt: BlockingAttempt, held: HeldAnswers) -> None:
@@ -123,7 +123,7 @@ class RequestsTransport:
         return max((now - sent_at for held in self._held if (sent_at := held.sent_at) is not None), default=0.0)
 
     def _rest_for(self, state: _RequestsState, seconds: float) -> Unused:
-        """Wait for `seconds`, or longer if replies meanwhile prove to be slower."""
+        """Wait for `seconds`, or longer if replies turn out to be slower than expected in the meantime."""
         connection = state.socket
         if connection is None:
             return Unused.BROKEN

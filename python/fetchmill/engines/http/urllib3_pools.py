@@ -50,13 +50,13 @@ class Session(requests.Session):
         self.mount("https://", adapter)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Return None. Otherwise requests would read and parse even redirects that must not be followed."""
+        """Return None, because `requests` would otherwise read and parse redirects that must not be followed."""
 
     def ask(self, fields: list[tuple[str, str]]) -> tuple[requests.Response, BodyEnd]:
-        """Send the attempt's request and read the head. Return the reply, and how its body ends.
+        """Send the attempt's request and read the head. Return the reply and the end of its body.
 
         Raises:
-            AttemptError: there is no head.
+            AttemptError: no head was received.
         """
         attempt = self._attempt
         request = requests.PreparedRequest()
@@ -80,7 +80,7 @@ class Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """Makes pools of one connection each. Only one pool exists at a time."""
+    """Creates pools of one connection each. Only one pool exists at a time."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class _Response(http.client.HTTPResponse):
 
 
 def _head_error(error: Exception) -> AttemptError:
-    """Return the failure of an attempt whose head could not be read."""
+    """Return the failure of an attempt with an unreadable head."""
     match error:
         case http.client.RemoteDisconnected():
             return AttemptError("reset")

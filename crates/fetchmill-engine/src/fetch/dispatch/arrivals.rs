@@ -1,6 +1,5 @@
-//! Observes replies as they arrive, before it is certain which requests they answer. Otherwise, the pace and
-//! concurrency for the origin would lag behind by a second. A reply that turns out to belong to another request costs
-//! only a little pace.
+//! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes of pace
+//! and concurrency by a second; a mismatched reply only lowers the pace slightly.
 
 use std::sync::Mutex;
 

@@ -9,7 +9,7 @@ const DELTA_LENGTH_BYTE_ARRAY: u64 = 6;
 const DELTA_BYTE_ARRAY: u64 = 7;
 /// Number of the field in the header of a version 2 data page that tells whether its values are compressed.
 const IS_COMPRESSED: i64 = 7;
-/// Numbers of field types in Thrift.
+/// Thrift field type IDs.
 const FALSE: u8 = 2;
 const BINARY: u8 = 8;
 const LIST: u8 = 9;

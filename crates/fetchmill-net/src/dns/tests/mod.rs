@@ -93,7 +93,7 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// Returns an address where no socket listens.
+/// Returns an address on which nothing is listening.
 fn closed() -> SocketAddr {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

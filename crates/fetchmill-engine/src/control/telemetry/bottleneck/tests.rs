@@ -43,7 +43,7 @@ fn each_cause_is_named_with_its_figure() {
     let full = Processors { allowed: 2.0, busy: 1.95, own: 1.2, wanted: 1.9 };
     for (facts, kind, text) in [
         (LimitFacts { listed: 980.0, ..with(CapacityUse::NoTargets) }, LimitKind::Listing, "980 names/s"),
-        (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, 100 ms with few"),
+        (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, but 100 ms with few in flight"),
         (
             LimitFacts { path: Some(PathTimes { now: 0.25, least: 0.001 }), ..queued() },
             LimitKind::Network,
@@ -75,7 +75,11 @@ fn each_cause_is_named_with_its_figure() {
             "at most 8 concurrent requests per host \
                                                              (--limit-per-host)",
         ),
-        (with(CapacityUse::HostRates), LimitKind::Courtesy, "at most 50 requests/s (--rate-per-host)"),
+        (
+            with(CapacityUse::HostRates),
+            LimitKind::Courtesy,
+            "at most 50 requests/s per host (--rate-per-host)",
+        ),
         (with(CapacityUse::HostRests), LimitKind::Throttling, "paused hosts"),
         (with(CapacityUse::HostPlaces), LimitKind::Concurrency, "slow hosts limited"),
         (
