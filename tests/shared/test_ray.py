@@ -114,7 +114,7 @@ def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: 
         assert end_of(single).code == 3
 
     assert ended.code == 3, ended.err
-    assert "is lost" in ended.err
+    assert "was lost" in ended.err
     assert final_rows(job) == Counter(urls)
     status, report = fetchmill.shared_jobs.status(job), fetchmill.status(tmp_path / "single")
     assert status.finished
