@@ -232,7 +232,7 @@ def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, pass
 
 
 def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType) -> None:
-    """Only a test that saw no fault, in an unchanged file, may run again."""
+    """Only an unchanged test that saw no fault may run again."""
     failures = [
         script.Failure("tests/test_a.py::test_flaky", None, ""),
         script.Failure("tests/test_a.py::test_fails_again", None, ""),
@@ -245,13 +245,13 @@ def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType
         again.append(test)
         return "flaky" in test
 
-    judgement = script.judge(failures, lambda path: path == "tests/test_b.py", run_again)
+    judgement = script.judge(failures, lambda test: test.endswith("test_of_the_change"), run_again)
 
     assert judgement.flaky == ["tests/test_a.py::test_flaky"]
     assert judgement.failed == {
         "tests/test_a.py::test_fails_again": "failed again alone",
         "tests/test_a.py::test_sees_a_fault": "wrong bytes",
-        "tests/test_b.py::test_of_the_change": "the change touches its file",
+        "tests/test_b.py::test_of_the_change": "the change touches the test",
     }
     assert again == ["tests/test_a.py::test_flaky", "tests/test_a.py::test_fails_again"]
     assert not judgement.passes
@@ -301,7 +301,7 @@ class Repository:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A repository without commits."""
     monkeypatch.delenv("FETCHMILL_BASE", raising=False)
-    for cached in (changes.changed_files, changes.rewrites, changes._base, changes._moves):
+    for cached in (changes.changed_files, changes.rewrites, changes.rewrites_test, changes._base, changes._moves):
         cached.cache_clear()
     return Repository(tmp_path)
 
@@ -344,6 +344,20 @@ def test_docstring_rewrites_no_test(repository: Repository) -> None:
     found = [name for name in ("test_a.py", "test_b.py") if changes.rewrites(name, repository.folder)]
 
     assert found == ["test_b.py"]
+
+
+def test_other_tests_of_a_file_do_not_rewrite_a_test(repository: Repository) -> None:
+    """Its own code does, and so does code that its file shares."""
+    before = "A = 1\ndef test_a(): assert A\ndef test_b(): assert A\n"
+    for name in ("test_one.py", "test_two.py"):
+        repository.commit(name, before, day="2026-01-01")
+    repository.commit("test_one.py", before.replace("test_b(): assert A", "test_b(): assert 2"), day="2026-01-05")
+    repository.commit("test_two.py", before.replace("A = 1", "A = 2"), day="2026-01-05")
+
+    tests = [f"test_{file}.py::{name}" for file in ("one", "two") for name in ("test_a", "test_b[1-x]")]
+    found = [test for test in tests if changes.rewrites_test(test, repository.folder)]
+
+    assert found == ["test_one.py::test_b[1-x]", "test_two.py::test_a", "test_two.py::test_b[1-x]"]
 
 
 def test_move_rewrites_no_test(repository: Repository) -> None:

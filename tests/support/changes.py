@@ -60,13 +60,38 @@ def rewrites(test: str, root: Path = ROOT) -> bool:
     return any(not _MARK.match(line) for line in changed)
 
 
-def _code(source: str) -> str:
-    """Returns what a module does, without comments and docstrings."""
+@functools.cache
+def rewrites_test(test: str, root: Path = ROOT) -> bool:
+    """Returns whether the change affects the behaviour of a test.
+
+    The test's own code counts, and all code of its file outside of tests, such as fixtures and constants.
+
+    Args:
+        test: the node id of the test.
+        root: the root of the repository.
+    """
+    file, _, name = test.partition("::")
+    if not rewrites(file, root):
+        return False
+    since = os.environ.get("FETCHMILL_BASE") or _base(root)
+    before = _git(root, "show", f"{since}:{_moves(root, since).get(file, file)}", check=False)
+    own = name.partition("[")[0]
+    return not before or _code(before, own) != _code((root / file).read_text(), own)
+
+
+def _code(source: str, test: str | None = None) -> str:
+    """Returns the code of a module without comments and docstrings, and without all tests but one, if it is given."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
             node.body[:1] = [ast.Pass()]
+    if test is not None:
+        tree.body = [node for node in tree.body if getattr(node, "name", test) == test or not _is_test(node)]
     return ast.dump(tree)
+
+
+def _is_test(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
 
 
 @functools.cache

@@ -161,7 +161,9 @@ def test_a_server_that_lists_names_only_is_asked_about_each_file(
     log.write_bytes(b"")
 
     ended = report_of(run("sync", url, dest, "--delete", "--json"))
-    statuses = Counter(re.findall(r'"GET /\S*[^/\s] HTTP/1.1" (\d+)', log.read_text()))
+    # A slow request may be made again, and gets the same status.
+    replies = set(re.findall(r'"GET (/\S*[^/\s]) HTTP/1.1" (\d+)', log.read_text()))
+    statuses = Counter(status for _, status in replies)
 
     assert held(dest) == held(served)
     assert counts(ended, "fetched", "unchanged", "removed") == (2, 58, 1)
