@@ -328,9 +328,6 @@ bench-s3: build-release ## Compare S3 clients, for the README (ten minutes; ROUN
 bench-faults: build-release ## Measure the cost of server faults, compared with the same server without faults (six minutes; ROUNDS=1 is quick)
 	$(BIN)/python -m own_bench.faults --rounds $(or $(ROUNDS),5)
 
-bench-ray: build-release servers ## Compare downloads in a Ray cluster with Ray Data and Daft, installed into build/ (ten minutes; COUNT=10000 is quick)
-	$(BIN)/python -m own_bench.ray_peers --count $(or $(COUNT),100000)
-
 bench-unchanged: build-release ## Measure a pass of fetchmill sync over 1,000,000 unchanged objects (two minutes; COUNT=100000 is quick)
 	$(BIN)/python -m own_bench.unchanged --count $(or $(COUNT),1000000)
 
