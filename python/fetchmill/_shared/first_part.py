@@ -59,7 +59,7 @@ class FirstPart:
         self._heartbeats = Heartbeats(directory, worker)
 
     def create(self, plan: Callable[[Part], JobRecord]) -> SourceLister | None:
-        """Create the job, or waits until another process has created it.
+        """Create the job, or wait until another process has created it.
 
         Args:
             plan: makes the record of the job from the first part of its list.

@@ -209,11 +209,10 @@ class RangeWorker:
     def _take_listing(self, *, is_done: bool) -> None:
         """List the source, unless the list is complete or another worker lists.
 
+        If every range is final, no worker lists, and this worker has failed to list, the worker ends with that failure.
+
         Args:
             is_done: whether every range so far is final.
-
-        Raises:
-            FetchmillError: no worker lists the source, and this worker has failed to list it.
         """
         if self._listing.has_failed():
             self._say(f"cannot list {self._job.source}: {self._listing.failure}")
