@@ -15,7 +15,7 @@ from pathlib import Path
 from fetchmill._options.list import ListOptions
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
-from fetchmill._shared.records import JobRecord, empty_ledger
+from fetchmill._shared.records import JobRecord
 from fetchmill._shared.source_lister import LISTING_END_SECONDS, NewJob, Part, SourceLister
 from fetchmill._shared.store import STORE_ERRORS
 
@@ -125,21 +125,7 @@ class FirstPart:
             thread.join()
 
     def _beat(self, state: str) -> None:
-        self._heartbeats.write(
-            {
-                "state": state,
-                "sharers": 1,
-                "knows": [],
-                "ranges": [],
-                "stuck": [],
-                "counts": empty_ledger(),
-                "objects_per_second": 0.0,
-                "pace": None,
-                "listed": 0,
-                "discarded": 0,
-                "settled": {},
-            }
-        )
+        self._heartbeats.write({"state": state, "listed": 0})
 
 
 def lister_of(directory: JobDirectory, heartbeats: list[Heartbeat], lease: float) -> str | None:

@@ -16,6 +16,20 @@ BEATS_IN_A_LEASE = 5
 # States of a worker that fetches or may start to.
 FETCHING = ("working", "waiting", "standby", "draining")
 
+# Values of a process without attempts.
+_IDLE: Mapping[str, Any] = {
+    "sharers": 1,
+    "knows": [],
+    "ranges": [],
+    "stuck": [],
+    "counts": {},
+    "objects_per_second": 0.0,
+    "pace": None,
+    "listed": None,
+    "discarded": 0,
+    "settled": {},
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
@@ -72,7 +86,7 @@ class Heartbeats:
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Write the heartbeat of this worker."""
-        self._now = self._store.replace(f"workers/{self._worker}.json", json.dumps(values).encode())
+        self._now = self._store.replace(f"workers/{self._worker}.json", json.dumps({**_IDLE, **values}).encode())
 
     def read(self) -> list[Heartbeat]:
         """Return the last heartbeat of each worker. Damaged files are ignored."""
