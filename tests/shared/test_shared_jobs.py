@@ -89,6 +89,24 @@ def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: S
     assert final_rows(job) == Counter(urls)
 
 
+def test_the_last_ranges_are_shared(server: Callable[..., Server], start: Start, tmp_path: Path) -> None:
+    """Two workers have one range each, and none is left. They divide their ranges before one of them has to wait."""
+    served = server(synthetic=2_400, delay=(0.02, 0.02))
+    (tmp_path / "urls").mkdir()
+    for file in range(2):
+        text = "".join(f"{served.url}/get/file-{file * 1_200 + number:012}\n" for number in range(1_200))
+        (tmp_path / "urls" / f"{file}.txt").write_text(text)
+
+    workers = [start("get", "urls", "job", *OPTIONS, "parquet", "-j", "4") for _ in range(2)]
+
+    for worker in workers:
+        _, err = worker.communicate(timeout=120)
+        assert worker.returncode == 0, err
+    # A range takes 6 s. Divided only after one worker waits, two of them make two to four records.
+    assert len(list((tmp_path / "job" / "commits").iterdir())) >= 6
+    assert sum(final_rows(tmp_path / "job").values()) == 2_400
+
+
 def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
     """Simultaneous processes create one job; one with other options is refused by name."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=2_000), 2_000)

@@ -134,6 +134,7 @@ def heartbeat(
         knows=frozenset(knows),
         ranges=(),
         stuck=frozenset(),
+        left=None,
         counts={},
         objects_per_second=0.0,
         pace=pace,

@@ -22,13 +22,13 @@ from fetchmill.errors import UsageError
 # Number of targets fed ahead of those with an outcome: as many as finish in this time, twice the maximum in flight, or
 # this minimum. The largest of the three counts. Targets fed ahead must be fetched before a range can end early.
 _AHEAD_SECONDS = 1.5
-_AHEAD_MIN = 200
+_AHEAD_MIN = 32
 # Bytes fed at a time: the bytes used in this time, but at least this minimum.
 _BLOCK_SECONDS = 1.0
-_BLOCK_MIN = 8 << 10
+_BLOCK_MIN = 2 << 10
 _PIPE_BYTES = 1 << 20
 _STEP_SECONDS = 0.01
-# Lines that are not listed after this time are not targets.
+# If a job without open targets lists none of its lines for this time, they are not targets.
 _LISTED_SECONDS = 0.1
 # Poll interval for the job while its pipe is full.
 _LOOK_SECONDS = 0.2
@@ -100,7 +100,8 @@ class PipeFeed:
         self.options: Mapping[str, int] = {"is_range": True}
         self._position = range.start
         self._ahead = _Ahead()
-        self._listed = -1
+        # Number of bytes and lines written, and of bytes that the job read without counting them in `list_read`.
+        self._bytes = self._lines = self._uncounted = 0
         self._fed_at = 0.0
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
@@ -110,7 +111,7 @@ class PipeFeed:
             with self._file.open() as opened:
                 if not self._file.has_lines:
                     self._feed_file(job, opened, is_ended)
-                elif self._write(job, NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
+                elif self._begin(job, NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
                     self._feed_lines(job, opened, is_to_end)
                 self._file.check(opened)
         finally:
@@ -151,6 +152,8 @@ class PipeFeed:
             if count and not self._write(job, block[:count]):
                 return
             self._fed_at = time.monotonic()
+            self._bytes += count
+            self._lines += block.count(b"\n", 0, count)
             self._position += count
             rest = block[count:]
 
@@ -161,6 +164,11 @@ class PipeFeed:
                 job.stop()
                 return
         self._position = self._range.end
+
+    def _begin(self, job: Job, preamble: bytes) -> bool:
+        """Write what comes before the range. Return False if the job has ended."""
+        self._bytes = self._uncounted = len(preamble)
+        return self._write(job, preamble)
 
     def _block_bytes(self) -> int:
         pace = (self._position - self._range.start) / self._ahead.seconds()
@@ -177,12 +185,18 @@ class PipeFeed:
 
     def _has_room(self, job: Job) -> bool:
         snapshot = job.snapshot()
-        # The lines that were fed last are listed a moment later. Lines that are not targets are never listed.
-        is_listed = snapshot["listed"] > self._listed or time.monotonic() - self._fed_at > _LISTED_SECONDS
-        if not is_listed or self._ahead.room(snapshot) <= 0 or self._unread_bytes():
-            return False
-        self._listed = snapshot["listed"]
-        return True
+        settled = sum(snapshot[name] for name in OUTCOMES)
+        is_old = time.monotonic() - self._fed_at > _LISTED_SECONDS
+        if is_old and snapshot["listed"] == settled and not self._unread_bytes():
+            self._uncounted = self._bytes - snapshot["list_read"]
+        return self._ahead.room(snapshot) > self._unlisted_lines(snapshot["list_read"])
+
+    def _unlisted_lines(self, list_read: int) -> float:
+        """Return the number of lines that were fed and not listed, from their bytes and the mean length of a line.
+
+        A job lists no more lines than it needs soon, and keeps the others in its buffer.
+        """
+        return (self._bytes - self._uncounted - list_read) * self._lines / max(self._bytes, 1)
 
     def _unread_bytes(self) -> int:
         """Return the number of unread bytes in the pipe."""

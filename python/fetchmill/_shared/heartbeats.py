@@ -22,6 +22,7 @@ _IDLE: Mapping[str, Any] = {
     "knows": [],
     "ranges": [],
     "stuck": [],
+    "left": None,
     "counts": {},
     "objects_per_second": 0.0,
     "pace": None,
@@ -44,6 +45,7 @@ class Heartbeat:
             such limits.
         ranges: the ids of the worker's ranges.
         stuck: the ids of those that are stuck. Another worker may fetch them, too.
+        left: number of open ranges that no living worker had, when the worker last took one; None before that.
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
@@ -59,6 +61,7 @@ class Heartbeat:
     knows: frozenset[str]
     ranges: tuple[str, ...]
     stuck: frozenset[str]
+    left: int | None
     counts: Mapping[str, int]
     objects_per_second: float
     pace: float | None
@@ -115,6 +118,7 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             knows=frozenset(map(str, values["knows"])),
             ranges=tuple(map(str, values["ranges"])),
             stuck=frozenset(map(str, values["stuck"])),
+            left=None if values["left"] is None else int(values["left"]),
             counts={str(name): int(count) for name, count in values["counts"].items()},
             objects_per_second=float(values["objects_per_second"]),
             pace=None if values["pace"] is None else float(values["pace"]),

@@ -28,8 +28,9 @@ from fetchmill.errors import FetchmillError, JournalError
 
 # An attempt ends after this time. The rest of its range is divided into new ranges of this duration.
 RANGE_SECONDS = 30.0
-# While a worker waits for work, the others end their ranges after this time and leave the rest in smaller pieces.
-SHARE_SECONDS = 3.0
+# While few ranges are left, or a worker waits for work, workers end their ranges after this time. They leave the rest
+# in pieces of this duration or less.
+SHARE_SECONDS = 1.5
 # Poll interval of a worker without work.
 IDLE_SECONDS = 1.0
 # Poll interval of a worker that is not ready for another range.
@@ -107,6 +108,10 @@ class RangeWorker:
         self._pace = OriginPace()
         self._may_start = threading.Event()
         self._has_idle_peers = False
+        # Number of open ranges that no living worker had, when this worker last took one.
+        self._left: int | None = None
+        # Whether few ranges are left, so that soon a worker would have none.
+        self._is_near_end = False
         self._is_waiting = False
         # Whether the user knows that no worker can list the source.
         self._has_said = False
@@ -266,9 +271,13 @@ class RangeWorker:
             return None  # tried again soon; the heartbeat thread ends the worker if the store keeps failing
         mine = {attempt.claim.range.id for attempt in self._current()}
         random.shuffle(open_ranges)
+        owners_of = {
+            each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
+            for each in open_ranges
+        }
+        self._left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
         for each in open_ranges:
-            names = list(claims.get(each.id, {}))
-            owners = [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
+            names, owners = list(claims.get(each.id, {})), owners_of[each.id]
             # A stuck range is fetched by one more worker, not by all.
             if each.id in mine or len(owners) > 1 or any(each.id not in owner.stuck for owner in owners):
                 continue
@@ -336,7 +345,11 @@ class RangeWorker:
             return True  # a job that began without a rate cannot get one later
         if self._shares.is_outdated(attempt.known):
             return True
-        return seconds > (SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
+        return seconds > self._range_seconds()
+
+    def _range_seconds(self) -> float:
+        """Return the maximum duration of an attempt, and of the ranges into which it divides its rest, in seconds."""
+        return SHARE_SECONDS if self._has_idle_peers or self._is_near_end else RANGE_SECONDS
 
     def _is_ended(self) -> bool:
         """Return whether this worker takes no more ranges."""
@@ -350,7 +363,7 @@ class RangeWorker:
                 attempt.abandon()
             else:
                 pieces = self._shares.sharers if self._has_idle_peers else 1
-                record = attempt.finish(pieces, SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
+                record = attempt.finish(pieces, self._range_seconds())
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
                     is_final = True
@@ -496,6 +509,7 @@ class RangeWorker:
                 **self._shares.as_heartbeat([each.known for each in attempts] + listing_known),
                 "ranges": [attempt.claim.range.id for attempt in attempts],
                 "stuck": [attempt.claim.range.id for attempt in attempts if attempt.is_stuck()],
+                "left": self._left,
                 "counts": counts,
                 "objects_per_second": round(rate, 1),
                 "pace": self._pace.per_second,
@@ -525,6 +539,8 @@ class RangeWorker:
             self._set_rates()
             self._write_heartbeat()
         self._has_idle_peers = any(each.state == "waiting" for each in peers)
+        left = [each for each in (self._left, *(peer.left for peer in peers)) if each is not None]
+        self._is_near_end = bool(left) and min(left) < len(peers)
         if self._shares.may_start(peers):
             self._may_start.set()
 
