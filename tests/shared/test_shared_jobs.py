@@ -18,6 +18,7 @@ import fetchmill.shared_jobs
 from conftest import Ended
 from fetchmill.testing import Server, synthetic_body
 from shared_jobs import final_rows, write_list
+from small_disk import run_on_disk, small_disk
 
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -130,6 +131,23 @@ def test_failures_are_data_and_a_worker_succeeds(server: Callable[..., Server], 
     failures = run("status", "job", "--failures").out.splitlines()
     assert sorted(line.split("\t")[1] for line in failures) == ["absent", "failed"]
     assert "url: 1" in run("status", "job").out
+
+
+def test_a_worker_needs_room_for_its_journals(
+    server: Callable[..., Server], run: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """It says how much, and where. Nothing is fetched."""
+    served = server(synthetic=10)
+    write_list(tmp_path / "urls.txt", served, 10)
+
+    with small_disk(64 << 20, 1_000) as disk:
+        ended = run_on_disk(run, environment)(
+            "get", tmp_path / "urls.txt", tmp_path / "job", *OPTIONS, "parquet", "--state", disk / "state"
+        )
+
+    assert ended.code == 7, ended.err
+    assert "MiB free, and a worker needs 256 MiB there for its journals; free some space, or" in ended.err
+    assert not list((tmp_path / "job").glob("commits/*"))
 
 
 def test_a_range_that_kills_workers_is_set_aside(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
 from fetchmill._shared.listing import Listing
 from fetchmill._shared.local_lists import LocalLists
-from fetchmill._shared.local_state import make_folder, remove_folder
+from fetchmill._shared.local_state import check_room, make_folder, remove_folder
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import OUTCOMES, CommitRecord, JobRecord, empty_ledger
@@ -150,9 +150,11 @@ class RangeWorker:
         """Work until the job is finished or stopped, or this worker is asked to end.
 
         Raises:
+            StorageError: this machine has no room for the journals.
             FetchmillError: an attempt failed for a reason that affects other workers, too. Its range is released.
         """
         self._local = make_folder(self._local, self.name)
+        check_room(self._local)
         self._lists = LocalLists(self.store, self._local)
         beating = threading.Thread(target=self._beat, name="fetchmill-heartbeat", daemon=True)
         # If this fails, the heartbeat thread tries again. No range is claimed before a heartbeat has succeeded.
