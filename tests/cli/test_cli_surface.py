@@ -172,6 +172,33 @@ def test_options_of_list_have_the_same_names_as_in_python() -> None:
     assert found.keys() - table.keys() == OF_THE_COMMAND - {"dry_run"}
 
 
+def test_options_of_ls_are_those_of_list_and_its_own() -> None:
+    """Defaults and help are the same, except for options that mean something else for a destination."""
+    found, of_list = (
+        {each.name: each for each in command_of(name).params if isinstance(each, click.Option)}
+        for name in ("ls", "list")
+    )
+
+    assert found.keys() - of_list.keys() == {"is_long", "null", "output"}
+    assert of_list.keys() - found.keys() == set()
+    assert [name for name, option in of_list.items() if found[name].default != option.default] == []
+    assert {name for name, option in of_list.items() if found[name].help != option.help} == {
+        "format",
+        "state",
+        "as_json",
+    }
+
+
+def test_an_earlier_name_is_hidden_and_works(run: Callable[..., Any]) -> None:
+    """`list` is not in the list of commands; its help says that `ls` does the same."""
+    shown = run("--help").out + run("-h").out
+    own = run("list", "--help")
+
+    assert not re.search(r"^ +list\b", shown, re.MULTILINE)
+    assert own.code == 0
+    assert "`fetchmill ls SOURCE [-o" in own.out
+
+
 def test_options_of_plan_are_those_of_get_and_its_own() -> None:
     """`plan` has the options of `get` with the same defaults and help, and its own."""
     table = {field.name: field.default for field in fields(PlanOptions) if is_option(field)}

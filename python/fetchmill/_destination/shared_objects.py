@@ -1,7 +1,7 @@
 """Reads the objects of a shared job in place: those of its final ranges, range by range."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -24,11 +24,15 @@ class SharedObjects(Objects):
 
     If the job is in a bucket, its manifests are copied to this machine. The shards of a range are copied when one of
     its objects is read.
+
+    Args:
+        dest: the job directory.
+        reach: options for reaching its bucket; see `open_store`.
     """
 
-    def __init__(self, dest: str | os.PathLike[str]) -> None:
+    def __init__(self, dest: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> None:
         self._dest = os.fspath(dest)
-        self._directory = JobDirectory.at(dest)
+        self._directory = JobDirectory.at(dest, reach)
         self._attempts = final_attempts(self._directory)
         self._folders = AttemptFolders(self._directory)
         # Open destinations by folder.

@@ -4,14 +4,20 @@ docs/internals/shared-jobs.md documents the protocol. A worker claims a range of
 and makes it final with one commit record. Claims are only hints; commit records decide.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 # Timeout in seconds for the query whether a bucket has a shared job.
 _PATIENCE_SECONDS = 15.0
 
 
-def is_shared_job(dest: str) -> bool:
+def is_shared_job(dest: str, reach: Mapping[str, Any] | None = None) -> bool:
     """Return whether a destination is a job directory. Queries a bucket, unless a job of the working folder uses it.
+
+    Args:
+        dest: the destination.
+        reach: options for reaching the bucket; see `open_store`.
 
     Raises:
         UsageError: the bucket refuses the query.
@@ -25,4 +31,4 @@ def is_shared_job(dest: str) -> bool:
         return False
     from fetchmill._shared.store import open_store
 
-    return open_store(dest).with_patience(_PATIENCE_SECONDS).read("job.json") is not None
+    return open_store(dest, reach).with_patience(_PATIENCE_SECONDS).read("job.json") is not None

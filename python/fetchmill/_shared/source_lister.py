@@ -316,7 +316,7 @@ class NewJob:
         """
         if self._job is None:
             raise UsageError(
-                f"{self._source} has no object that matches the options; inspect it with fetchmill list, and check the "
+                f"{self._source} has no object that matches the options; inspect it with fetchmill ls, and check the "
                 "prefix and --include"
             )
         return self._job.end(totals)

@@ -1,183 +1,162 @@
-"""`fetchmill ls`: lists the names in a destination, which may have any format."""
+"""`fetchmill ls`: lists the names in a destination, or the targets of a source."""
 
-import fnmatch
-import json
-import os
-import re
-import shlex
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill._destination.facts import FACTS
-from fetchmill.cli.help_texts import CliCommand
-from fetchmill.cli.streams import escape, say, write_bytes
-from fetchmill.errors import UsageError
+from fetchmill._options.list import ListOptions
+from fetchmill.cli.destination_or_source import open_destination, refuse_misplaced, refuse_options_of_sources
+from fetchmill.cli.listing import list_source
+from fetchmill.cli.log_file import log_options
+from fetchmill.cli.name_lines import Form, Named, to_line
+from fetchmill.cli.options import TableCommand, gathered, options_of
 
 if TYPE_CHECKING:
-    from fetchmill._destination.objects import Object, Objects
-
-MISSING = 3
-# Number of lines per write.
-_LINES = 5000
-# Formats whose records have more facts than the manifest.
-_WITH_FACTS = {"parquet", "warc", "jsonl"}
+    from fetchmill._job.list import ListedTarget
 
 _EXAMPLES = """
-fetchmill ls out/                           list all names
-fetchmill ls out/ '2026/*.json' --long      show size, status, time and name
+fetchmill ls out/                            names of stored objects
+fetchmill ls out/ '2026/*.json' --long       show size, status, time and name
+fetchmill ls s3://bucket/prefix --long       what a bucket or server has
+fetchmill ls s3://bucket/prefix -o manifest.parquet
+fetchmill get manifest.parquet out/          now or later, anywhere
+fetchmill ls https://example.org/data/ --include '*.json' | head
+fetchmill ls urls.txt.gz -o urls.parquet     URLs in normalized form
 fetchmill ls out/ -0 | xargs -0 -n 100 fetchmill cat out/
 fetchmill ls out/ --json | jq .bytes
 """
-_EPILOG = """Exit codes: 0 success; 3 a pattern matches no name."""
+_HELP = """List the names of the objects in DEST, or of the targets of SOURCE, one per line.
+
+\b
+SOURCE is one of:
+  http://HOST[:PORT][/PATH]  a server that lists its objects; also https://
+  s3://BUCKET[/PREFIX]       a bucket
+  FILE                       a list of URLs
+  -                          a list on standard input
+
+DEST is a folder or bucket with a fetchmill job; everything else is a SOURCE, whose objects are not fetched. The job of
+a bucket is found in the bucket (a shared job), in ./NAME.fetchmill, or in --state DIR. `fetchmill list` lists the keys
+of such a bucket. For a folder of lists, write a glob, such as 'parts/*'.
+
+With -o, a SOURCE is written to MANIFEST, a .parquet, .csv or .jsonl file with one row per target. It appears when the
+listing is complete. Fetch its targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same
+command again.
+
+Without -o, control characters and backslashes in names are escaped with a backslash. DEST is read in place, in storage
+order, and each name is listed once. While its job runs, the objects sealed so far are listed. With --long, a `-` stands
+for an unknown value: `files` and `tar` store no status and no time, and a SOURCE has at most sizes and modification
+times.
+
+In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
+listed characters. For a SOURCE, a PATTERN is the same as --include PATTERN.
+"""
+_EPILOG = """Exit codes: 0 success; 3 a pattern matches no name, or a folder of SOURCE could not be listed; 130 and 143
+stopped by SIGINT and SIGTERM. For all others see `fetchmill help exit-codes`.
+
+For the columns of a manifest see `fetchmill help manifests`.
+"""
+_HELP_IN_LS = {
+    "format": "Format of MANIFEST. Default: from the file extension, which may end in .gz or .zst for csv and jsonl.",
+    "state": "Journal folder, if the job of DEST was started with --state. With -o: journal folder of the listing, on "
+    "a local disk. Default: MANIFEST.fetchmill.",
+}
 
 
-@click.command("ls", cls=CliCommand, examples=_EXAMPLES, epilog=_EPILOG, short_help="List the names of a destination.")
-@click.argument("dest", metavar="DEST", type=click.Path())
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
-@click.option("--long", "is_long", is_flag=True, help="Show size, status, time and name, separated by tabs.")
-@click.option(
-    "-0", "--null", is_flag=True, help="End each name with NUL instead of a newline, and do not escape names."
-)
-@click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, include all known facts.")
-@click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
-def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None) -> int:
-    """List the names of the objects in DEST, one per line, in storage order. Each name is listed once.
-
-    In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
-    listed characters. Every format is read in place. While the job runs, the objects sealed so far are listed. Control
-    characters and backslashes are escaped with a backslash. A `-` stands for a value that the format does not store:
-    `files` and `tar` store no status and no time.
-    """
-    if null and (is_long or as_json):
+def _run(
+    place: str,
+    patterns: tuple[str, ...],
+    output: str | None,
+    quiet: bool,
+    log_file: str | None,
+    log_format: str | None,
+    **options: Any,  # noqa: ANN401
+) -> int:
+    """Run the command. Return the exit code."""
+    form = Form(*(options.pop(name) for name in Form._fields))
+    if form.null and (form.is_long or form.as_json):
         raise click.UsageError("--null cannot be combined with --long or --json.")
-    with _opened(dest, state) as objects:
-        listing = _NameListing(objects, patterns)
-        if null:
-            lines: Iterator[bytes] = (_encode(name) + b"\0" for name, _ in listing.names(with_lengths=False))
-        elif as_json:
-            lines = map(_json_line, listing.facts() if is_long else listing.names(with_lengths=True))
-        elif is_long:
-            lines = map(_long_line, listing.facts())
-        else:
-            lines = ((escape(name) + "\n").encode() for name, _ in listing.names(with_lengths=False))
-        while part := b"".join(islice(lines, _LINES)):
-            if not write_bytes(sys.stdout, part):
-                return 0
-    for pattern in listing.unmatched:
-        say(f"fetchmill: no name matches {escape(pattern)}")
-    return MISSING if listing.unmatched else 0
+    if output is not None and (form.is_long or form.null):
+        raise click.UsageError("--output cannot be combined with --long or --null: a manifest has all known facts.")
+    objects = open_destination(place, options, writes_manifest=output is not None)
+    if objects is not None:
+        from fetchmill.cli.stored_names import show_names
+
+        with objects:
+            refuse_options_of_sources(place)
+            return show_names(objects, patterns, form)
+    refuse_misplaced(place, patterns, output, options["state"])
+    options["include"] = (*options["include"], *patterns)
+    listed = ListOptions(source=place, manifest=output, **gathered(options))
+    return list_source(
+        listed,
+        lambda targets: b"".join(to_line(_named(target), form) for target in targets),
+        with_events=form.as_json and output is not None,
+        quiet=quiet,
+        log_file=log_file,
+        log_format=log_format,
+    )
 
 
-def _opened(dest: str, state: str | None) -> "Objects":
-    """Open the objects of a destination.
-
-    Raises:
-        UsageError: there is no job. If DEST is a source instead, the hint says how to list a source.
-    """
-    from fetchmill._destination import objects as destination
-
-    try:
-        return destination.open(dest, state=state)
-    except UsageError as error:
-        is_source = "://" in dest or os.path.isfile(dest)  # noqa: PTH113 - pathlib is loaded late
-        if is_source and "holds no fetchmill job" in str(error):
-            error.hint = f"list a source: fetchmill list {shlex.quote(escape(dest))}"
-        raise
+def _options() -> list[click.Parameter]:
+    """Return the options of `list`, with help for both kinds of places."""
+    options = options_of(ListOptions)
+    for option in options:
+        if isinstance(option, click.Option) and option.name in _HELP_IN_LS:
+            option.help = _HELP_IN_LS[option.name]
+    return options
 
 
-class _NameListing:
-    """The names that some patterns match, each once. Afterwards, `unmatched` has the patterns without a match."""
-
-    def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
-        self._objects = objects
-        self._patterns = patterns
-        self.unmatched = list(patterns)
-
-    def names(self, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
-        """Return names, and their lengths if requested."""
-        find = self._objects.lengths if with_lengths else _names_alone(self._objects)
-        if not self._patterns:
-            return iter(find(None))
-        return chain.from_iterable(self._of(number, find) for number in range(len(self._patterns)))
-
-    def _of(
-        self, number: int, find: Callable[[str], Iterable[tuple[str, int | None]]]
-    ) -> Iterator[tuple[str, int | None]]:
-        """Yield the names that one pattern matches and no earlier pattern matched."""
-        pattern = self._patterns[number]
-        earlier = [_matcher(other) for other in self._patterns[:number]]
-        for pair in find(pattern):
-            if pattern in self.unmatched:
-                self.unmatched = [other for other in self.unmatched if other != pattern]
-            if not any(matches(pair[0]) for matches in earlier):
-                yield pair
-
-    def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
-        """Yield names with all facts of each object. Read the shards if the format stores more than the manifest."""
-        if self._objects.format not in _WITH_FACTS:
-            yield from self.names(with_lengths=True)
-            return
-        if self._patterns and all("*" not in it and "?" not in it and "[" not in it for it in self._patterns):
-            for name, _ in self.names(with_lengths=False):
-                yield self._objects.record(name)
-            return
-        matchers = {pattern: _matcher(pattern) for pattern in self._patterns}
-        for found in self._objects.records():
-            matched = [pattern for pattern, matches in matchers.items() if matches(found.name)]
-            if self.unmatched:
-                self.unmatched = [pattern for pattern in self.unmatched if pattern not in matched]
-            if matched or not matchers:
-                yield found
-
-
-def _names_alone(objects: "Objects") -> Callable[[str | None], Iterator[tuple[str, None]]]:
-    return lambda pattern: ((name, None) for name in objects.names(pattern))
+command = TableCommand(
+    "ls",
+    callback=_run,
+    help=_HELP,
+    examples=_EXAMPLES,
+    matters=(
+        "is_long",
+        "null",
+        "as_json",
+        "output",
+        "column",
+        "include",
+        "exclude",
+        "listing",
+        "headers",
+        "endpoint_url",
+        "no_sign_request",
+        "state",
+    ),
+    epilog=_EPILOG,
+    short_help="List the names of a destination or of a source.",
+    params=[
+        click.Argument(["place"], metavar="SOURCE|DEST", type=click.Path(allow_dash=True)),
+        click.Argument(["patterns"], metavar="[PATTERN]...", nargs=-1),
+        click.Option(["--long", "is_long"], is_flag=True, help="Show size, status, time and name, separated by tabs."),
+        click.Option(
+            ["-0", "--null"], is_flag=True, help="End each name with NUL instead of a newline, and do not escape names."
+        ),
+        click.Option(
+            ["-o", "--output"],
+            metavar="MANIFEST",
+            type=click.Path(),
+            help="Write the targets of SOURCE to this file; nothing is written to standard output.",
+        ),
+        *_options(),
+        *log_options(),
+        click.Option(
+            ["--json", "as_json"],
+            is_flag=True,
+            help="Write JSON lines; with --long, include all known facts. With -o, write events.",
+        ),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show only names and errors."),
+    ],
+)
 
 
-def _matcher(pattern: str) -> Callable[[str], object]:
-    return re.compile(fnmatch.translate(pattern)).match
-
-
-def _long_line(found: "tuple[str, int | None] | Object") -> bytes:
-    if isinstance(found, tuple):
-        columns = [str(found[1]), "-", "-", escape(found[0])]
-    else:
-        status, time = found.status, found.fetched_at
-        columns = [
-            str(len(found.body)),
-            "-" if status is None else str(status),
-            "-" if time is None else _time_text(time),
-            escape(found.name),
-        ]
-    return ("\t".join(columns) + "\n").encode()
-
-
-def _json_line(found: "tuple[str, int | None] | Object") -> bytes:
-    name, size = found if isinstance(found, tuple) else (found.name, len(found.body))
-    values: dict[str, Any] = {"name": name, "bytes": size}
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        values["name"] = _encode(name).decode("utf-8", "replace")
-        values["name_hex"] = _encode(name).hex()
-    if not isinstance(found, tuple):
-        for field in FACTS:
-            value = getattr(found, field)
-            if value is not None:
-                values[field] = _time_text(value) if isinstance(value, datetime) else value
-        # Only objects of a list have these.
-        values |= {field: value for field in ("url", "columns") if (value := getattr(found, field))}
-    return (json.dumps(values) + "\n").encode()
-
-
-def _encode(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
-
-
-def _time_text(time: datetime) -> str:
-    return time.isoformat(timespec="microseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
+def _named(target: "ListedTarget") -> Named:
+    facts = {
+        "url": target.url,
+        "etag": target.etag,
+        "last_modified": target.last_modified,
+        "columns": target.columns or None,
+    }
+    return Named(target.name or target.url or "", target.size, None, target.last_modified, facts)

@@ -23,6 +23,8 @@ GROUPS = {
     "More": ("help", "completion", "bench", "torture"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
+# Earlier names of commands. They work, but the list of commands leaves them out.
+_EARLIER_NAMES = ("list",)
 # Groups whose commands `-h` names without a description.
 _NAMED_IN_BRIEF = ("Shared jobs", "More")
 _EXAMPLES = (
@@ -76,7 +78,7 @@ class _LazyGroup(click.Group):
     def _records(self, ctx: click.Context, names: Sequence[str]) -> list[tuple[str, str]]:
         """Return commands and their descriptions. Names are padded to the same width in all groups."""
         width = max(map(len, COMMANDS))
-        found = ((name, self.get_command(ctx, name)) for name in names)
+        found = ((name, self.get_command(ctx, name)) for name in names if name not in _EARLIER_NAMES)
         return [(name.ljust(width), each.get_short_help_str(WIDTH)) for name, each in found if each]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -124,7 +126,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     "   1  internal error\n"
     "   2  usage error\n"
     "   3  finished with failed or absent targets (check: --fail-on; diff: changes;\n"
-    "      list: a folder could not be listed)\n"
+    "      ls: a folder could not be listed)\n"
     "   4  listing failed\n"
     "   5  temporary failure, or --give-up-after\n"
     "   6  security problem\n"
@@ -248,7 +250,9 @@ def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
     from fetchmill._options.elsewhere import describe_elsewhere
 
     command, name = error.ctx.command, error.option_name.lstrip("-")
-    elsewhere = describe_elsewhere(command.name or "", name.replace("-", "_"))
+    # `ls` has the options of `list`.
+    call = "list" if command.name == "ls" else command.name or ""
+    elsewhere = describe_elsewhere(call, name.replace("-", "_"))
     if elsewhere:
         return f"{error.option_name}: not an option of {command.name}: {elsewhere}", None
     known = [text.lstrip("-") for each in command.params for text in (*each.opts, *each.secondary_opts)]

@@ -1,0 +1,158 @@
+"""Finds out whether the argument of `ls` is a destination or a source.
+
+What a fetchmill job has written is a destination. Everything else is a source, except for folders and missing paths:
+those are refused, because they may be a destination whose journal is elsewhere, or a typing error.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from fetchmill._options.sources import BUCKET_REACH, is_bucket, kind_of
+from fetchmill.cli.streams import escape
+from fetchmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._destination.objects import Objects
+
+# Options that a destination has, too.
+_OF_BOTH = ("is_long", "null", "as_json", "quiet", "state", *BUCKET_REACH, "ca_file", "proxy")
+# Parts of errors that say that there is no job.
+_NO_JOB = ("holds no fetchmill job", "no job found in ", "cannot hold shards")
+# In the error about a job with its objects in a bucket: the bucket.
+_UPLOAD = re.compile(r"the objects of this job are in (s3://[^;]*);")
+# Names of manifests.
+_MANIFEST = re.compile(r"[^*?\[\]/]+\.(parquet|(csv|jsonl)(\.gz|\.zst)?)")
+
+
+def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest: bool) -> "Objects | None":
+    """Open the objects of a destination. Return None if the place is a source.
+
+    Args:
+        place: the destination or source.
+        options: the options of the command.
+        writes_manifest: whether the command writes a manifest, as only sources can.
+
+    Raises:
+        UsageError: a folder has no job, or a job stores no objects.
+    """
+    if place == "-" or (kind_of(place) != "list" and not is_bucket(place)):
+        return None
+    if writes_manifest and _is_list(place):
+        # A manifest may be filtered into another one.
+        return None
+    from fetchmill._destination.objects import Objects
+
+    # With a manifest, `state` is the folder of the listing.
+    state = None if writes_manifest else options["state"]
+    try:
+        if state is None and _is_shared(place, options):
+            return _open_shared(place, options)
+        return Objects(place, state=state)
+    except UsageError as error:
+        if _is_about_another_job(str(error), place):
+            if writes_manifest or is_bucket(place) or _is_list(place):
+                return None
+            error.hint = _hint_at_sources(place)
+        elif "results of `fetchmill list`" in str(error):
+            error.hint = f"list its rows: fetchmill list {quoted(place)}"
+        raise
+
+
+def refuse_options_of_sources(dest: str) -> None:
+    """Refuse options of sources on the command line if the place is a destination.
+
+    Raises:
+        UsageError: there is such an option.
+    """
+    ctx = click.get_current_context()
+    for option in ctx.command.params:
+        name = option.name or ""
+        is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and option.expose_value and is_given and name not in _OF_BOTH:
+            written = next(text for text in option.opts if text.startswith("--"))
+            of_bucket = f"list the keys of the bucket: fetchmill list {quoted(dest)}"
+            of_folder = f"list the names of its objects: fetchmill ls {quoted(dest)}"
+            raise UsageError(
+                f"{written} is for a SOURCE, but {escape(dest)} holds a fetchmill job",
+                hint=of_bucket if is_bucket(dest) else of_folder,
+            )
+
+
+def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, state: str | None) -> None:
+    """Refuse arguments and options that are probably meant for something else than listing a source.
+
+    Raises:
+        UsageError: there is one.
+    """
+    files = [pattern for pattern in patterns if kind_of(source) == "list" and os.path.exists(pattern)]  # noqa: PTH110
+    if files:
+        raise UsageError(
+            f"{escape(files[0])} is a PATTERN here, but it is a file",
+            hint="quote a glob, so that fetchmill reads all files as one list",
+        )
+    if output is not None:
+        return
+    if state is not None:
+        raise UsageError(
+            f"--state: {escape(state)} has no job of {escape(source)}; to list a source, --state needs -o MANIFEST"
+        )
+    if len(patterns) == 1 and _MANIFEST.fullmatch(patterns[0]):
+        written = quoted(patterns[0])
+        raise UsageError(
+            f"{escape(patterns[0])} is a PATTERN here, but it looks like a manifest",
+            hint=f"write it: fetchmill ls {quoted(source)} -o {written}; to list this name, use --include {written}",
+        )
+
+
+def quoted(text: str) -> str:
+    """Return a text for a command that a person may copy into a shell."""
+    return shlex.quote(escape(text))
+
+
+def _is_about_another_job(text: str, place: str) -> bool:
+    """Return whether an error says that there is no job, or that the journal here is of another bucket."""
+    upload = _UPLOAD.search(text)
+    is_other = is_bucket(place) and upload is not None and upload[1].rstrip("/") != place.rstrip("/")
+    return is_other or any(words in text for words in _NO_JOB)
+
+
+def _is_list(place: str) -> bool:
+    """Return whether a path is a file, which may be a pipe, or a glob for the files of a list."""
+    if os.path.exists(place):  # noqa: PTH110 - pathlib is loaded late
+        return not os.path.isdir(place)  # noqa: PTH112 - the same
+    return any(char in place for char in "*?[{")
+
+
+def _hint_at_sources(place: str) -> str:
+    if os.path.isdir(place):  # noqa: PTH112 - pathlib is loaded late
+        glob = quoted(f"{place.rstrip('/')}/*")
+        return f"for a job started with --state, give --state DIR; for a folder of lists: fetchmill ls {glob}"
+    return "for a source, give a URL, s3://BUCKET/PREFIX, or the file of a list"
+
+
+def _is_shared(place: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a place is the directory of a shared job.
+
+    A bucket that refuses the query counts as a source: listing it reports the reason, or succeeds without the right to
+    read objects.
+    """
+    from fetchmill._shared import is_shared_job
+    from fetchmill._shared.stored_options import reach_of
+
+    try:
+        return is_shared_job(place, reach_of(options))
+    except UsageError:
+        return False
+
+
+def _open_shared(place: str, options: Mapping[str, Any]) -> "Objects":
+    from fetchmill._destination.shared_objects import SharedObjects
+    from fetchmill._shared.stored_options import reach_of
+
+    return SharedObjects(place, reach_of(options))

@@ -1,0 +1,125 @@
+"""Shared by `ls` and `list`: lists the targets of a source, into a manifest or on standard output."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from fetchmill._options.list import ListOptions
+from fetchmill._options.units import format_count, format_count_of, format_seconds
+from fetchmill.cli.log_file import BothDisplays, LogFile
+from fetchmill.cli.progress import Display, QuietDisplay
+from fetchmill.cli.streams import escape, say, write_bytes, write_event
+from fetchmill.cli.watch import Signals, announce_dashboard, choose_display, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fetchmill._job.list import ListedTarget, ListReport
+
+INCOMPLETE = 3
+
+
+def list_source(
+    listed: ListOptions,
+    to_lines: "Callable[[Sequence[ListedTarget]], bytes]",
+    *,
+    with_events: bool,
+    quiet: bool,
+    log_file: str | None,
+    log_format: str | None,
+) -> int:
+    """List a source. Return the exit code.
+
+    Args:
+        listed: the options. Without a manifest in them, the targets go to standard output.
+        to_lines: converts a batch of targets to the lines for standard output.
+        with_events: whether to write progress and the report as JSON events to standard output.
+        quiet: whether to show only targets and errors.
+        log_file: the file to which progress and the summary are appended.
+        log_format: format of this file.
+    """
+    # Imported late, because help does not need it.
+    from fetchmill._job.list import ListReport, RowJob, state_folder
+    from fetchmill._job.with_dashboard import JobDashboard
+    from fetchmill._native import Job
+
+    signals = Signals()
+    manifest = None if listed.manifest is None else str(listed.manifest)
+    with (
+        LogFile(log_file, log_format) as log,
+        JobDashboard("list", listed) as dashboard,
+        state_folder(listed) as temporary,
+    ):
+        native = dashboard.show(Job(listed.to_json(temporary)))
+        job = native if manifest is not None else RowJob(native, _writer(to_lines))
+        signals.attach(job)
+        announce_dashboard(dashboard.url, with_events, quiet, log)
+        display = _display(with_events, quiet, is_given=manifest is None)
+        try:
+            watch(job, signals, BothDisplays(display, log), is_resumable=manifest is not None)
+        except BrokenPipeError:
+            job.abort()
+            return 0
+        finally:
+            display.close()
+        report = ListReport.from_native(job.report(), manifest)
+        log.conclude([*report.notices, *_lines(report)], report.to_dict())
+    _conclude(report, display, with_events=with_events, quiet=quiet)
+    if report.interrupted and signals.number is not None:
+        return 128 + signals.number
+    return INCOMPLETE if report.failed_folders or report.found_nothing else 0
+
+
+def _display(with_events: bool, quiet: bool, *, is_given: bool) -> Display:
+    """Return the display for progress. It shows nothing if names are written to a terminal."""
+    if is_given and not with_events and sys.stdout.isatty():
+        return QuietDisplay()
+    return choose_display(with_events, quiet)
+
+
+def _writer(to_lines: "Callable[[Sequence[ListedTarget]], bytes]") -> "Callable[[Sequence[ListedTarget]], None]":
+    """Return a function that writes a batch of targets to standard output.
+
+    The function raises BrokenPipeError if no one reads standard output any more.
+    """
+
+    def write(targets: "Sequence[ListedTarget]") -> None:
+        if not write_bytes(sys.stdout, to_lines(targets)):
+            raise BrokenPipeError
+
+    return write
+
+
+def _conclude(report: "ListReport", display: Display, *, with_events: bool, quiet: bool) -> None:
+    """Write the summary to standard error, because names are the result. With events, write the event `report`."""
+    if with_events:
+        for notice in report.notices:
+            display.notice(notice)
+        write_event("report", report.to_dict())
+    if with_events or quiet:
+        return
+    for line in (*report.notices, *_lines(report)):
+        say(line)
+
+
+def _lines(report: "ListReport") -> list[str]:
+    rows = format_count_of(report.rows, "target")
+    if report.already_finished:
+        lines = [f"all done already: {rows}; choose another manifest to list again"]
+    else:
+        lines = [f"{rows} in {format_seconds(report.seconds)}"]
+    if report.skipped:
+        lines.append(f"left out: {format_count(report.skipped)}")
+    if report.without_url:
+        lines.append(
+            f"without a URL: {format_count(report.without_url)}; `fetchmill get` would count these targets as failed"
+        )
+    if report.failed_folders:
+        lines.append(
+            f"folders that could not be listed: {format_count(report.failed_folders)}; their objects are missing"
+        )
+    if report.interrupted:
+        again = "stopped after a checkpoint; run the same command again to resume"
+        lines.append(again if report.manifest else "stopped; nothing was kept")
+    elif report.manifest:
+        lines.append(f"manifest: {escape(report.manifest)}")
+    return lines
