@@ -1,4 +1,4 @@
-"""`--first N`: a run fetches the first N targets and ends; the next run continues the same job."""
+"""`--first N`: a run fetches the first N targets and ends; the next run continues the same job. So does a check."""
 
 import json
 from collections.abc import Callable
@@ -103,3 +103,53 @@ def test_it_is_refused_where_it_means_nothing(run: Run, dest: Path, tmp_path: Pa
     assert "--first applies to objects" in items.err
     assert "first" in shared.err
     assert "it counts only one process" in shared.err
+
+
+def write_urls(folder: Path, source: Server) -> None:
+    """Writes the list `urls.txt` of all objects."""
+    (folder / "urls.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(COUNT)))
+
+
+def test_a_check_sums_up_its_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Without RESULTS, the summary is all that is wanted of a trial. `--fail-on` sees the same targets."""
+    source = server(synthetic=COUNT, faults=[Fault("status", match="file-000000000007", status=404)])
+    write_urls(tmp_path, source)
+    command = ("check", "urls.txt", "--allow-private", "--first", "10")
+
+    ended, shown = run(*command, "--json"), run(*command, "--fail-on", "404")
+
+    report = json.loads(ended.out.splitlines()[-1])
+    assert (ended.code, report["stopped_by"], report["rows"]) == (0, "first", 10), ended.err
+    assert report["counts"] == {"200": 9, "404": 1}
+    assert shown.code == 3, shown.err
+    assert shown.out.splitlines()[-1] == "the first targets are done; nothing was kept"
+    assert source.stats()["get"] == 20
+
+
+def test_a_check_goes_on_after_its_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
+    """RESULTS appears when all targets are done, and no target is requested twice."""
+    source = server(synthetic=COUNT)
+    write_urls(tmp_path, source)
+    command = ("check", "urls.txt", "r.csv", "--allow-private")
+
+    first = run(*command, "--first", "10")
+    assert (first.code, (tmp_path / "r.csv").exists()) == (0, False), first.err
+    ended = run(*command)
+
+    assert "r.csv appears when all targets are done" in first.out
+    assert "stopping" not in first.err
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "r.csv").read_text().count("/get/") >= COUNT
+    assert source.stats()["get"] == COUNT
+
+
+def test_commands_that_need_the_whole_source_refuse_it(run: Run, dest: Path) -> None:
+    """The sentence has the reason."""
+    reasons = {"sync": "would treat all other objects as deleted", "plan": "a plan is for the whole job"}
+    for command, reason in reasons.items():
+        ended = run(command, "http://127.0.0.1:9", dest, "--first", "1")
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert ended.err.startswith(f"fetchmill: error: --first: not an option of {command}: get and check have it; ")
+        assert reason in ended.err
+    with pytest.raises(fetchmill.UsageError, match="`each` may raise an exception to end the list"):
+        fetchmill.list("http://127.0.0.1:9", first=1)  # type: ignore[call-arg]

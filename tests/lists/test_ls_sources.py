@@ -228,3 +228,44 @@ def test_a_reader_that_has_enough_ends_the_listing(start: Callable[..., Any], se
     assert process.wait(30) == 0
     assert process.stderr.read() == ""
     assert source.stats()["list"] < 2000
+
+
+@pytest.mark.parametrize("command", ["ls", "list"])
+def test_the_first_names_end_the_listing(command: str, run: Run, server: Serve) -> None:
+    """No more pages are requested than needed. A source with fewer names is complete."""
+    source = server(synthetic=200_000, page_size=100)
+
+    ended = run(command, source.url, "--first", "150")
+    few = run(command, server(synthetic=3).url, "--first", "150")
+
+    assert (ended.code, ended.out) == (0, "".join(f"file-{number:012}\n" for number in range(150)))
+    assert ended.err == "the first 150 targets; the listing was ended\n"
+    assert source.stats()["list"] < 100
+    assert (few.code, few.out.count("\n")) == (0, 3)
+    assert few.err.startswith("3 targets in ")
+
+
+def test_a_manifest_of_the_first_targets_is_refused(run: Run, tmp_path: Path) -> None:
+    """The error says why, and the hint has the command for a trial."""
+    ended = run("ls", "http://127.0.0.1:9", "-o", "m.csv", "--first", "5")
+
+    assert (ended.code, ended.err.count("\n")) == (2, 2)
+    assert "--first cannot be combined with a manifest: a manifest has all targets" in ended.err
+    assert ended.err.endswith("hint: fetch the first targets: fetchmill get MANIFEST DEST --first 5\n")
+    assert run("ls", "http://127.0.0.1:9", "--first", "0").err == (
+        "fetchmill: error: --first must be a whole number of at least 1, not 0\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_names_of_a_destination_are_shown(run: Run, server: Serve) -> None:
+    """Patterns without a match are reported only if all names were read."""
+    assert run("get", server(synthetic=30).url, "out", "--format", "jsonl").code == 0
+
+    first = run("ls", "out", "--first", "7", "--long")
+    some, all_names = (run("ls", "out", "file-*", "other", "--first", count) for count in (7, 100))
+
+    assert (first.code, first.out.count("\n")) == (0, 7)
+    assert (some.code, some.out.count("\n"), some.err) == (0, 7, "")
+    assert (all_names.code, all_names.out.count("\n")) == (3, 30)
+    assert all_names.err == "fetchmill: no name matches other\n"

@@ -35,7 +35,7 @@ class CheckReport(ReadableReport):
         attempts: number of requests in this run, redirects included.
         already_finished: whether the check was finished before this run. The run then made no request.
         interrupted: whether the run was stopped before the end. The same call resumes it.
-        stopped_by: the rule that stopped the run: `max_duration` or `max_bytes`; None if no rule did.
+        stopped_by: the rule that stopped the run: `max_duration`, `max_bytes` or `first`; None if no rule did.
         resumed: whether an earlier run began the check.
         doubtful: names of targets whose rows may contain another target's answer, because an unsolicited response was
             detected too late (docs/reference/http-support.md). At most the first 10,000 names.

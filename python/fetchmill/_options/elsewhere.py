@@ -16,12 +16,17 @@ _CLASSES: Mapping[str, Mapping[str, Option]] = {
 _PROGRAM_DECIDES = "a stream requests the URLs that your program passes"
 _STORES_NOTHING = "it stores no objects"
 _ONLY_LISTS = "it requests no objects"
+_WHOLE = "a sync compares DEST with the whole source, and would treat all other objects as deleted"
 _LATER = "a sync would keep or delete objects that opt out later"
 # Reasons by call and option, where naming the calls that have the option is not enough.
 _REASONS = {
     ("stream", "robots"): f"{_PROGRAM_DECIDES}; it can check them with urllib.robotparser",
     ("list", "opt_out"): _ONLY_LISTS,
     ("sync", "opt_out"): _LATER,
+    ("sync", "first"): _WHOLE,
+    ("list", "first"): "`each` may raise an exception to end the list",
+    ("plan", "first"): "a plan is for the whole job",
+    ("stream", "first"): "your program ends a stream by leaving the loop",
     ("check", "compressed"): _STORES_NOTHING,
 }
 

@@ -83,7 +83,7 @@ class Storing(TypedDict, total=False):
 
 
 class OfFirst(TypedDict, total=False):
-    """Options of `get`: how many targets a run fetches."""
+    """Options of `get` and `check`: how many targets a run fetches."""
 
     first: int | None
     """Fetch only the first N targets. To continue the job, increase N or omit the option."""
@@ -571,6 +571,7 @@ class PlanKeywords(
 
 class CheckKeywords(
     Rows,
+    OfFirst,
     OfList,
     OfRows,
     OfFilters,

@@ -1206,6 +1206,7 @@ PLAN: Final[Mapping[str, Option]] = {
 
 CHECK: Final[Mapping[str, Option]] = {
     **_ROWS,
+    **_OF_FIRST,
     **_OF_LIST,
     **_OF_ROWS,
     **_OF_FILTERS,
@@ -1222,6 +1223,13 @@ CHECK: Final[Mapping[str, Option]] = {
     **_OF_COMMITS,
     **_OF_STATE,
     **_OF_DASHBOARDS,
+    "first": Option(
+        "count",
+        int | None,
+        None,
+        "Check only the first N targets. To continue the check, increase N or omit the option.",
+        heading="Selection",
+    ),
     "key_column": Option(
         "text",
         str | None,

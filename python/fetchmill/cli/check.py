@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fetchmill._job.report import FIRST
 from fetchmill._options.check import CheckOptions
 from fetchmill._options.units import format_count, format_count_of, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
@@ -99,7 +100,7 @@ def _run(
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    if report.stopped_by:
+    if report.stopped_by and report.stopped_by != FIRST:
         return STOPPED_BY_A_RULE
     return FOUND_WHAT_FAILS if found or report.doubtful_count or report.found_nothing else 0
 
@@ -164,10 +165,21 @@ def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: boo
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
-        lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped; nothing was kept"]
-    elif report["results"]:
+        return [*lines, *_stop_lines(report, is_resumable=is_resumable)]
+    if report["results"]:
         lines.append(f"results: {report['results']}")
     return lines
+
+
+def _stop_lines(report: dict[str, Any], *, is_resumable: bool) -> list[str]:
+    """Return lines for a stopped check, with how to continue it."""
+    is_first = report["stopped_by"] == FIRST
+    if not is_resumable:
+        return ["the first targets are done; nothing was kept" if is_first else "stopped; nothing was kept"]
+    lines = stop_lines(report["stopped_by"], True)
+    return (
+        [*lines, f"{report['results']} appears when all targets are done"] if is_first and report["results"] else lines
+    )
 
 
 def _doubt_lines(report: dict[str, Any]) -> list[str]:

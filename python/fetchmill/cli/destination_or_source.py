@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fetchmill._destination.objects import Objects
 
 # Options that a destination has, too.
-_OF_BOTH = ("is_long", "null", "as_json", "quiet", "state", *BUCKET_REACH, "ca_file", "proxy")
+_OF_BOTH = ("is_long", "null", "first", "as_json", "quiet", "state", *BUCKET_REACH, "ca_file", "proxy")
 # Parts of errors that say that there is no job.
 _NO_JOB = ("holds no fetchmill job", "no job found in ", "cannot hold shards")
 # In the error about a job with its objects in a bucket: the bucket.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._options.list import ListOptions
-from fetchmill.cli.listing import list_source
+from fetchmill.cli.listing import first_option, list_source
 from fetchmill.cli.log_file import log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape
@@ -54,6 +54,7 @@ For the columns of a row see `fetchmill help manifests`.
 def _run(
     source: str,
     manifest: str | None,
+    first: int | None,
     as_json: bool,
     quiet: bool,
     log_file: str | None,
@@ -63,7 +64,15 @@ def _run(
     """Run the command. Return the exit code."""
     listed = ListOptions(source=source, manifest=manifest, **gathered(options))
     to_lines = _lines_with(_event if as_json else _name)
-    return list_source(listed, to_lines, with_events=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
+    return list_source(
+        listed,
+        to_lines,
+        first=first,
+        with_events=as_json,
+        quiet=quiet,
+        log_file=log_file,
+        log_format=log_format,
+    )
 
 
 command = TableCommand(
@@ -91,6 +100,7 @@ command = TableCommand(
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["manifest"], metavar="[MANIFEST]", required=False, type=click.Path()),
         *options_of(ListOptions),
+        first_option(),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["-q", "--quiet"], is_flag=True, help="Show only names and errors."),

@@ -3,12 +3,16 @@
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
 from fetchmill._options.list import ListOptions
 from fetchmill._options.units import format_count, format_count_of, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile
+from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.progress import Display, QuietDisplay
 from fetchmill.cli.streams import escape, say, write_bytes, write_event
 from fetchmill.cli.watch import Signals, announce_dashboard, choose_display, watch
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,12 +20,18 @@ if TYPE_CHECKING:
     from fetchmill._job.list import ListedTarget, ListReport
 
 INCOMPLETE = 3
+_ONLY_FIRST = "a manifest has all targets, because get and sync would take a shorter one for the whole source"
+
+
+class _EnoughListed(Exception):  # noqa: N818 - not an error
+    """The first targets are written, and no more are wanted."""
 
 
 def list_source(
     listed: ListOptions,
     to_lines: "Callable[[Sequence[ListedTarget]], bytes]",
     *,
+    first: int | None,
     with_events: bool,
     quiet: bool,
     log_file: str | None,
@@ -32,11 +42,20 @@ def list_source(
     Args:
         listed: the options. Without a manifest in them, the targets go to standard output.
         to_lines: converts a batch of targets to the lines for standard output.
+        first: number of targets after which the listing ends; None for all.
         with_events: whether to write progress and the report as JSON events to standard output.
         quiet: whether to show only targets and errors.
         log_file: the file to which progress and the summary are appended.
         log_format: format of this file.
+
+    Raises:
+        UsageError: a manifest would have only the first targets.
     """
+    if first is not None and listed.manifest is not None:
+        raise UsageError(
+            f"--first cannot be combined with a manifest: {_ONLY_FIRST}",
+            hint=f"fetch the first targets: fetchmill get MANIFEST DEST --first {first}",
+        )
     # Imported late, because help does not need it.
     from fetchmill._job.list import ListReport, RowJob, state_folder
     from fetchmill._job.with_dashboard import JobDashboard
@@ -50,7 +69,7 @@ def list_source(
         state_folder(listed) as temporary,
     ):
         native = dashboard.show(Job(listed.to_json(temporary)))
-        job = native if manifest is not None else RowJob(native, _writer(to_lines))
+        job = native if manifest is not None else RowJob(native, _writer(to_lines, first))
         signals.attach(job)
         announce_dashboard(dashboard.url, with_events, quiet, log)
         display = _display(with_events, quiet, is_given=manifest is None)
@@ -58,6 +77,11 @@ def list_source(
             watch(job, signals, BothDisplays(display, log), is_resumable=manifest is not None)
         except BrokenPipeError:
             job.abort()
+            return 0
+        except _EnoughListed:
+            job.abort()
+            line = f"the first {format_count_of(first or 0, 'target')}; the listing was ended"
+            BothDisplays(display, log).notice(line)
             return 0
         finally:
             display.close()
@@ -76,15 +100,23 @@ def _display(with_events: bool, quiet: bool, *, is_given: bool) -> Display:
     return choose_display(with_events, quiet)
 
 
-def _writer(to_lines: "Callable[[Sequence[ListedTarget]], bytes]") -> "Callable[[Sequence[ListedTarget]], None]":
+def _writer(
+    to_lines: "Callable[[Sequence[ListedTarget]], bytes]", first: int | None
+) -> "Callable[[Sequence[ListedTarget]], None]":
     """Return a function that writes a batch of targets to standard output.
 
-    The function raises BrokenPipeError if no one reads standard output any more.
+    The function raises BrokenPipeError if no one reads standard output any more, and _EnoughListed after the first
+    targets.
     """
+    left = sys.maxsize if first is None else first
 
     def write(targets: "Sequence[ListedTarget]") -> None:
-        if not write_bytes(sys.stdout, to_lines(targets)):
+        nonlocal left
+        if not write_bytes(sys.stdout, to_lines(targets[:left])):
             raise BrokenPipeError
+        left -= len(targets)
+        if left <= 0:
+            raise _EnoughListed
 
     return write
 
@@ -123,3 +155,16 @@ def _lines(report: "ListReport") -> list[str]:
     elif report.manifest:
         lines.append(f"manifest: {escape(report.manifest)}")
     return lines
+
+
+def first_option() -> click.Option:
+    """Return the option `--first`."""
+    return click.Option(
+        ["--first"], type=COUNT, callback=_at_least_one, help="List only the first N names, and end the listing."
+    )
+
+
+def _at_least_one(_ctx: click.Context, _parameter: click.Parameter, first: int | None) -> int | None:
+    if first is not None and first < 1:
+        raise UsageError(f"--first must be a whole number of at least 1, not {first}")
+    return first

@@ -6,7 +6,7 @@ import click
 
 from fetchmill._options.list import ListOptions
 from fetchmill.cli.destination_or_source import open_destination, refuse_misplaced, refuse_options_of_sources
-from fetchmill.cli.listing import list_source
+from fetchmill.cli.listing import first_option, list_source
 from fetchmill.cli.log_file import log_options
 from fetchmill.cli.name_lines import Form, Named, to_line
 from fetchmill.cli.options import TableCommand, gathered, options_of
@@ -66,6 +66,7 @@ def _run(
     place: str,
     patterns: tuple[str, ...],
     output: str | None,
+    first: int | None,
     quiet: bool,
     log_file: str | None,
     log_format: str | None,
@@ -83,13 +84,14 @@ def _run(
 
         with objects:
             refuse_options_of_sources(place)
-            return show_names(objects, patterns, form)
+            return show_names(objects, patterns, form, first=first)
     refuse_misplaced(place, patterns, output, options["state"])
     options["include"] = (*options["include"], *patterns)
     listed = ListOptions(source=place, manifest=output, **gathered(options))
     return list_source(
         listed,
         lambda targets: b"".join(to_line(_named(target), form) for target in targets),
+        first=first,
         with_events=form.as_json and output is not None,
         quiet=quiet,
         log_file=log_file,
@@ -118,7 +120,7 @@ command = TableCommand(
         "output",
         "column",
         "include",
-        "exclude",
+        "first",
         "listing",
         "headers",
         "endpoint_url",
@@ -141,6 +143,7 @@ command = TableCommand(
             help="Write the targets of SOURCE to this file; nothing is written to standard output.",
         ),
         *_options(),
+        first_option(),
         *log_options(),
         click.Option(
             ["--json", "as_json"],

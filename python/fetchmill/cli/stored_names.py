@@ -21,17 +21,29 @@ _LINES = 5000
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
 
 
-def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form) -> int:
-    """Write the names that match patterns, or all names, to standard output. Return the exit code."""
+def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, first: int | None = None) -> int:
+    """Write the names that match patterns, or all names, to standard output. Return the exit code.
+
+    Args:
+        objects: the objects of the destination.
+        patterns: the patterns; all names match if there is none.
+        form: form of the lines.
+        first: maximum number of names; None for all.
+    """
     listing = _NameListing(objects, patterns)
     if form.is_long or form.as_json:
         found = listing.facts() if form.is_long else listing.names(with_lengths=True)
         lines = (to_line(_named(each), form) for each in found)
     else:
         lines = (name_line(name, form) for name, _ in listing.names(with_lengths=False))
-    while part := b"".join(islice(lines, _LINES)):
-        if not write_bytes(sys.stdout, part):
+    left = sys.maxsize if first is None else first
+    while left > 0 and (part := list(islice(lines, min(left, _LINES)))):
+        if not write_bytes(sys.stdout, b"".join(part)):
             return 0
+        left -= len(part)
+    if left <= 0:
+        # The other names were not read, and may match the other patterns.
+        return 0
     for pattern in listing.unmatched:
         say(f"fetchmill: no name matches {escape(pattern)}")
     return MISSING if listing.unmatched else 0

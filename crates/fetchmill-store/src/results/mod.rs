@@ -14,7 +14,9 @@ mod parquet;
 mod summary;
 mod unfetched;
 
-pub use conclusion::{ResultsTarget, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards};
+pub use conclusion::{
+    ResultsTarget, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards, summarize,
+};
 pub use diff::{Change, Difference, EachChange, diff};
 pub(crate) use file::ResultsFile;
 pub use format::{ResultsFormat, TableFormat};

@@ -5,9 +5,10 @@ use crate::job::job_state::{Interruption, JobReport, JobState};
 use crate::job::skipped::{SkippedByReason, WantedNames};
 use crate::plan::job_plan::JobPlan;
 use crate::request::source_options::SourceOptions;
+use crate::request::stop_rules::StopReason;
 use fetchmill_model::error::Result;
 use fetchmill_store::journal::Journal;
-use fetchmill_store::results;
+use fetchmill_store::results::{self, Summary};
 
 /// Returns the report of a run whose job was already finished.
 pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<JobReport> {
@@ -53,9 +54,18 @@ pub(super) fn report(
         is_tolerated: interruption.is_none() && shared.rules.tolerate(tally),
         is_resumed: shared.is_resumed,
         limited_by: shared.control.telemetry.main_cause(),
-        summary: results::read_summary(journal)?,
+        summary: summary(journal, plan, interruption)?,
         notices,
     })
+}
+
+/// Returns the summary of a finished check, or of its first targets if the run should do no more.
+fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>) -> Result<Option<Summary>> {
+    let has_first = interruption.and_then(Interruption::rule) == Some(StopReason::First);
+    match plan.request.rows.as_ref().filter(|rows| has_first && !rows.is_given) {
+        Some(rows) => results::summarize(&plan.place, journal, rows.kind),
+        None => results::read_summary(journal),
+    }
 }
 
 /// Returns whether requests may have carried credentials. All of them may, or only those of some list targets.
