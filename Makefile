@@ -372,8 +372,8 @@ generated: build ## Rewrite the table of options, its keywords for type checkers
 	$(BIN)/python scripts/make-stub
 	$(BIN)/python scripts/make-notices
 
-help-texts: build ## Rewrite the committed help texts
-	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help
+help-texts: build ## Rewrite the committed help texts and the list of hints
+	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py tests/cli/test_hints.py --update-help
 
 man: build ## Write the manual pages into build/man
 	$(BIN)/python scripts/make-man build/man

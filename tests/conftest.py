@@ -95,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-help",
         action="store_true",
-        help="write tests/cli/help/ and the table of odd replies instead of comparing with them",
+        help="write tests/cli/help/, tests/cli/hints.txt and the table of odd replies instead of comparing with them",
     )
 
 
