@@ -46,7 +46,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         "write it: fetchmill ls urls.txt -o m.csv; to list this name, use --include m.csv",
     ),
     (
-        ("ls", "urls.txt", "two.csv"),
+        ("ls", "urls.txt", "two.csv", "lines.jsonl"),
         "two.csv is a PATTERN here, but it is a file",
         "quote a glob, so that fetchmill reads all files as one list",
     ),

@@ -239,7 +239,7 @@ def test_the_first_names_end_the_listing(command: str, run: Run, server: Serve) 
     few = run(command, server(synthetic=3).url, "--first", "150")
 
     assert (ended.code, ended.out) == (0, "".join(f"file-{number:012}\n" for number in range(150)))
-    assert ended.err == "the first 150 targets; the listing was ended\n"
+    assert ended.err == "ended after 150 targets\n"
     assert source.stats()["list"] < 100
     assert (few.code, few.out.count("\n")) == (0, 3)
     assert few.err.startswith("3 targets in ")

@@ -90,14 +90,17 @@ def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, s
     Raises:
         UsageError: there is one.
     """
+    if output is None:
+        _refuse_without_manifest(source, patterns, state)
     files = [pattern for pattern in patterns if kind_of(source) == "list" and os.path.exists(pattern)]  # noqa: PTH110
     if files:
         raise UsageError(
             f"{escape(files[0])} is a PATTERN here, but it is a file",
             hint="quote a glob, so that fetchmill reads all files as one list",
         )
-    if output is not None:
-        return
+
+
+def _refuse_without_manifest(source: str, patterns: Sequence[str], state: str | None) -> None:
     if state is not None:
         raise UsageError(
             f"--state: {escape(state)} has no job of {escape(source)}; to list a source, --state needs -o MANIFEST"

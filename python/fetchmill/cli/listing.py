@@ -80,7 +80,7 @@ def list_source(
             return 0
         except _EnoughListed:
             job.abort()
-            line = f"the first {format_count_of(first or 0, 'target')}; the listing was ended"
+            line = f"ended after {format_count_of(first or 0, 'target')}"
             BothDisplays(display, log).notice(line)
             return 0
         finally:
