@@ -44,7 +44,7 @@ class Storing(TypedDict, total=False):
     names: str
     """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of --key-column, or
     else the URL. seq is the object's number, without an extension. In a template, {id} is the value of the column id,
-    {index} the row number, and {ext} the extension for the reply's type."""
+    {index} the row number from 0, and {ext} the extension for the reply's type."""
     strip_prefix: str | None
     """Remove this leading path from stored names, for example a/b/. Names without it are stored unchanged."""
     engine: EngineName
@@ -93,7 +93,8 @@ class OfImages(TypedDict, total=False):
     """Options of `get`: how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images to at most this width and height, in pixels; needs pip install 'fetchmill[images]'."""
+    """Shrink larger images to at most this width and height, in pixels, in the same proportions; needs pip install
+    'fetchmill[images]'."""
     image_min_side: int | None
     """Skip images whose width or height is below this, in pixels."""
     image_format: ImageFormat | None
@@ -155,10 +156,10 @@ class OfJsonPages(TypedDict, total=False):
     """Item field with the time of the last modification, for manifests and sync; use dots for nested fields. The value
     is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970."""
     next_page: NextPage | None
-    """How to find the next JSON page; required. marker: send the marker (cursor) from --next-field as --marker-param.
-    url: request the URL in --next-field. link: request the URL in the Link header (rel=next). page: count pages in
-    --page-param until one is empty. offset: count items in --offset-param until a page is empty. none: read only one
-    page."""
+    """How to find the next JSON page; required with --listing json. marker: send the marker (cursor) from --next-field
+    as --marker-param. url: request the URL in --next-field. link: request the URL in the Link header (rel=next). page:
+    count pages in --page-param until one is empty. offset: count items in --offset-param until a page is empty. none:
+    read only one page."""
     next_field: str | None
     """JSON page field with the next page's marker (cursor) or URL; use dots for nested fields. The listing ends at the
     first page without a value in this field."""
@@ -252,7 +253,7 @@ class OfRequests(TypedDict, total=False):
     cookies: PathText | None
     """Cookie file in Netscape format; each cookie is sent only to its own host and path."""
     retry_status: Sequence[int] | None
-    """Retry replies with this status like a 503, for example 403; repeatable."""
+    """Also retry replies with this status, for example 403; repeatable. 503 is always retried."""
     insecure_host: Sequence[str] | None
     """Skip certificate verification for this host; repeatable."""
     proxy: str | None
@@ -369,7 +370,7 @@ class OfOrigins(TypedDict, total=False):
     auth: str | tuple[str, str] | None
     """User and password for basic authentication, USER:PASSWORD."""
     bearer: str | None
-    """Bearer token (commands also read FETCHMILL_BEARER)."""
+    """Bearer token (safer: the variable FETCHMILL_BEARER). Other users can see command lines."""
     netrc: bool
     """Read the user and password from ~/.netrc."""
     connect_timeout: float

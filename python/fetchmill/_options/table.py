@@ -205,7 +205,8 @@ _STORING = {
         "source",
         "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of "
         "--key-column, or else the URL. seq is the object's number, without an extension. In a template, {id} "
-        "is the value of the column id, {index} the row number, and {ext} the extension for the reply's type.",
+        "is the value of the column id, {index} the row number from 0, and {ext} the extension for the reply's "
+        "type.",
         heading="Output",
     ),
     "strip_prefix": Option(
@@ -321,7 +322,8 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images to at most this width and height, in pixels; needs pip install 'fetchmill[images]'.",
+        "Shrink larger images to at most this width and height, in pixels, in the same proportions; needs pip "
+        "install 'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -472,9 +474,9 @@ _OF_JSON_PAGES = {
         "choice",
         NextPage | None,
         None,
-        "How to find the next JSON page; required. marker: send the marker (cursor) from --next-field as "
-        "--marker-param. url: request the URL in --next-field. link: request the URL in the Link header "
-        "(rel=next). page: count pages in --page-param until one is empty. offset: count items in "
+        "How to find the next JSON page; required with --listing json. marker: send the marker (cursor) from "
+        "--next-field as --marker-param. url: request the URL in --next-field. link: request the URL in the "
+        "Link header (rel=next). page: count pages in --page-param until one is empty. offset: count items in "
         "--offset-param until a page is empty. none: read only one page.",
         choices=("marker", "url", "link", "page", "offset", "none"),
         heading="How a server lists",
@@ -686,7 +688,7 @@ _OF_REQUESTS = {
         "statuses",
         Sequence[int] | None,
         None,
-        "Retry replies with this status like a 503, for example 403; repeatable.",
+        "Also retry replies with this status, for example 403; repeatable. 503 is always retried.",
         heading="Timeouts and retries",
     ),
     "insecure_host": Option(
@@ -913,7 +915,7 @@ _OF_ORIGINS = {
         "text",
         str | None,
         None,
-        "Bearer token (commands also read FETCHMILL_BEARER).",
+        "Bearer token (safer: the variable FETCHMILL_BEARER). Other users can see command lines.",
         heading="Credentials",
         envvar="FETCHMILL_BEARER",
         is_core=False,

@@ -65,12 +65,14 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Write all objects fetched into DEST to OTHER, in another format.
+    """Write all objects fetched into DEST to the folder OTHER, in another format. DEST does not change.
 
     If DEST is the folder of a finished shared job, OTHER receives the objects of all its ranges.
 
     OTHER must be missing, empty, or the destination of the same export. To resume after an interruption, run the same
     command again. OTHER is a normal destination: status, verify and export work on it.
+
+    Shards of jsonl and warc can be joined into one file: `cat other/*.jsonl > all.jsonl`.
 
     Shards may contain the same name twice. Exported to files, the first object is written, and later ones fail
     (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.

@@ -46,7 +46,7 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
 """
 
 _HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST. To resume, run the same command again.
-Objects are named by path below SOURCE, key or URL. To keep a folder up to date, use `fetchmill sync`.
+Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`.
 
 \b
 SOURCE is one of:
@@ -78,7 +78,8 @@ Write sizes as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
 _SHARED_HELP = """Make DEST (a folder or bucket) a shared job for many processes and machines. Run the same command in
 each process: the first one creates the job, the others join it. See `fetchmill help shared-jobs`."""
 
-_LEASE_HELP = """Let others take the ranges of a worker that is silent for this time; needs --shared. Default: 10 s."""
+_LEASE_HELP = """Let others take the ranges of a worker that has been silent for this long; needs --shared.
+Default: 10 s."""
 
 
 # Formats whose names are also file extensions.

@@ -186,6 +186,6 @@ def _brief_help(option: click.Option, help: str) -> str:
     """Return a description of an option in one clause, with its choices and its default."""
     clause = first_clause(option.help or "")
     if isinstance(option.type, click.Choice):
-        clause += f": {', '.join(option.type.choices)}"
+        clause += f" ({', '.join(option.type.choices)})"
     default = re.search(r"\[default: .*\]$", help)
     return f"{clause} {default[0]}" if default and not option.is_flag else clause

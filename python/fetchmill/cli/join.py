@@ -15,7 +15,7 @@ fetchmill join /nfs/run --on ray --workers 64      on a Ray cluster
 """
 
 _HELP = """Work on the shared job in the directory JOB until the job is finished or stopped. `fetchmill get SOURCE
-JOB --shared` creates JOB; all machines may run that command instead.
+JOB --shared` creates the job. Other machines may run the same `get` command or this one.
 
 Processes may join and leave the job at any time, on any machine that can access the folder or bucket. Each worker takes
 ranges of the list that no other worker has. On SIGTERM, a worker finishes its current requests (within 25 s), commits

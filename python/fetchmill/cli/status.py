@@ -40,8 +40,8 @@ fetchmill status /nfs/run --metrics                 for Prometheus
     short_help="Show the progress, speed and failures of a job.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
-@click.option("--failures", is_flag=True, help="List absent and failed targets instead of showing the ledger.")
-@click.option("--skipped", is_flag=True, help="List skipped targets by reason instead of showing the ledger.")
+@click.option("--failures", is_flag=True, help="List each failed or absent (404, 410) target with the reason.")
+@click.option("--skipped", is_flag=True, help="List skipped targets by reason.")
 @click.option("--watch", is_flag=True, help="Refresh every second until the job ends.")
 @click.option("--metrics", is_flag=True, help="Write the metrics of a shared job in the Prometheus text format.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
@@ -54,9 +54,9 @@ fetchmill status /nfs/run --metrics                 for Prometheus
 def command(
     dest: str, failures: bool, skipped: bool, watch: bool, metrics: bool, state: str | None, as_json: bool
 ) -> int:
-    """Show the progress of the job in DEST as of its last commit, its speed, and what limits it. To watch a job in
-    the browser, start it with --dashboard; it prints the address of its page. To save charts as an HTML file, even
-    while the job runs, use `fetchmill report DEST --html FILE`.
+    """Show the progress and speed of the job in DEST, and what limits its speed. The counts are those of its last
+    commit. To watch a job in the browser, start it with --dashboard; it prints the address of its page. To save charts
+    as an HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
 
     With --watch, refresh the status every second until the job ends. On a terminal, it is refreshed in place. With
     --json, one object per line is written.
