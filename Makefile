@@ -46,7 +46,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel wheels sdist demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
+.PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-ray bench-records bench-concurrency bench-report
 .PHONY: shared-long docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` declare their own dependencies, because a build during tests would replace their package.
 ifndef PART
@@ -333,6 +333,9 @@ bench-unchanged: build-release ## Measure a pass of fetchmill sync over 1,000,00
 
 bench-images: build-release servers ## Compare with img2dataset, installed into build/: 20,000 images with captions for webdataset (two minutes; COUNT=1000 is quick)
 	$(BIN)/python -m own_bench.images --count $(or $(COUNT),20000)
+
+bench-ray: build-release ## Compare with Ray Data and Daft, installed into build/, in one Ray cluster (ten minutes; COUNT=20000 is quick)
+	$(BIN)/python -m own_bench.ray_peers --count $(or $(COUNT),200000)
 
 bench-records: build-release servers examples ## Compare with aiohttp and obstore: 1,000,000 records from WARC files, 50 ms away (seven minutes; FILES=20 is quick)
 	@scripts/install-servers nginx
