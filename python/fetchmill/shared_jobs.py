@@ -234,7 +234,8 @@ def extend(
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job, its source is a server or a bucket, or it already includes the list.
+        UsageError: there is no job, its source is a server or a bucket, its list is divided by host, or it already
+            includes the list.
     """
     extend_job(os.fspath(job), os.fspath(source), _reach(endpoint_url, region, profile))
 

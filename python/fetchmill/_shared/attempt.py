@@ -27,6 +27,8 @@ from fetchmill.errors import FetchmillError, StorageError
 # Maximum number of remaining ranges in one commit record.
 _PIECES_MAX = 1_000
 _STEP_SECONDS = 0.01
+# Maximum wait for the end of an aborted job.
+_ABORT_SECONDS = 1.0
 
 
 class Attempt:
@@ -123,6 +125,14 @@ class Attempt:
         """End the job. Its objects are discarded."""
         self.running.stop()
 
+    def abort(self) -> None:
+        """End the job and close its connections."""
+        self.running.abort()
+
+    def wait_aborted(self) -> None:
+        """Wait a moment for the end of the aborted job."""
+        self.running.wait(_ABORT_SECONDS)
+
     def feed(self, is_to_end: "Callable[[Attempt], bool]", is_ended: Callable[[], bool]) -> None:
         """Feed the range to the job, to its end or until the caller stops it.
 
@@ -208,6 +218,8 @@ class Attempt:
         by_pace = (position - whole.start) / max(seconds, 0.1) * piece_seconds
         size = int(max(min(by_pace, left / pieces), left / _PIECES_MAX, 1))
         rest = Range(file=whole.file, start=position, end=whole.end)
+        if self._job.is_by_host:
+            return [rest]  # two workers would request from the same hosts
         with self._file.open() as opened:
             return list(divide(opened, self._file, rest, size))
 

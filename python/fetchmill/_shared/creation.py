@@ -10,8 +10,10 @@ from typing import Any, BinaryIO
 from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
 from fetchmill._options.secrets import is_given
-from fetchmill._shared.first_part import FirstPart, await_job
+from fetchmill._shared.first_part import FirstPart
+from fetchmill._shared.host_division import HostDivision, has_host_limits
 from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.list_claim import await_job
 from fetchmill._shared.listing import Listing
 from fetchmill._shared.local_state import default_folder, process_name
 from fetchmill._shared.ranges import BLOCK, ListFile, Range, first_line_end, first_ranges
@@ -74,7 +76,11 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     plan = _Definition(options if is_list else options_of_listed(options), lease, options)
     lister = None
     if is_list and not directory.exists():
-        directory.create(plan.of_list())
+        if has_host_limits(plan.shared):
+            parent = lists_folder(options.state)
+            HostDivision(directory, name, options.concurrency, parent, lease, say).create(plan.of_list())
+        else:
+            directory.create(plan.of_list())
     elif not directory.exists():
         listing = list_options(str(options.source), plan.listing or {}, with_own(plan.shared, own_values(options)))
         lister = FirstPart(directory, name, plan.source, listing, lists_folder(options.state), lease, say).create(
@@ -123,13 +129,19 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
         The record of the added list.
 
     Raises:
-        UsageError: there is no job, its source is a server or a bucket, or the list does not fit the job.
+        UsageError: there is no job, its source is a server or a bucket, its list is divided by host, or the list does
+            not fit the job.
     """
     directory = JobDirectory.at(job, reach_of(reach))
     record = directory.job()
     if record.listing is not None:
         raise UsageError(
             f"{directory.text}: its source {record.source} is not a list, so no list can be added; create another job"
+        )
+    if record.is_by_host:
+        raise UsageError(
+            f"{directory.text}: its list is divided by host, and another list could have the same hosts, so no list "
+            "can be added; create another job"
         )
     _check_stored(directory, record)
     options = GetOptions(**{**record.options, "source": source, "dest": job})

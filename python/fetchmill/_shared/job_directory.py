@@ -2,8 +2,8 @@
 
 job.json                      the definition of the job
 lists/N.json                  a list that was added to the job, or a part of the source's list
-list/TOKEN.jsonl              such a part
-claims/listing.N              the process that lists the source
+list/TOKEN.FORMAT             such a part, or a part of a list that is divided by host
+claims/listing.N              the process that lists the source or divides the list
 commits/RANGE.json            the commit record of a range
 claims/RANGE.N                the worker that has a range; N - 1 workers died while they had it
 workers/WORKER.json           the heartbeat of a worker
@@ -126,7 +126,7 @@ class JobDirectory:
         content = self.store.read(JOB)
         if content is None and self.claims().get(LISTING):
             raise UsageError(
-                f"{self.text} has no job yet, because its source is being listed; "
+                f"{self.text} has no job yet, because its source is being listed or divided; "
                 "wait, or run the command that started it again"
             )
         if content is None:

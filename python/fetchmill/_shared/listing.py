@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fetchmill._shared.first_part import claim_listing, lister_of
 from fetchmill._shared.heartbeats import Heartbeat
 from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.list_claim import claim_listing, lister_of
 from fetchmill._shared.records import JobRecord
 from fetchmill._shared.shares import Shares
 from fetchmill._shared.source_lister import OpenJob, SourceLister, lists_folder

@@ -10,8 +10,9 @@ from fetchmill._shared.ranges import ListFile
 from fetchmill._shared.store import Store, is_bucket
 from fetchmill.errors import SecurityError
 
-# Names of lists in a job directory: see `source_lister`.
-_NAME = re.compile(r"list/[0-9a-f]{21}\.jsonl")
+# Folder of lists in a job directory: see `source_lister` and `host_division`.
+FOLDER = "list"
+_NAME = re.compile(FOLDER + r"/[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv)")
 
 
 class LocalLists:
@@ -53,9 +54,11 @@ class LocalLists:
                 self._copies.pop(path).unlink(missing_ok=True)
 
 
-def in_job_directory(file: ListFile, place: str) -> ListFile:
-    """Return a file of the list as the job names it, after a copy was added to the job directory at `place`.
+def in_job_directory(store: Store, file: ListFile, name: str) -> ListFile:
+    """Return a file of the list as the job names it, after a copy was added to the job directory as `name`.
 
-    The file has no modification time: each copy has its own.
+    A file in a bucket has no modification time: each copy has its own.
     """
-    return replace(file, path=place, modified=0)
+    place = store.place(name)
+    modified = 0 if is_bucket(store.text) else Path(place).stat().st_mtime_ns
+    return replace(file, path=place, modified=modified)

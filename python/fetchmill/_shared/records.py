@@ -40,6 +40,8 @@ class JobRecord:
         added: lists added by users, as the users wrote them.
         lists: number of all added lists, including parts of the source's list.
         totals: totals of the listing, once it is complete.
+        is_by_host: whether the list is divided by host. Then each host is in one file, and only one worker at a time
+            works on a file.
     """
 
     id: str
@@ -54,6 +56,7 @@ class JobRecord:
     added: tuple[str, ...] = ()
     lists: int = 0
     totals: "ListingTotals | None" = None
+    is_by_host: bool = False
 
     @property
     def is_listed(self) -> bool:
@@ -83,6 +86,7 @@ class JobRecord:
             "list_format": self.list_format,
             "lease": self.lease,
             "listing": None if self.listing is None else dict(self.listing),
+            "is_by_host": self.is_by_host,
             "files": _files_to_json(self.files, self.ranges, 0),
         }
         return _to_bytes(values)
@@ -103,7 +107,7 @@ class JobRecord:
             )
         try:
             files, ranges = _files_from_json(values["files"], 0)
-            names = ("id", "source", "options", "list_format", "lease", "listing")
+            names = ("id", "source", "options", "list_format", "lease", "listing", "is_by_host")
             own = {name: values[name] for name in names}
             has_options = isinstance(own["options"], dict) and isinstance(own["listing"], (dict, type(None)))
             if not (has_options and float(own["lease"]) > 0):

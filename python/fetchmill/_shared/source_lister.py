@@ -21,16 +21,14 @@ from fetchmill._options.list import ListOptions
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.listed_rows import ListedRows
-from fetchmill._shared.local_lists import LocalLists, in_job_directory
+from fetchmill._shared.local_lists import FOLDER, LocalLists, in_job_directory
 from fetchmill._shared.local_state import default_folder, make_folder, remove_folder
 from fetchmill._shared.ranges import ListFile, Range, first_ranges
 from fetchmill._shared.records import AddedList, JobRecord, ListingTotals
-from fetchmill._shared.store import STORE_ERRORS, is_bucket
+from fetchmill._shared.store import STORE_ERRORS
 from fetchmill._shared.stored_options import LISTED_FORMAT
 from fetchmill.errors import FetchmillError, StorageError, UsageError
 
-# Folder of the parts in the job directory.
-FOLDER = "list"
 # Duration of the first part. Each part takes twice as long as the one before it, up to the maximum.
 _PART_SECONDS = 2.0
 _PART_SECONDS_MAX = 30.0
@@ -227,19 +225,12 @@ class SourceLister:
         name = f"{FOLDER}/{path.name}"
         self._store.add_file(name, path)
         self._parts += 1
-        if not self._to.add(Part(file=self._in_job(local, name), ranges=ranges)):
+        if not self._to.add(Part(file=in_job_directory(self._store, local, name), ranges=ranges)):
             with suppress(*STORE_ERRORS):
                 self._store.remove(name)
             return False
         self._count += count
         return True
-
-    def _in_job(self, file: ListFile, name: str) -> ListFile:
-        """Return a part's file, with its path in the job."""
-        place = self._store.place(name)
-        if is_bucket(self._directory.text):
-            return in_job_directory(file, place)
-        return ListFile(path=place, size=file.size, modified=Path(place).stat().st_mtime_ns, has_lines=True)
 
     def _totals(self, job: Job) -> ListingTotals:
         report = job.report()

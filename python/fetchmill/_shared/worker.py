@@ -10,17 +10,17 @@ from typing import Any
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
-from fetchmill._shared.first_part import lister_of
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
+from fetchmill._shared.list_claim import lister_of
 from fetchmill._shared.listing import Listing
+from fetchmill._shared.local_lists import FOLDER as PARTS
 from fetchmill._shared.local_lists import LocalLists
 from fetchmill._shared.local_state import check_room, make_folder, remove_folder
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import OUTCOMES, CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.shares import Shares
-from fetchmill._shared.source_lister import FOLDER as PARTS
 from fetchmill._shared.source_lister import LISTING_END_SECONDS
 from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
@@ -104,7 +104,7 @@ class RangeWorker:
         # Number of outcomes in attempts that did not become final.
         self._discarded = 0
         self._failure: BaseException | None = None
-        self._shares = Shares(self.name, options, directory.rate(job))
+        self._shares = Shares(self.name, options, directory.rate(job), is_by_host=job.is_by_host)
         self._pace = OriginPace()
         self._may_start = threading.Event()
         self._has_idle_peers = False
@@ -140,7 +140,14 @@ class RangeWorker:
         """End the attempts immediately and release their ranges."""
         self.stop()
         self._listing.stop()
-        for attempt in self._current():
+        attempts = self._current()
+        if self._job.is_by_host:
+            # After the release, another worker requests from the same hosts.
+            for attempt in attempts:
+                attempt.abort()
+            for attempt in attempts:
+                attempt.wait_aborted()
+        for attempt in attempts:
             # Release claims first: the process may end any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
                 self._release(attempt, self._beating)
@@ -280,8 +287,9 @@ class RangeWorker:
         self._left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
         for each in open_ranges:
             names, owners = list(claims.get(each.id, {})), owners_of[each.id]
-            # A stuck range is fetched by one more worker, not by all.
-            if each.id in mine or len(owners) > 1 or any(each.id not in owner.stuck for owner in owners):
+            # A stuck range is fetched by one more worker, not by all. But a host must not have two workers.
+            owners_max = 0 if self._job.is_by_host else 1
+            if each.id in mine or len(owners) > owners_max or any(each.id not in owner.stuck for owner in owners):
                 continue
             if not owners and len(names) >= DEATHS_MAX:
                 self._set_aside(each)
@@ -351,7 +359,9 @@ class RangeWorker:
 
     def _range_seconds(self) -> float:
         """Return the maximum duration of an attempt, and of the ranges into which it divides its rest, in seconds."""
-        return SHARE_SECONDS if self._has_idle_peers or self._is_near_end else RANGE_SECONDS
+        # The rest of a part of hosts is one range. Another worker would take it, and this one would wait instead.
+        is_shared = (self._has_idle_peers or self._is_near_end) and not self._job.is_by_host
+        return SHARE_SECONDS if is_shared else RANGE_SECONDS
 
     def _is_ended(self) -> bool:
         """Return whether this worker takes no more ranges."""
@@ -471,7 +481,7 @@ class RangeWorker:
             try:
                 written = time.monotonic()
                 if written - last > self._job.lease:
-                    self._listing.stop()  # this process was frozen, and another one may list
+                    self._note_frozen()
                 self._beating.job()
                 self._write_heartbeat()
                 self._look_at_peers()
@@ -482,11 +492,18 @@ class RangeWorker:
                 last = written
             except STORE_ERRORS as error:
                 # By then, others may fetch this worker's ranges. With limits, it must not fetch at the same time.
-                leases = 0.7 if self._shares.divides else _DEAF_LEASES
+                leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
             except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
                 self._fail(error)
+
+    def _note_frozen(self) -> None:
+        """End work that other workers may have taken over, after this process was frozen."""
+        self._listing.stop()
+        if self._job.is_by_host:
+            for attempt in self._current():
+                attempt.stop()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error

@@ -1,0 +1,204 @@
+"""Divides the list of a shared job by host, before the job exists.
+
+All rows of a host are in one part, and only one worker at a time works on a part. So each worker has the whole limit
+for each of its hosts (docs/internals/decisions/0089).
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fetchmill._options.units import format_bytes, format_count_of
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.list_claim import ListClaim
+from fetchmill._shared.list_rows import FORMATS, MARK, NotByHostError, rows_of
+from fetchmill._shared.local_lists import FOLDER, in_job_directory
+from fetchmill._shared.local_state import make_folder, remove_folder
+from fetchmill._shared.part_files import GROUPS, HOSTS_MAX, PartFiles
+from fetchmill._shared.ranges import ListFile, Range
+from fetchmill._shared.records import JobRecord
+from fetchmill._shared.store import STORE_ERRORS
+from fetchmill.errors import StorageError
+
+# Default number of requests that a job over many hosts has in flight.
+_CONCURRENCY = 64
+# Mean number of hosts in a part, for each request that a worker may have in flight. Some hosts have few rows, and
+# their requests are over before those of others.
+_HOSTS_PER_REQUEST = 2
+# Mean number of rows in a part, for each of these hosts. A part costs the start and the end of a job.
+_ROWS_PER_HOST = 8
+# Default number of requests in flight to a host.
+_LIMIT = 4
+_LIMITS = ("limit_per_host", "rate_per_host")
+
+
+class HostDivision:
+    """See the module.
+
+    Args:
+        directory: the job directory.
+        worker: the name of this process.
+        concurrency: `concurrency` of this process.
+        parent: the folder for listing processes on this machine. This process creates its own folder there.
+        lease: seconds after which a process without a heartbeat counts as dead.
+        say: called with each message for the user.
+    """
+
+    def __init__(
+        self,
+        directory: JobDirectory,
+        worker: str,
+        concurrency: object,
+        parent: Path,
+        lease: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._worker = worker
+        self._concurrency = concurrency if isinstance(concurrency, int) else _CONCURRENCY
+        self._parent = parent
+        self._say = say
+        self._claims = ListClaim(directory, worker, lease, say)
+        self._token = secrets.token_hex(8)
+        # Parts that this process has added to the job directory.
+        self._added: list[str] = []
+
+    def create(self, job: JobRecord) -> None:
+        """Create the job, or wait until another process has created it.
+
+        Args:
+            job: the job with its list undivided. If dividing gains nothing, the job is created with this list.
+
+        Raises:
+            UsageError: the list has changed or cannot be read, or the directory has foreign files.
+            StorageError: the parts cannot be written.
+        """
+        claim = self._claims.take(f"waits until another process has divided {job.source} by host")
+        if claim is None:
+            return
+        try:
+            with self._claims.beating():
+                self._create(job)
+        except BaseException:
+            self._claims.leave()
+            raise
+        finally:
+            self._remove([claim])
+
+    def _create(self, job: JobRecord) -> None:
+        """Divide the list, and create the job unless another process has created it meanwhile."""
+        folder = make_folder(self._parent, self._worker)
+        try:
+            record = self._divided(job, folder)
+        except NotByHostError as error:
+            record = job
+            self._say(
+                f"does not divide {job.source} by host, because {error}; {_limits(job.options)} will be divided among "
+                "the workers"
+            )
+        except BaseException as error:
+            self._remove(self._added)
+            if isinstance(error, OSError):
+                raise StorageError(f"cannot divide the list {job.source} in {folder}: {error}") from error
+            raise
+        finally:
+            remove_folder(folder)
+        # Parts of processes that have died. After the job exists, nobody adds a part.
+        left = [f"{FOLDER}/{name}" for name in self._directory.store.names(FOLDER)]
+        is_first = self._directory.create(record).id == record.id
+        self._remove([name for name in left if name not in self._added] if is_first else self._added)
+
+    def _divided(self, job: JobRecord, folder: Path) -> JobRecord:
+        started = time.monotonic()
+        files = PartFiles(folder)
+        header = header_of(job)
+        for file in job.files:
+            files.add(rows_of(file, job.list_format, job.options))
+        parts = count_of_parts(files.rows, files.hosts, self._concurrency, job.options)
+        if not parts:
+            raise NotByHostError(f"it has only {_hosts(files)} and {format_count_of(files.rows, 'URL')}")
+        found = [self._add(files, number, parts, header, job, folder) for number in range(parts)]
+        added = [file for file in found if file is not None]
+        rows, seconds = format_count_of(files.rows, "URL"), time.monotonic() - started
+        verb = "hold" if all(map(job.options.get, _LIMITS)) else "holds"
+        self._say(
+            f"divided {rows} ({format_bytes(files.bytes)}) of {_hosts(files)} into {len(added)} parts in {seconds:.1f} "
+            f"s, because {_limits(job.options)} {verb} for all workers"
+        )
+        ranges = (Range(file=number, start=len(header), end=file.size) for number, file in enumerate(added))
+        return replace(job, files=tuple(added), ranges=tuple(ranges), is_by_host=True)
+
+    def _add(
+        self, files: PartFiles, number: int, parts: int, header: bytes, job: JobRecord, folder: Path
+    ) -> ListFile | None:
+        """Add a part to the job directory. Return None if it has no rows."""
+        path = folder / f"{self._token}{number:05}.{job.list_format}"
+        with path.open("xb") as out:
+            out.write(header)
+            files.move(number, parts, out)
+        size = path.stat().st_size
+        if size == len(header):
+            return None
+        name = f"{FOLDER}/{path.name}"
+        self._added.append(name)
+        self._directory.store.add_file(name, path)
+        path.unlink()
+        file = ListFile(path="", size=size, modified=0, has_lines=True, header=len(header))
+        return in_job_directory(self._directory.store, file, name)
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            with suppress(*STORE_ERRORS):
+                self._directory.store.remove(name)
+
+
+def has_host_limits(options: Mapping[str, Any]) -> bool:
+    """Return whether the user has limited the requests to each host."""
+    return any(options.get(name) for name in _LIMITS)
+
+
+def count_of_parts(rows: int, hosts: int, concurrency: int, options: Mapping[str, Any]) -> int:
+    """Return the number of parts of a list, a power of two; 0 if dividing the list gains nothing.
+
+    Args:
+        rows: number of rows.
+        hosts: number of hosts.
+        concurrency: number of requests that a worker has in flight.
+        options: the options of the job.
+    """
+    of_part = _HOSTS_PER_REQUEST * concurrency
+    most = min(hosts // of_part, rows // (of_part * _ROWS_PER_HOST), GROUPS)
+    parts = 1 << most.bit_length() >> 1
+    # Undivided, as many workers fetch as the limit has requests.
+    return parts if parts >= 2 * int(options.get("limit_per_host") or _LIMIT) else 0
+
+
+def header_of(job: JobRecord) -> bytes:
+    """Return the header of the parts.
+
+    Raises:
+        NotByHostError: the list cannot be divided.
+    """
+    headers = set()
+    for file in job.files:
+        if not file.has_lines or job.list_format not in FORMATS:
+            raise NotByHostError(f"{file.path} is not divided at line ends")
+        with file.open() as opened:
+            header = opened.read(file.header)
+        headers.add(header.removeprefix(MARK).rstrip(b"\r\n") + b"\n" if header else b"")
+    if len(headers) > 1:
+        raise NotByHostError("its files have different headers")
+    return headers.pop() if headers else b""
+
+
+def _hosts(files: PartFiles) -> str:
+    more = "more than " if files.hosts >= HOSTS_MAX else ""
+    return f"{more}{format_count_of(files.hosts, 'host')}"
+
+
+def _limits(options: Mapping[str, Any]) -> str:
+    return " and ".join(f"--{name.replace('_', '-')}" for name in _LIMITS if options.get(name))

@@ -1,0 +1,129 @@
+"""Chooses the process that makes the list of a shared job before the job exists.
+
+It lists the job's source, or divides its list by host. The others wait for the job. If the process dies, another one
+takes its place.
+
+claims/listing.N      the process that makes the list
+list/TOKEN.FORMAT     a part of the list; if no record names it, its process died
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
+from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
+from fetchmill._shared.store import STORE_ERRORS
+
+# Poll interval while another process makes the list.
+_LOOK_SECONDS = 0.5
+# Maximum time between two heartbeats of a process that makes a list: the longest lease is 3,600 s.
+_LOST_SECONDS = 3600.0 / BEATS_IN_A_LEASE
+
+
+class ListClaim:
+    """See the module.
+
+    Args:
+        directory: the job directory.
+        worker: the name of this process.
+        lease: seconds after which a process without a heartbeat counts as dead.
+        say: called with each message for the user.
+    """
+
+    def __init__(self, directory: JobDirectory, worker: str, lease: float, say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._worker = worker
+        self._lease = lease
+        self._say = say
+        self._heartbeats = Heartbeats(directory, worker)
+
+    def take(self, waiting: str) -> str | None:
+        """Claim the list, or wait until another process has created the job.
+
+        Args:
+            waiting: message for the user if this process waits.
+
+        Returns:
+            The file of the claim; None if the job exists.
+
+        Raises:
+            UsageError: the directory has foreign files.
+        """
+        is_waiting = False
+        while not self._directory.exists():
+            self._directory.refuse_foreign()
+            # A process writes a heartbeat before its claim, or others would consider it dead. So read the claims first.
+            claims = self._directory.claims().get(LISTING, {})
+            living = {each.worker for each in self._heartbeats.look() if each.lives(self._lease)}
+            if living.isdisjoint(claims.values()):
+                self._beat("listing")
+                if claim := self._directory.claim_listing(self._worker, _next_number(claims)):
+                    if not self._directory.exists():
+                        return claim
+                    # Another process has just created the job and removed its claim.
+                    self._directory.store.remove(claim)
+                    return None
+            if not is_waiting:
+                self._say(waiting)
+            is_waiting = True
+            time.sleep(_LOOK_SECONDS)
+        return None
+
+    def leave(self) -> None:
+        """Say that this process has ended."""
+        with suppress(*STORE_ERRORS):
+            self._beat("ended")
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Write heartbeats in another thread."""
+        is_over = threading.Event()
+
+        def beat() -> None:
+            while not is_over.wait(self._lease / BEATS_IN_A_LEASE):
+                # Others take over if heartbeats fail for a lease. Then the first one to create the job continues.
+                with suppress(*STORE_ERRORS):
+                    self._beat("listing")
+
+        thread = threading.Thread(target=beat, name="fetchmill-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _beat(self, state: str) -> None:
+        self._heartbeats.write({"state": state, "listed": 0})
+
+
+def lister_of(directory: JobDirectory, heartbeats: list[Heartbeat], lease: float) -> str | None:
+    """Return the living process that makes the list of a job; None if there is none."""
+    living = {each.worker for each in heartbeats if each.lives(lease)}
+    claims = directory.claims().get(LISTING, {})
+    return next((worker for worker in claims.values() if worker in living), None)
+
+
+def claim_listing(directory: JobDirectory, worker: str) -> str | None:
+    """Claim the list for a process. Returns the file of the claim; None if another process was faster."""
+    return directory.claim_listing(worker, _next_number(directory.claims().get(LISTING, {})))
+
+
+def _next_number(claims: Iterable[str]) -> int:
+    """Return the number of the next claim after these."""
+    return 1 + max(map(number_of, claims), default=0)
+
+
+def await_job(directory: JobDirectory, say: Callable[[str], None]) -> None:
+    """Wait while another process makes the list of a job that does not exist yet."""
+    heartbeats = Heartbeats(directory, "")
+    is_waiting = False
+    while not directory.exists() and directory.claims().get(LISTING):
+        if not any(each.state == "listing" and each.age < _LOST_SECONDS for each in heartbeats.look()):
+            return
+        if not is_waiting:
+            say("waits for the first part of the job's list")
+        is_waiting = True
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,110 @@
+"""The rows of a list, each with the host of its URL.
+
+The native module reads the list and returns the URLs. Python reads the lines of the same file. So a row stays as it is
+written, with all its columns, and a host is the one to which the limits for each host apply.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+from fetchmill._native import ListTargets
+from fetchmill._options.get import GetOptions
+from fetchmill._shared.ranges import LINE_MAX, ListFile
+from fetchmill.errors import UsageError
+
+MARK = b"\xef\xbb\xbf"
+# Length from which the reader of lists takes a line for a row, whatever it contains.
+_ROW_MAX = 1 << 20
+# White space in the sense of the reader of lists.
+_SPACE = b" \t\n\f\r"
+# Position in a URL from which the first slash ends the host: after `http://` and one character.
+_IN_HOST = len("http://") + 1
+# Options that leave rows out, or name them. Each row must be returned, so each has its own name.
+_ALL_ROWS: Mapping[str, Any] = {
+    "include": (),
+    "exclude": (),
+    "key_column": None,
+    "strip_prefix": None,
+    "names": "{index}",
+}
+
+
+class NotByHostError(Exception):
+    """The list cannot be divided by host. The message is the reason."""
+
+
+def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[tuple[bytes, str]]:
+    """Yield each row of a file that has lines, and the start of its URL up to the host and the port.
+
+    The start is empty for a row without a URL.
+
+    Args:
+        file: the file.
+        list_format: format of the file.
+        options: the options of the job.
+
+    Raises:
+        NotByHostError: the hosts are not known, or the rows cannot be matched with their lines.
+        UsageError: the file has changed, or a line is too long.
+    """
+    with file.open() as opened:
+        rows = _rows(opened, file.header, list_format)
+        for url in _urls(file, list_format, options):
+            row = next(rows, None)
+            if row is None:
+                raise NotByHostError(f"{file.path} has lines that cannot be matched with its rows")
+            yield row, _host(url)
+        if next(rows, None) is not None:
+            raise NotByHostError(f"{file.path} has lines that cannot be matched with its rows")
+        file.check(opened)
+
+
+def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[str | None]:
+    """Yield the URL of each row; None for a row without one."""
+    own = {"source": file.path, "dest": ".", "list_format": list_format}
+    targets = ListTargets(GetOptions(**{**options, **_ALL_ROWS, **own}).to_json("list"))
+    while (page := targets.next_page()) is not None:
+        rows, skipped = page
+        if skipped:
+            raise NotByHostError(f"{file.path} has rows that are left out")
+        for url, _ in rows:
+            yield url
+
+
+def _host(url: str | None) -> str:
+    """Return the start of a normalised URL: scheme, host and port."""
+    if url is None:
+        return ""
+    if url.startswith("s3:"):
+        raise NotByHostError("it has s3:// URLs, whose host is that of their store")
+    return url[: url.find("/", _IN_HOST)]
+
+
+def _rows(opened: BinaryIO, header: int, list_format: str) -> Iterator[bytes]:
+    """Yield the lines that are rows, each with a line end."""
+    is_row = _IS_ROW[list_format]
+    opened.seek(header)
+    if header == 0 and opened.read(len(MARK)) != MARK:
+        opened.seek(0)
+    while line := opened.readline(LINE_MAX):
+        if len(line) >= LINE_MAX:
+            raise UsageError(f"the list has a line longer than {LINE_MAX >> 20} MiB, which cannot be a URL")
+        if is_row(line) or len(line) > _ROW_MAX:
+            yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _is_row_of_text(line: bytes) -> bool:
+    text = line.strip(_SPACE)
+    return bool(text) and not text.startswith(b"#")
+
+
+def _is_row_of_json(line: bytes) -> bool:
+    return bool(line.strip(_SPACE))
+
+
+def _is_row_of_fields(line: bytes) -> bool:
+    return line not in (b"\n", b"\r\n")
+
+
+_IS_ROW = {"txt": _is_row_of_text, "jsonl": _is_row_of_json, "csv": _is_row_of_fields, "tsv": _is_row_of_fields}
+FORMATS = tuple(_IS_ROW)

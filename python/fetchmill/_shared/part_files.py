@@ -1,0 +1,74 @@
+"""Collects the rows of a list in files of this machine, one for each group of hosts."""
+
+import shutil
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+# Number of groups of hosts, and therefore the maximum number of parts.
+GROUPS = 256
+# Maximum number of hosts that are counted. Each takes about 200 bytes of memory.
+HOSTS_MAX = 100_000
+# Maximum number of rows' bytes of a group in memory. All groups together take up to 16 MiB.
+_BUFFER_BYTES = 64 << 10
+
+
+class PartFiles:
+    """See the module. The files are opened only to write a buffer, so 256 groups need no 256 descriptors.
+
+    Args:
+        folder: a folder of this process on its machine.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self._folder = folder
+        self._buffers = [bytearray() for _ in range(GROUPS)]
+        # Groups of the first hosts.
+        self._groups: dict[str, int] = {}
+
+    @property
+    def hosts(self) -> int:
+        """Number of different hosts, up to `HOSTS_MAX`."""
+        return len(self._groups)
+
+    def add(self, rows: Iterable[tuple[bytes, str]]) -> None:
+        """Add rows, each with its host. A row without a host makes no request and may be in any group."""
+        groups, buffers, hosts_max = self._groups, self._buffers, HOSTS_MAX
+        for row, host in rows:
+            group = groups.get(host)
+            if group is None:
+                group = _group_of(host)
+                if host and len(groups) < hosts_max:
+                    groups[host] = group
+            buffer = buffers[group]
+            buffer += row
+            self.rows += 1
+            self.bytes += len(row)
+            if len(buffer) >= _BUFFER_BYTES:
+                self._write(group)
+
+    def move(self, number: int, parts: int, out: BinaryIO) -> None:
+        """Move all rows of a part into a file. `parts` divides the number of groups."""
+        for group in range(number, GROUPS, parts):
+            path = self._path(group)
+            if path.exists():
+                with path.open("rb") as written:
+                    shutil.copyfileobj(written, out)
+                path.unlink()
+            out.write(self._buffers[group])
+            self._buffers[group].clear()
+
+    def _write(self, group: int) -> None:
+        with self._path(group).open("ab") as file:
+            file.write(self._buffers[group])
+        self._buffers[group].clear()
+
+    def _path(self, group: int) -> Path:
+        return self._folder / f"group-{group}"
+
+
+def _group_of(host: str) -> int:
+    return int.from_bytes(blake2b(host.encode(), digest_size=4).digest(), "big") % GROUPS
