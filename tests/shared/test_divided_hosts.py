@@ -1,0 +1,393 @@
+"""A list that is divided by host: one worker at a time requests from a host, with the whole limit."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+import fetchmill
+import fetchmill.shared_jobs
+from conftest import Ended
+from fetchmill._options.get import GetOptions
+from fetchmill._shared.creation import files_of
+from fetchmill._shared.host_division import count_of_parts
+from fetchmill._shared.list_rows import NotByHostError, rows_of
+from fetchmill._shared.part_files import GROUPS, PartFiles
+from fetchmill._shared.shares import Shares
+from fetchmill.testing import s3
+from observed_host import Observed
+from shared_jobs import job_record
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+HOSTS = 32
+OF_HOST = 16
+# On a busy machine, heartbeats may be a second late.
+OPTIONS = (
+    *("--shared", "--allow-private", "--lease", "4s", "--format", "parquet"),
+    *("--limit-per-host", "1", "--rate-per-host", "0", "-j", "4", "--threads", "1"),
+)
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[Observed]]:
+    """Serves many hosts."""
+    servers = [Observed(f"127.0.0.{number + 1}") for number in range(HOSTS)]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield servers
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def urls_of(hosts: list[Observed], count: int = OF_HOST) -> list[str]:
+    """Returns URLs of all hosts, mixed."""
+    return [f"{host.url}/{number}" for number in range(count) for host in hosts]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    """Writes a list."""
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def names(job: Path) -> Counter[str]:
+    """Counts each name in the result of a finished job."""
+    shards = (job / "data").glob("*/*.parquet")
+    return Counter(name for shard in shards for name in pyarrow.parquet.read_table(shard)["name"].to_pylist())
+
+
+def record(job: Path) -> dict[str, object]:
+    """Returns the record of a job."""
+    values = json.loads((job / "job.json").read_text())
+    assert isinstance(values, dict)
+    return values
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    """Waits for a condition."""
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.01)
+
+
+def test_each_host_has_one_worker_at_a_time(hosts: list[Observed], run: Run, start: Start, dest: Path) -> None:
+    """Three workers fetch together, although the limit per host is 1."""
+    urls = urls_of(hosts)
+    write(dest.parent / "urls.txt", urls)
+    workers = [start("get", "urls.txt", dest, *OPTIONS, stderr=subprocess.PIPE) for _ in range(3)]
+
+    said = "".join(worker.communicate(timeout=60)[1] for worker in workers)
+
+    assert [worker.returncode for worker in workers] == [0] * 3, said
+    assert names(dest) == Counter(urls)
+    assert max(host.most_in_flight for host in hosts) == 1
+    status = fetchmill.shared_jobs.status(dest)
+    assert sum(worker.fetched > 0 for worker in status.workers) >= 2
+    # A worker has at most 4 requests in flight.
+    assert most_together(hosts) > 4
+    line = (
+        r"divided 512 URLs \([\d.]+ KiB\) of 32 hosts into 4 parts in [\d.]+ s, because --limit-per-host holds for all"
+    )
+    assert len(re.findall(line, said)) == 1, said
+    assert re.search(line, "".join(log.read_text() for log in (dest / "logs").iterdir()))
+    assert run("verify", dest).code == 0
+    assert parts_of(dest) == {path.name for path in (dest / "list").iterdir()}
+    assert not list((dest / "claims").iterdir())
+
+
+def parts_of(job: Path) -> set[str]:
+    """Returns the names of the parts of a job's list."""
+    files = record(job)["files"]
+    assert isinstance(files, list)
+    return {Path(file["path"]).name for file in files}
+
+
+def most_together(hosts: list[Observed]) -> int:
+    """Returns the highest number of requests in any interval of half a reply's time, at all hosts."""
+    came = sorted(each for host in hosts for each in host.came)
+    return max(sum(first <= each <= first + 0.01 for each in came) for first in came)
+
+
+def test_a_worker_that_dies_leaves_its_parts_to_others(hosts: list[Observed], start: Start, dest: Path) -> None:
+    """Another worker continues them after the lease, and no host has two requests in flight."""
+    urls = urls_of(hosts, 30)
+    write(dest.parent / "urls.txt", urls)
+    workers = [start("get", "urls.txt", dest, *OPTIONS) for _ in range(3)]
+    wait_until(lambda: sum(len(host.came) for host in hosts) > 150)
+    victim = next(worker for worker in workers if any(f"-{worker.pid}-" in name for name in owners(dest)))
+    victim.kill()
+
+    assert sorted(worker.wait(60) for worker in workers) == [-9, 0, 0]
+
+    assert names(dest) == Counter(urls)
+    assert max(host.most_in_flight for host in hosts) == 1
+    assert len({each for host in hosts for each in host.came}) > len(urls), "its targets were requested again"
+
+
+def test_a_frozen_worker_loses_its_parts(hosts: list[Observed], start: Start, dest: Path) -> None:
+    """When it continues after its lease, it ends its attempts. Until then, a host may have one request more."""
+    urls = urls_of(hosts, 60)
+    write(dest.parent / "urls.txt", urls)
+    workers = [start("get", "urls.txt", dest, *OPTIONS, "--lease", "1s") for _ in range(2)]
+    wait_until(lambda: sum(len(host.came) for host in hosts) > 150)
+    frozen = next(worker for worker in workers if any(f"-{worker.pid}-" in name for name in owners(dest)))
+    frozen.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    frozen.send_signal(signal.SIGCONT)
+
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+
+    assert names(dest) == Counter(urls)
+    assert max(host.most_in_flight for host in hosts) <= 2
+    assert fetchmill.shared_jobs.status(dest).discarded > 0
+
+
+def owners(job: Path) -> set[str]:
+    """Returns the workers that have parts."""
+    found = set()
+    for path in (job / "claims").glob("0*"):
+        with suppress(FileNotFoundError):
+            found.add(str(json.loads(path.read_text())["worker"]))
+    return found
+
+
+def test_a_process_that_dies_while_it_divides_is_replaced(hosts: list[Observed], start: Start, dest: Path) -> None:
+    """A waiting process divides the list again, and a third one joins. Nothing is left of the first one."""
+    urls = urls_of(hosts)
+    # Comments make the pass long and the job short.
+    write(dest.parent / "urls.txt", urls + ["#"] * 2_000_000)
+    first = start("get", "urls.txt", dest, *OPTIONS)
+    wait_until(lambda: bool(list(dest.glob("claims/listing.*"))))
+    second, third = start("get", "urls.txt", dest, *OPTIONS), start("join", dest)
+    first.kill()
+    assert not (dest / "job.json").exists()
+    (dest / "list").mkdir()
+    (dest / "list" / f"{'0' * 21}.txt").write_text("a part of the first process")
+
+    assert (second.wait(60), third.wait(60)) == (0, 0)
+
+    assert names(dest) == Counter(urls)
+    assert max(host.most_in_flight for host in hosts) == 1
+    assert parts_of(dest) == {path.name for path in (dest / "list").iterdir()}
+
+
+@pytest.mark.parametrize(("form", "bad"), [("csv", 2), ("jsonl", 4)])
+def test_rows_are_those_of_a_single_job(form: str, bad: int, hosts: list[Observed], run: Run, dest: Path) -> None:
+    """Several files, with names and kept columns, blank lines, and lines without a URL."""
+    folder = dest.parent / "lists"
+    folder.mkdir()
+    for file in range(2):
+        rows = [(f"{file}-{number}", url) for number, url in enumerate(urls_of(hosts, 8))]
+        if form == "csv":
+            lines = ["id,url", *(f"{id},{url}" for id, url in rows), "", "bad,not a URL"]
+        else:
+            lines = [*(json.dumps({"url": url, "id": id}) for id, url in rows), "", '{"url": "not a URL"}', "nothing"]
+        write(folder / f"{file}.{form}", lines)
+    options = ["--column", "url", "--names", "o{id}", "--keep-columns", "id", "--allow-private", "--format", "parquet"]
+    options += ["--csv-header", "yes", "--delimiter", ","] if form == "csv" else []
+
+    ended = run("get", folder, dest, *OPTIONS, *options)
+    single = run("get", folder, dest.parent / "single", *options, "--limit-per-host", "4")
+
+    assert (ended.code, single.code) == (0, 3), (ended.err, single.err)
+    assert f"divided {512 + bad} URLs" in ended.err, ended.err
+    assert rows_in(dest / "data" / "*") == rows_in(dest.parent / "single")
+    status = fetchmill.shared_jobs.status(dest)
+    assert (status.ledger["fetched"], status.ledger["failed"]) == (512, bad)
+    assert max(host.most_in_flight for host in hosts) <= 4
+
+
+def rows_in(folder: Path) -> list[tuple[str, str]]:
+    """Returns names and kept columns of the objects in folders."""
+    tables = [pyarrow.parquet.read_table(shard) for shard in folder.parent.glob(f"{folder.name}/*.parquet")]
+    found = [pair for table in tables for pair in zip(table["name"].to_pylist(), table["id"].to_pylist(), strict=True)]
+    return sorted(found)
+
+
+def test_a_list_of_few_hosts_keeps_its_ranges(hosts: list[Observed], run: Run, dest: Path) -> None:
+    """Its limits are divided among the workers, and lists can be added."""
+    urls = urls_of(hosts[:3], 200)
+    write(dest.parent / "urls.txt", urls)
+    write(dest.parent / "more.txt", [f"{hosts[0].url}/more"])
+
+    ended = run("get", "urls.txt", dest, *OPTIONS)
+
+    why = "does not divide urls.txt by host, because it has only 3 hosts and 600 URLs; --limit-per-host will be divided"
+    assert (ended.code, why in ended.err) == (0, True), ended.err
+    assert (record(dest)["is_by_host"], names(dest)) == (False, Counter(urls))
+    assert not (dest / "list").exists()
+    assert run("extend", dest, "more.txt").code == 0
+
+
+def test_a_list_that_cannot_be_divided_keeps_its_ranges(hosts: list[Observed], run: Run, dest: Path) -> None:
+    """A compressed list and Parquet are not divided, and the message says so."""
+    table = pyarrow.table({"url": urls_of(hosts, 1)})
+    pyarrow.parquet.write_table(table, dest.parent / "urls.parquet")
+
+    ended = run("get", "urls.parquet", dest, *OPTIONS)
+
+    assert (ended.code, "urls.parquet is not divided at line ends" in ended.err) == (0, True), ended.err
+    assert names(dest) == Counter(urls_of(hosts, 1))
+
+
+def test_a_divided_list_cannot_be_extended(hosts: list[Observed], run: Run, dest: Path) -> None:
+    """Another list could have the same hosts. A drained job is resumed."""
+    urls = urls_of(hosts)
+    write(dest.parent / "urls.txt", urls)
+
+    assert run("get", "urls.txt", dest, *OPTIONS).code == 0
+
+    assert record(dest)["is_by_host"]
+    refused = run("extend", dest, "urls.txt")
+    assert (refused.code, "its list is divided by host" in refused.err) == (2, True), refused.err
+    assert run("stop", dest).code == 0
+    assert run("resume", dest).code == 0
+    # The list is not needed any more.
+    (dest.parent / "urls.txt").unlink()
+    assert run("join", dest).code == 0
+
+
+def test_a_job_in_a_bucket_has_its_parts_there(
+    hosts: list[Observed], start: Start, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Each worker copies the parts that it fetches."""
+    urls = urls_of(hosts)
+    write(tmp_path / "urls.txt", urls)
+    with s3({}) as store:
+        env = environment | store.environment()
+        job = f"s3://{store.bucket}/run"
+        options = ("--endpoint-url", store.url, *OPTIONS)
+        workers = [start("get", "urls.txt", job, *options, env=env) for _ in range(2)]
+
+        assert [worker.wait(60) for worker in workers] == [0, 0]
+
+        parts = [key for key in store.objects() if "/list/" in key]
+    assert len(parts) == 4
+    assert sum(len(host.came) for host in hosts) == len(urls)
+    assert max(host.most_in_flight for host in hosts) == 1
+
+
+TEXT = (
+    b"\xef\xbb\xbfhttp://a.test/1\n\n  # comment\nHTTP://A.test:80/2 \r\nexample.com\nhttp://b\xc3\xbccher.example/\n"
+    b"http://a.test/1\n \t\nhttps://a.test\n#\nhttp://a.test:81/last"
+)
+CSV = b"id,url\n1,http://a.test/1\n\n\r\n2,http://A.test/2\r\n  \n3\nx,http://a.test/1\nx,http://a.test/1"
+AB = ["http://a", "http://b"]
+JSON = b'\xef\xbb\xbf{"url": "http://a.test/1"}\n"http://A.test/2"\n\n{"id": 1}\nhttps://b.test/x y\n[1]\nnothing\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "expected"),
+    [
+        (
+            "a.txt",
+            TEXT,
+            {},
+            {0: "http://a.test", 3: "http://a.test", 4: "", 5: "http://xn--bcher-kva.example", 6: "http://a.test"}
+            | {8: "https://a.test", 10: "http://a.test:81"},
+        ),
+        (
+            "a.csv",
+            CSV,
+            {"column": "url", "csv_header": "yes", "delimiter": ","},
+            {0: "http://a.test", 3: "http://a.test", 4: "", 5: "", 6: "http://a.test", 7: "http://a.test"},
+        ),
+        ("a.jsonl", JSON, {}, {0: "http://a.test", 1: "http://a.test", 3: "", 4: "https://b.test", 5: "", 6: ""}),
+        ("b.txt", b"one\nTwo", {"template": "https://www.{}/x"}, {0: "https://www.one", 1: "https://www.two"}),
+        ("c.txt", b"http://a/" + b"x" * (2 << 20) + b"\nhttp://b/\n", {}, {0: "", 1: "http://b"}),
+        ("d.txt", b"http://a/1\nhttp://b/2\nhttp://a/1\n", {"exclude": ["*1"]}, dict(enumerate(AB + AB[:1]))),
+    ],
+)
+def test_a_row_has_the_host_of_its_url(
+    name: str, content: bytes, options: dict[str, Any], expected: dict[int, str], tmp_path: Path
+) -> None:
+    """Hosts are those of the URL standard, and each line that is a row is returned once and unchanged."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    list_format, (file,) = files_of(GetOptions(source=path, dest="out", format="parquet", **options))
+
+    rows = list(rows_of(file, list_format, {"format": "parquet", **options}))
+
+    lines = content[file.header :].removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    assert rows == [(lines[number] + b"\n", host) for number, host in expected.items()]
+
+
+def test_objects_of_buckets_are_not_divided(tmp_path: Path) -> None:
+    """Their host depends on the store."""
+    path = write(tmp_path / "a.txt", ["s3://bucket/key"])
+    list_format, (file,) = files_of(GetOptions(source=path, dest="out", format="parquet"))
+
+    with pytest.raises(NotByHostError, match="s3:// URLs"):
+        list(rows_of(file, list_format, {"format": "parquet"}))
+
+
+def test_all_rows_of_a_host_are_in_one_part(tmp_path: Path) -> None:
+    """Rows keep their order in a group, and no row is lost, in memory or on disk."""
+    rows = [(b"%d %s\n" % (number, b"x" * 999), f"http://host-{number % 500}") for number in range(60_000)]
+    files = PartFiles(tmp_path)
+    files.add(rows)
+    assert (files.rows, files.hosts, files.bytes) == (60_000, 500, sum(len(row) for row, _ in rows))
+    assert any(tmp_path.iterdir())
+
+    parts = []
+    for number in range(8):
+        with (tmp_path / "part").open("wb") as out:
+            files.move(number, 8, out)
+        parts.append([int(line.split()[0]) for line in (tmp_path / "part").read_bytes().splitlines()])
+
+    assert sorted(number for part in parts for number in part) == list(range(60_000))
+    hosts = [{number % 500 for number in part} for part in parts]
+    assert sum(map(len, hosts)) == 500
+    for part in parts:
+        of_host = [number for number in part if number % 500 == part[0] % 500]
+        assert of_host == sorted(of_host)
+    with suppress(FileNotFoundError):
+        (tmp_path / "part").unlink()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("rows", "hosts", "concurrency", "limit", "parts"),
+    [
+        (1_000_000, 52_310, 64, 1, GROUPS),
+        (1_000_000, 1_000, 64, 1, 4),
+        (1_000_000, 1_000, 64, 2, 4),
+        (1_000_000, 1_000, 64, 4, 0),
+        (1_000_000, 1_000, 64, None, 0),
+        (10_000, 10_000, 64, 1, 8),
+        (1_000_000, 255, 64, 1, 0),
+        (1_000_000, 1, 1, 1, 0),
+        (0, 0, 64, 1, 0),
+        (10**9, 100_000, 1_000, 1, 32),
+    ],
+)
+def test_a_list_is_divided_if_more_workers_can_then_fetch(
+    rows: int, hosts: int, concurrency: int, limit: int | None, parts: int
+) -> None:
+    """A part has enough hosts for one worker, and there are twice as many parts as a limit allows workers."""
+    assert count_of_parts(rows, hosts, concurrency, {"limit_per_host": limit}) == parts
+
+
+def test_workers_of_a_divided_list_have_whole_limits() -> None:
+    """No worker waits for another one, and none is on standby."""
+    shares = Shares("b", {"limit_per_host": 1}, None, is_by_host=True)
+    shares.observe([])
+
+    assert (shares.host_sharers, shares.rank, shares.is_standby, shares.has_host_limits) == (1, 0, False, False)
+    # A worker that cannot write its heartbeat ends its attempts before others take its parts.
+    assert shares.is_exclusive
+    assert not job_record().is_by_host
