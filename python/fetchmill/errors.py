@@ -97,7 +97,7 @@ class ReplyError(FetchmillError):
     Args:
         url: the requested URL.
         kind: the failure kind, as listed in docs/reference/exit-codes.md, or `opted-out` (with `opt_out`).
-        reason: a text for people. If the reply opted out, the field or `meta` element that reserves it.
+        reason: the cause in words. If the reply opted out, the header field or `meta` element that opts out.
     """
 
     exit_code = 3

@@ -62,21 +62,21 @@ def get(
 
     Args:
         source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
-            its objects, or a bucket. One of the processes lists a server or bucket while all fetch what is listed.
+            its objects, or a bucket. One process lists the server or bucket while all processes fetch listed objects.
         dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
             job.
         lease: seconds without a heartbeat after which other workers may take a worker's ranges. Use a larger value if
             the file system propagates changes slowly.
         on: a Ray cluster that runs the workers. This process then only watches the job and fetches nothing itself.
-        **options: the fields of `GetOptions`, except those for a single process.
+        **options: the fields of `GetOptions`, except those that apply only to a single process.
 
     Returns:
         The progress of the whole job.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from the option of the existing job.
+        UsageError: an option cannot be used for a shared job, or differs from the existing job's option.
         SecurityError: the job directory belongs to another user.
-        FetchmillError: any error that ends a job on one machine. The range is released.
+        FetchmillError: any error that would end a job on one machine. The worker releases its range first.
     """
     if on is not None:
         check_possible(os.fspath(dest))
@@ -103,10 +103,10 @@ def join(  # noqa: PLR0913 - options of a process, all by name
 
     Args:
         job: the job directory.
-        headers: header fields with values not stored in the job directory, because they may be secret.
+        headers: header fields whose values the job directory does not store, because they may be secret.
         auth: user and password, if the job was created with them.
         bearer: a token, if the job was created with one.
-        bearer_command: a command printing a token.
+        bearer_command: a command that prints a token.
         proxy: the proxy of this process.
         state: a folder on this machine for journals. If None, a folder inside the system's temporary folder.
         concurrency: maximum number of requests in flight in this process; with `on`, in each worker.
@@ -121,7 +121,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     Raises:
         UsageError: there is no job, or a secret required by the job is missing.
         SecurityError: the job directory belongs to another user.
-        FetchmillError: any error that ends a job on one machine. The range is released.
+        FetchmillError: any error that would end a job on one machine. The worker releases its range first.
     """
     own = {
         "headers": headers,
@@ -151,7 +151,7 @@ def stop(
 
     Args:
         job: the job directory.
-        now: whether workers end immediately and release their ranges.
+        now: whether workers end immediately and release their ranges, instead of finishing targets in progress.
         endpoint_url: as for `join`.
         region: as for `join`.
         profile: as for `join`.
@@ -199,13 +199,13 @@ def set_rate(
 
     Args:
         job: the job directory.
-        rate: requests per second of all workers together; a number above 0.
+        rate: total requests per second for all workers; must be greater than 0.
         endpoint_url: as for `join`.
         region: as for `join`.
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job, or the rate is not above 0.
+        UsageError: there is no job, or the rate is not greater than 0.
     """
     if not 0 < rate < float("inf"):
         raise UsageError(f"rate must be a number above 0, not {rate}")
@@ -228,7 +228,7 @@ def extend(
 
     Args:
         job: the job directory.
-        source: a file, or a folder of files, at this path on every machine. It must have the format of the job's list.
+        source: a file or a folder of files, at the same path on every machine, in the format of the job's list.
         endpoint_url: as for `join`.
         region: as for `join`.
         profile: as for `join`.
@@ -256,7 +256,7 @@ def status(
         profile: as for `join`.
 
     Returns:
-        The sum of all final ranges, and the last heartbeat of each worker.
+        The totals over all final ranges, and the last heartbeat of each worker.
 
     Raises:
         UsageError: there is no job.
@@ -274,7 +274,7 @@ def history(
     region: str | None = None,
     profile: str | None = None,
 ) -> SharedHistory:
-    """Return the history of a shared job's workers. Only final ranges count.
+    """Return the history of a shared job's workers. Counts cover only final ranges.
 
     Args:
         job: the job directory.

@@ -16,8 +16,8 @@
 
 With `attempts=3` an item is tried up to three times. With `item_timeout=10` it may take 10 seconds.
 
-All functions limit how far they read ahead. At most `limit` items are worked on, and at most `2 * limit` items have
-been read and not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded when a name is first
+All functions limit how far they read ahead. At most `limit` items are in progress, and at most `2 * limit` items have
+been read but not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded when a name is first
 used, because a worker process needs few of them.
 """
 

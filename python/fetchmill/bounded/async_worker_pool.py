@@ -1,4 +1,4 @@
-"""A pool of calling tasks, started on demand: handles input of any length in bounded memory."""
+"""A pool of tasks that call the function, started on demand. Handles input of any length in bounded memory."""
 
 import asyncio
 import contextlib
@@ -38,9 +38,9 @@ async def _read(items: AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, ...], No
 
 
 class AsyncWorkerPool:
-    """A reading task and the working tasks.
+    """One task that reads the input, and the worker tasks.
 
-    The pool must not refer to the results iterator: the running tasks would then keep the iterator alive forever.
+    The pool must not refer to the results iterator: otherwise the running tasks would keep the iterator alive forever.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AsyncWorkerPool:
         self._work: asyncio.Queue[Call | None] = asyncio.Queue()
         self._take_lock = asyncio.Lock()
         self._is_ended = False
-        # An error will be raised: calls in progress finish, and no other call begins.
+        # Set when a call's error is to be raised: calls in progress finish, and no other call begins.
         self._is_failing = False
         self._is_closed = False
         self._errors: list[Exception] = []
@@ -124,7 +124,7 @@ class AsyncWorkerPool:
                 task.cancel()
 
     def close_soon(self) -> None:
-        """Call `close` in the loop's thread. Any thread may call this when it drops the results."""
+        """Call `close` in the loop's thread. Any thread may call this when it discards the results."""
         if self._tasks and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.close)
 
@@ -139,7 +139,7 @@ class AsyncWorkerPool:
         self._wake()
 
     async def _feed(self) -> None:
-        """Read the input while the window has room. An error of the input is raised after the results."""
+        """Read the input while the window has room. If the input raises, its error is raised after the results."""
         number = 0
         try:
             async with contextlib.aclosing(self._items) as items:
@@ -181,7 +181,7 @@ class AsyncWorkerPool:
                 del call
         except asyncio.CancelledError:
             if not self._is_closed:
-                # The pool did not cancel this task. Without an error, its item would be missing silently.
+                # The pool did not cancel this task. Without an error, its item would silently be lost.
                 self._errors.append(RuntimeError("a worker's task was cancelled by the function that it called"))
                 self.close()
             raise
@@ -190,7 +190,7 @@ class AsyncWorkerPool:
             await self._close_worker(started)
 
     async def _take(self) -> Call | None:
-        """Wait for a call and, if there is a rate, until the call may begin. Return None after the last call."""
+        """Wait for a call and, with a rate limit, until the call may begin. Return None after the last call."""
         async with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = await self._work.get()
             if call is None or self._is_failing:

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any, NamedTuple
 
-# Items read and not yet handed over, per unit of `limit`: one being worked on, and one waiting before or after.
+# Items read but not yet handed over, per unit of `limit`: one in progress, and one waiting to start or to be taken.
 AHEAD = 2
 
 
@@ -19,7 +19,7 @@ class Call:
         self.error: BaseException | None = None
 
     def errors(self) -> list[BaseException]:
-        """Return the errors of the call, or those of its items if it has several."""
+        """Return the call's error, or the errors of its items if it has several."""
         if isinstance(self.value, Chunk):
             return [outcome.error for outcome in self.value if outcome.error is not None]
         return [] if self.error is None else [self.error]
@@ -38,12 +38,12 @@ class Chunk(list[Outcome]):
 
 
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the input gives
-    """Return an item as the input gave it: a single argument without its tuple."""
+    """Return an item as the input yielded it: a single argument is taken out of its tuple."""
     return arguments[0] if len(arguments) == 1 else arguments
 
 
 class ResultBuffer:
-    """Finished calls that are not yet handed over, in the order of completion or of their numbers."""
+    """Finished calls that are not yet handed over, ordered by completion or by number."""
 
     def __init__(self, *, ordered: bool) -> None:
         self._is_ordered = ordered
@@ -62,11 +62,11 @@ class ResultBuffer:
             self._next += 1
 
     def take(self) -> Call | None:
-        """Return the next call; None if it is not there yet."""
+        """Return the next call; None if it has not finished yet."""
         return self._ready.popleft() if self._ready else None
 
     def is_ready(self) -> bool:
-        """Return whether the next call is there."""
+        """Return whether the next call has finished."""
         return bool(self._ready)
 
 

@@ -44,21 +44,22 @@ def as_completed(
     step, a duplicate awaitable counts once, and started awaitables keep running even if the loop is left.
 
     With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
-    limit` are started and not yet taken. If the input raises, the loop raises that error after the results of
-    everything read before. If the next awaitable is requested before the last one was awaited, one more awaitable is
-    read. It starts when fewer than `limit` are running. Cancelling a waiting awaitable loses no result.
+    limit` have been started but not yet taken. If the input raises, the loop raises that error after the results of
+    everything read before. If the next awaitable is requested before the last one was awaited, one more awaitable of
+    the input is read. It starts when fewer than `limit` are running. Cancelling a waiting awaitable loses no result.
 
-    If nothing refers to the iterator or its awaitables any more (`break`, an error, a cancellation), or at `aclose()`,
-    the tasks that it started are cancelled and reading stops. Futures of the input are not cancelled.
+    If nothing refers to the iterator or its awaitables any more (after `break`, an error or a cancellation), or when
+    `aclose()` is called, reading stops and the tasks started by the iterator are cancelled. Futures of the input are
+    not cancelled.
 
     Args:
         aws: Coroutines, futures or other awaitables.
-        limit: Maximum number of awaitables that run; None for no limit.
+        limit: Maximum number of awaitables running at the same time; None for no limit.
         timeout: Seconds from the first step. After that, the awaitables (in `async for`, the loop) raise TimeoutError.
 
     Raises:
         ValueError: `limit` is below 1.
-        TypeError: At the first step: `aws` is not such an iterable, or it is async and the loop is not.
+        TypeError: At the first step: `aws` is not an iterable of awaitables, or a plain `for` got an async iterable.
         TimeoutError: Not all awaitables were done within `timeout` seconds.
     """
     if limit is not None:
@@ -253,7 +254,8 @@ class _Completion(Generic[T]):
             return
         self._running -= 1
         self._done.put_nowait(future)
-        # Only a loop that ends cancels these tasks. Nothing else may begin then, unless the caller requests more.
+        # These tasks are cancelled only when the loop ends. Nothing else may begin then, unless the caller requests
+        # more.
         if not (is_own and _is_cancelling(future)):
             self._fill()
         self._wake()
@@ -261,7 +263,7 @@ class _Completion(Generic[T]):
             self._timer.cancel()
 
     def _end(self, failure: BaseException | None) -> None:
-        """Read no more."""
+        """Stop reading. If the input failed, keep its error to be raised later."""
         self._is_ended = True
         self._iterator = None
         if failure is not None:

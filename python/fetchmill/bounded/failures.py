@@ -17,7 +17,7 @@ class Failed:
     """An item whose function raised, in place of a result (`on_error="return"`)."""
 
     item: Any
-    """The item; a tuple of them where `map` was given several iterables."""
+    """The item; a tuple of items if `map` was given several iterables."""
     error: BaseException
     """What the function raised: an `Exception`, or a coroutine's `CancelledError`."""
 
@@ -31,18 +31,18 @@ class Tally:
     failed: int
     """Items whose function raised; always 0 with `on_error="raise"`."""
     failures: tuple[Failed, ...]
-    """The first hundred of those."""
+    """The first 100 failures."""
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker process ended unexpectedly: by itself, by a signal or without memory. The message names its item."""
+    """A worker process exited, was killed, or ran out of memory. The message names its item."""
 
 
 class ItemTimeoutError(WorkerDiedError, TimeoutError):
     """A worker process was killed because its item took longer than `item_timeout`."""
 
 
-class RemoteTraceback(Exception):  # noqa: N818 - it is no error of its own: the cause of one
+class RemoteTraceback(Exception):  # noqa: N818 - not an error of its own, but the cause of one
     """The traceback of a worker process as text. It becomes the `__cause__` of an error raised there."""
 
 
@@ -77,13 +77,13 @@ class Counter:
 
 
 def format_item(item: object) -> str:
-    """Format an item for a message: its `repr` in one line, cut after `SHOWN_MAX` characters."""
+    """Format an item for a message: its `repr`, truncated to `SHOWN_MAX` characters."""
     text = repr(item)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
-    """Raise ValueError if a value is not a number of items. Values from a configuration may be text.
+    """Raise ValueError if a value is not a valid number of items. Values from a configuration may be text.
 
     Args:
         name: name of the keyword.

@@ -8,7 +8,8 @@ from multiprocessing.process import BaseProcess
 def start_without_interrupts(process: BaseProcess) -> None:
     """Start a process with SIGINT blocked, so that Ctrl-C during its start does not print a traceback.
 
-    The process calls `ignore_interrupts` first. A mask belongs to a thread, so this is safe in any thread.
+    The new process must call `ignore_interrupts` first. A signal mask belongs to one thread, so any thread may call
+    this function.
     """
     # The tracker's start unblocks SIGINT, so it must start before the mask is set.
     resource_tracker.ensure_running()
@@ -20,6 +21,6 @@ def start_without_interrupts(process: BaseProcess) -> None:
 
 
 def ignore_interrupts() -> None:
-    """Ignore SIGINT from now on, pending signals included. The worker process calls it."""
+    """Ignore SIGINT from now on, including pending signals. The worker process calls this."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -17,8 +17,8 @@ class NotPortableError(TypeError):
 def portable(value: T) -> T:
     """Return the value, or a wrapper that becomes the value when another process unpickles it.
 
-    The other process imports a module's function by its name. A lambda, a nested function, and a function of a
-    notebook's cell are pickled by value, if cloudpickle is installed.
+    The other process imports a module's function by its name. Lambdas, nested functions, and functions defined in a
+    notebook cell are pickled by value, if cloudpickle is installed.
 
     Raises:
         NotPortableError: the value can be pickled neither by name nor by value.
@@ -45,7 +45,7 @@ def _why_not_by_name(value: object) -> str | None:
         pickled = bytes(ForkingPickler.dumps(value))
     except Exception as error:  # noqa: BLE001 - whatever an object of somebody else's does
         return f"{type(error).__name__}: {error}"
-    # Only this process knows a main module without a file.
+    # Another process cannot import a main module that has no file.
     file = getattr(sys.modules["__main__"], "__file__", None)
     if b"__main__" in pickled and (file is None or not Path(file).exists()):
         return "the function is defined in an interactive session or a notebook"

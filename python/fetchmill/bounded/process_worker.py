@@ -1,4 +1,4 @@
-"""A pool worker for calls in a process, which is started by spawn, connected by a pipe, and watched for its death."""
+"""A pool worker that makes its calls in a process: spawned, connected by a pipe, and watched in case it dies."""
 
 import contextlib
 import math
@@ -32,8 +32,8 @@ class ProcessWorker:
         self._call_timeout = call_timeout
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
-        # The pidfd shows the death of the process even if a grandchild keeps the pipe open. Unlike a pid, it is never
-        # reused.
+        # The pidfd reveals that the process has died even if a grandchild keeps the pipe open. Unlike a pid, it is
+        # never reused.
         self._pidfd = -1
         self._events = select.poll()
         # Protects `_pidfd`. Reentrant, because a finalizer may call `give_up` at any point.
@@ -100,13 +100,13 @@ class ProcessWorker:
             with self._lock:
                 self._pidfd = os.pidfd_open(process.pid or -1)
         finally:
-            # If this end stayed open here, the process's death would go unnoticed.
+            # If the parent kept the child's end open, the pipe would not close when the process dies.
             child_end.close()
         self._events.register(self._connection, select.POLLIN)
         self._events.register(self._pidfd, select.POLLIN)
 
     def _ask(self, request: bytes, when: str, seconds: float | None = None) -> bytes:
-        """Send a request and wait up to `seconds` for the answer. The error of a dead process contains `when`."""
+        """Send a request and wait up to `seconds` for the answer. If the process dies, the error contains `when`."""
         try:
             if self._connection is not None:
                 self._connection.send_bytes(request)
@@ -119,7 +119,7 @@ class ProcessWorker:
             self._kill()
             raise ItemTimeoutError(f"a worker process was killed {when}, because it took longer than {seconds:g} s")
         try:
-            # An answer that was sent before the death is valid.
+            # An answer that the process sent before it died is valid.
             if self._connection is not None and self._connection.poll():
                 return self._connection.recv_bytes()
         except (EOFError, OSError):
@@ -152,7 +152,7 @@ class ProcessWorker:
             self._connection.close()
         if process is not None:
             process.join()
-            # Other code may have waited for the process.
+            # Other code may already have closed the process.
             with contextlib.suppress(ValueError):
                 process.close()
         with self._lock:

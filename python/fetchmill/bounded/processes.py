@@ -7,19 +7,19 @@
     if __name__ == "__main__":
         main()
 
-It works like `bounded.threads` with a process instead of each thread, and ends in the same ways, except:
+It works like `bounded.threads` with processes instead of threads, and ends in the same ways, with these differences:
 
-- Processes start by spawn when an item waits and no worker is free. The function, `on_start`, `on_done`, items and
+- A process is spawned when an item waits and no worker is free. The function, `on_start`, `on_done`, items and
   results are pickled, and the program's main module needs `if __name__ == "__main__":`.
-- If a worker process dies (a signal, no memory, `os._exit`), its items fail with `WorkerDiedError`, which names them.
+- If a worker process dies (killed, out of memory, `os._exit`), its items fail with `WorkerDiedError`, which names them.
   With `on_error="return"` another worker replaces it. If a worker dies before it is ready, everything ends.
-- If the run is abandoned (an exception, `break`, `timeout`, KeyboardInterrupt), busy worker processes are killed with
-  SIGKILL, and `on_done` does not run in them. Workers ignore Ctrl-C; only this process handles it.
+- If the run is abandoned (after an exception, `break`, `timeout` or KeyboardInterrupt), busy worker processes are
+  killed with SIGKILL, and `on_done` does not run in them. Workers ignore Ctrl-C; only this process handles it.
 - If this process is killed, each worker finishes its current call and ends.
 - An error has the worker's traceback as its cause. An error that cannot be pickled becomes a RuntimeError with the same
   text.
 
-multiprocessing itself keeps one more process, its resource tracker, until this process ends.
+multiprocessing itself keeps one more process running, its resource tracker, until this process ends.
 """
 
 import multiprocessing.util  # noqa: F401 - it registers what waits for all processes at the interpreter's end
@@ -54,7 +54,7 @@ def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Call `function(item)` for every item in up to `limit` processes, wait for all and drop the results.
+    """Call `function(item)` for every item using up to `limit` processes. Wait for all calls and discard the results.
 
     >>> each(abs, [-1, 2], limit=4)
     Tally(done=2, failed=0, failures=())
@@ -62,16 +62,17 @@ def each(
     Args:
         function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
         items: Any iterable, even an endless one. The next item is read when a worker has room for it.
-        limit: Maximum number of items worked on at the same time.
+        limit: Maximum number of items processed at the same time.
         on_start: Called once by each process, before its first item.
         on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
         on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
-        rate: Items to begin per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
-            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+        rate: Maximum number of items started per second, evenly spaced; None for no limit.
+        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
+            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
+            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
+            other item while it waits.
             `item_timeout`, seconds for a call, all attempts included. After that, the process is killed and the item
-            fails with `ItemTimeoutError`. With `chunksize`, a chunk has the sum of its items' times.
+            fails with `ItemTimeoutError`. With `chunksize`, a chunk may take the sum of its items' limits.
 
     Returns:
         The number of items done and failed, and the first 100 failures.
@@ -133,25 +134,26 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
 
-    At most `2 * limit` items have been read and not yet handed over, so the input may be endless.
+    The input is read at most `2 * limit` items ahead of the yielded results, so it may be endless.
 
     Args:
         function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
         iterables: The input. It ends when the shortest iterable ends.
-        limit: Maximum number of items worked on at the same time.
+        limit: Maximum number of items processed at the same time.
         ordered: Yield results in the order of the input, as `Executor.map` does. One slow item then delays the rest.
         on_start: Called once by each process, before its first item.
         on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
-        rate: Items to begin per second, evenly spaced; None for no limit.
+        rate: Maximum number of items started per second, evenly spaced; None for no limit.
         timeout: Seconds from this call. After that, waiting for a result raises TimeoutError.
         chunksize: Number of items sent to a process together, which lowers the cost per item. The window and `rate`
             count chunks. If a worker dies, its whole chunk fails.
-        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
-            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
+            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
+            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
+            other item while it waits.
             `item_timeout`, seconds for a call, all attempts included. After that, the process is killed and the item
-            fails with `ItemTimeoutError`. With `chunksize`, a chunk has the sum of its items' times.
+            fails with `ItemTimeoutError`. With `chunksize`, a chunk may take the sum of its items' limits.
 
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` is not valid.

@@ -16,8 +16,8 @@ R = TypeVar("R")
 class Results(Generic[R]):
     """An iterator of results, and a context manager that abandons remaining items and waits for running calls.
 
-    Only one thread may use it at a time. If the iterator is dropped, no other item begins. Calls that run in threads
-    continue to their end; calls that run in processes are killed with their processes.
+    Only one thread may use it at a time. If the iterator is discarded, no other item begins. Calls running in threads
+    continue to their end; busy worker processes are killed.
     """
 
     def __init__(self, pool: WorkerPool, on_error: OnError, iterables: tuple[Iterable[Any], ...]) -> None:
@@ -81,7 +81,7 @@ class Results(Generic[R]):
         self._pool.give_up()
 
     def close(self) -> None:
-        """Abandon items that have not started, and wait for running calls. Running processes are killed."""
+        """Abandon items that have not started, and wait for running calls. Kill busy worker processes."""
         self._give_up()
         self._pool.join()
 

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from fetchmill.bounded.failures import check_count
 
 RetryOn = type[Exception] | tuple[type[Exception], ...]
-# Seconds that no wait exceeds.
+# Maximum wait in seconds.
 WAIT_MAX = 30.0
 
 
@@ -35,8 +35,8 @@ class RetryPolicy:
     Args:
         attempts: maximum number of calls for an item.
         retry_on: errors after which the item is tried again.
-        retry_wait: seconds before the second attempt. Each further wait is twice as long, up to 30 s. A random part of
-            up to half is taken off, so that items that failed together are not retried together.
+        retry_wait: seconds before the second attempt. Each further wait is twice as long, up to 30 s. Waits are then
+            shortened at random by up to half, so that items that failed together are not retried together.
         item_timeout: seconds for a call; None for no limit.
 
     Raises:
@@ -78,7 +78,7 @@ class Retrying:
     policy: RetryPolicy
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the function
-        """Call it."""
+        """Call the function, up to `attempts` times."""
         for attempt in range(1, self.policy.attempts):
             try:
                 return self.function(*arguments)
@@ -95,7 +95,7 @@ class RetryingCoroutines:
     policy: RetryPolicy
 
     async def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the function
-        """Await it."""
+        """Await the function, up to `attempts` times."""
         for attempt in range(1, self.policy.attempts):
             try:
                 return await self._call(arguments)

@@ -6,9 +6,9 @@ from fetchmill.bounded.failures import check_count
 class Scaler:
     """Counts workers and decides how many more to start: on demand, up to `limit`.
 
-    If a start is slow (`is_slow`: a client is made, a process is started), the number of workers that start together is
-    limited to one more than are ready. Starts often use the processor, and a hundred together would delay the workers
-    that are ready. After the end of the input, no worker starts if the others would finish before it is ready.
+    If starts are slow (`is_slow`: each one creates a client or a process), the number of workers that start together is
+    limited to the number of ready workers plus one. Starts often use the processor, and a hundred together would delay
+    the ready workers. After the end of the input, no worker starts if the others would finish before it is ready.
     """
 
     def __init__(self, limit: int, *, is_slow: bool, is_paced: bool) -> None:

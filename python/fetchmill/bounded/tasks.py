@@ -1,4 +1,4 @@
-"""Bounded concurrency for coroutine functions: `each` and `map`, by workers that may each keep something open.
+"""Bounded concurrency for coroutine functions: `each` and `map`, whose workers may each keep a resource open.
 
     async for body in bounded.map(fetch, urls(), limit=1000, on_start=aiohttp.ClientSession, on_done=close):
         ...
@@ -16,7 +16,7 @@ How it ends:
 - `on_done` raises: the exception is raised after all results.
 - `timeout`: TimeoutError is raised, and everything is cancelled.
 - The task that requests results is cancelled: no result is lost, and another task may continue to request them.
-- The results are dropped (`break`, an exception, KeyboardInterrupt) or closed: everything is cancelled.
+- The results are discarded (`break`, an exception, KeyboardInterrupt) or closed: everything is cancelled.
 
 `on_done` runs for cancelled workers, too. `aclose()`, leaving an `async with`, and `each` wait for that.
 """
@@ -47,7 +47,7 @@ async def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Await `function(item)` for every item, up to `limit` at a time, wait for all and drop the results.
+    """Await `function(item)` for every item, up to `limit` at a time. Wait for all calls and discard the results.
 
     >>> async def show(word: str) -> None:
     ...     print(word)
@@ -58,14 +58,15 @@ async def each(
     Args:
         function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
         items: Any iterable or async iterable, even an endless one. The next item is read when a worker has room for it.
-        limit: Maximum number of items worked on at the same time.
+        limit: Maximum number of items processed at the same time.
         on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
         on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
         on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
-        rate: Items to begin per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
-            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+        rate: Maximum number of items started per second, evenly spaced; None for no limit.
+        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
+            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
+            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
+            other item while it waits.
             `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Returns:
@@ -130,21 +131,22 @@ def map(
     >>> asyncio.run(main())
     [0, 2, 4]
 
-    At most `2 * limit` items have been read and not yet handed over, so the input may be endless.
+    The input is read at most `2 * limit` items ahead of the yielded results, so it may be endless.
 
     Args:
         function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
         iterables: The input. It ends when the shortest iterable ends. An async iterable must be the only one.
-        limit: Maximum number of items worked on at the same time.
+        limit: Maximum number of items processed at the same time.
         ordered: Yield results in the order of the input. One slow item then delays the rest.
         on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
         on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
-        rate: Items to begin per second, evenly spaced; None for no limit.
+        rate: Maximum number of items started per second, evenly spaced; None for no limit.
         timeout: Seconds from the request of the first result. After that, waiting for a result raises TimeoutError.
-        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
-            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
+            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
+            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
+            other item while it waits.
             `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Raises:

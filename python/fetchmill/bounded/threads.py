@@ -3,11 +3,12 @@
     with bounded.threads.map(fetch, urls(), limit=50, on_start=Session, on_done=Session.close) as bodies:
         for body in bodies: ...
 
-A thread starts when an item waits and no thread is free. `on_start` is often slow, so with it the number of threads
-that start together is limited to one more than are ready. A thread that would be ready too late to help does not start.
+A thread starts when an item waits and no thread is free. `on_start` is often slow. With it, the number of threads that
+start together is limited to the number of ready threads plus one. A thread that would be ready too late to help does
+not start.
 
-The input is read by the thread that asks for results, so a generator runs in the thread that uses it. If all inputs are
-collections, reading begins at the call, as with `Executor.map`; otherwise it begins at the first result.
+The thread that requests results also reads the input, so a generator runs in the thread that uses it. If all inputs are
+collections, reading begins at the call, as with `Executor.map`. Otherwise it begins when the first result is requested.
 
 How it ends:
 
@@ -17,10 +18,11 @@ How it ends:
   `on_error="return"` a `Failed` is yielded instead and the run continues. A `BaseException` that is not an `Exception`
   is always raised.
 - `on_start` raises: the exception is raised.
-- `on_done` raises: the exception is raised after the last result, several as an `ExceptionGroup`. If the run was
-  abandoned, `threading.excepthook` gets it.
+- `on_done` raises: the exception is raised after the last result; several are raised as an `ExceptionGroup`. If the run
+  was abandoned, `threading.excepthook` gets the exception.
 - `timeout`, KeyboardInterrupt: raised immediately; no other item begins.
-- The results are dropped (`break`): no other item begins. If no result was ever requested, items already read are done.
+- The results are discarded (`break`): no other item begins. If no result was ever requested, items already read are
+  still processed.
 
 A running call cannot be stopped: it runs to its end, then `on_done` runs and the thread ends. `close()`, leaving
 a `with`, and `each` wait for that; a second interrupt stops the waiting. The interpreter waits for it at exit, too.
@@ -53,7 +55,7 @@ def each(
     rate: float | None = None,
     **retries: Unpack[RetryOptions],
 ) -> Tally:
-    """Call `function(item)` for every item in up to `limit` threads, wait for all and drop the results.
+    """Call `function(item)` for every item using up to `limit` threads. Wait for all calls and discard the results.
 
     >>> each(print, ["one"], limit=4)
     one
@@ -62,14 +64,15 @@ def each(
     Args:
         function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
         items: Any iterable, even an endless one. The next item is read when a worker has room for it.
-        limit: Maximum number of items worked on at the same time.
+        limit: Maximum number of items processed at the same time.
         on_start: Called once by each thread, before its first item.
         on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
         on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
-        rate: Items to begin per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
-            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+        rate: Maximum number of items started per second, evenly spaced; None for no limit.
+        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
+            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
+            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
+            other item while it waits.
 
     Returns:
         The number of items done and failed, and the first 100 failures.
@@ -129,22 +132,23 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
 
-    At most `2 * limit` items have been read and not yet handed over, so the input may be endless.
+    The input is read at most `2 * limit` items ahead of the yielded results, so it may be endless.
 
     Args:
         function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
         iterables: The input. It ends when the shortest iterable ends.
-        limit: Maximum number of items worked on at the same time.
+        limit: Maximum number of items processed at the same time.
         ordered: Yield results in the order of the input, as `Executor.map` does. One slow item then delays the rest.
         on_start: Called once by each thread, before its first item.
         on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
-        rate: Items to begin per second, evenly spaced; None for no limit.
+        rate: Maximum number of items started per second, evenly spaced; None for no limit.
         timeout: Seconds from this call. After that, waiting for a result raises TimeoutError.
         chunksize: Ignored for threads, as in `Executor.map`.
-        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
-            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
+            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
+            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
+            other item while it waits.
 
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` is not valid.
@@ -171,7 +175,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
 
 
 class _ThreadWorker:
-    """A worker that calls the function itself."""
+    """A worker that calls the function in its own thread."""
 
     def __init__(
         self,
@@ -196,4 +200,4 @@ class _ThreadWorker:
             self._on_done(*self._started or (None,))
 
     def give_up(self) -> None:
-        """Do nothing, because a call in a thread cannot be ended."""
+        """Do nothing, because a call in a thread cannot be stopped."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from fetchmill.bounded.interrupts import ignore_interrupts
 
-# Message of the parent that there are no more items.
+# The parent's message that there are no more items.
 END = b""
 
 
@@ -25,7 +25,7 @@ class WorkerFunctions:
     on_start: Callable[[], Any] | None
     on_done: Callable[[Any], object] | None
     keeps_values: bool
-    """Whether anybody wants to have what the function gives."""
+    """Whether the function's values are sent back; otherwise None is sent."""
 
     def start(self) -> tuple[Any, ...]:
         """Call `on_start`. Return the extra arguments of each call."""
@@ -64,7 +64,7 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
 
 
 def _call(functions: WorkerFunctions, pickled: bytes, started: tuple[Any, ...]) -> bytes:
-    """Pickle the function's value or error for one item. Each is pickled separately, so that it can fail alone."""
+    """Pickle the function's value or error for one item. Each is pickled separately, so that only one item can fail."""
     try:
         return _encode_value(functions.call(pickle.loads(pickled), started))  # noqa: S301 - the parent's
     except BaseException as error:  # noqa: BLE001 - raised in the parent

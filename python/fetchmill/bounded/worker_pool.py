@@ -1,4 +1,4 @@
-"""A pool of calling threads, started on demand: handles input of any length in bounded memory.
+"""A pool of threads that call the function, started on demand. Handles input of any length in bounded memory.
 
 The thread that requests results also reads the input, hands out calls, and counts outstanding calls. Workers take calls
 from one queue and put finished calls into another. Both queues are safe to use in a finalizer, so abandoning the pool
@@ -137,7 +137,7 @@ class WorkerPool:
         if not self._is_given_up:
             self._is_given_up = True
             self._items = None
-            # Do this before the end marker is sent: an idle worker is not killed, and ends at the marker.
+            # Kill busy workers before the end marker is sent. Idle workers are not killed; they end at the marker.
             for worker in tuple(self._workers):
                 worker.give_up()
             self._work.put(None)
@@ -156,7 +156,7 @@ class WorkerPool:
                 self._threads.discard(thread)
 
     def _read_on(self) -> None:
-        """Read one item if a result is already waiting. Otherwise reads until a result waits, or the window is full.
+        """Read one item if a result is already waiting. Otherwise read until a result waits, or the window is full.
 
         A slow input then delays a finished result by at most one item, and a fast input keeps all workers busy.
         """
@@ -233,7 +233,7 @@ class WorkerPool:
             self._on_start_failed(thread, error)
 
     def _on_start_failed(self, thread: threading.Thread, error: RuntimeError) -> None:
-        """Handle a system without free threads: the existing workers do the work."""
+        """Handle the system's refusal to start a thread: the existing workers do the work."""
         with self._lock:
             self._threads.discard(thread)
             self._scaler.on_start_failed()
@@ -253,7 +253,7 @@ class WorkerPool:
         finally:
             with self._lock:
                 self._workers.discard(worker)
-            # Calls may wait for a worker that replaces a lost one.
+            # Calls may be waiting for a worker that replaces a lost one.
             self._scale_up()
 
     def _work_with(self, worker: Worker, began: float) -> None:
@@ -295,7 +295,7 @@ class WorkerPool:
                 return
 
     def _take(self) -> Call | None:
-        """Wait for a call and, if there is a rate, until the call may begin. Return None after the last call."""
+        """Wait for a call and, with a rate limit, until the call may begin. Return None after the last call."""
         with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = self._work.get()
             if call is None or self._is_given_up or call.number > self._failed_at:
@@ -328,7 +328,7 @@ class WorkerPool:
 
 
 class _EndError(BaseException):
-    """A message in the pool: an error raised at a worker's end."""
+    """A message to the pool: an error raised when a worker ended."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
