@@ -32,8 +32,8 @@ class ReplyAnswer(NamedTuple):
         etag: the field ETag.
         last_modified: the field Last-Modified.
         retry_after: the field Retry-After.
-        content_encoding: the field Content-Encoding: the body is an encoded form of the object.
-        date: the field Date, which has the time of a store's clock.
+        content_encoding: the field Content-Encoding; if it is set, the body is an encoded form of the object.
+        date: the field Date, the time on the store's clock.
         bucket_region: the field x-amz-bucket-region of an S3 store.
         checksums: the checksum fields of an S3 store, one line per field; "" if there are none. The body is compared
             with these checksums and the ETag. `None`: it is not compared, because it may be encoded differently.
@@ -67,7 +67,7 @@ class ReplyAnswer(NamedTuple):
         is_verified: bool = True,
         checksums: str | None = "",
     ) -> "ReplyAnswer":
-        """Make an answer from the header fields of a reply. The mapping must accept lower-case names."""
+        """Create an answer from the header fields of a reply. The mapping must accept lower-case names."""
         field = fields.get
         return cls(
             sequence,
@@ -98,7 +98,7 @@ class FailureAnswer(NamedTuple):
     Args:
         sequence: sequence number of the target.
         kind: the failure kind, one of `FAILURE_KINDS`.
-        detail: additional information for people, in one line.
+        detail: additional human-readable information, on one line.
     """
 
     sequence: int

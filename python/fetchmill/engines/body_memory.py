@@ -1,8 +1,9 @@
 """Limits the memory for bodies in an event loop: how many requests may be in flight, and which bodies may be read now.
 
-The size of a body is unknown before its head arrives, so each request in flight counts as the largest recent body. This
-is an estimate: if objects are sorted by size, hundreds may be in flight when the large ones begin. Therefore a body
-that arrives in pieces must be admitted before it is read. The rest waits at the server, and no timeout runs meanwhile.
+The size of a body is unknown before its head arrives, so each request in flight is expected to be as large as the
+largest recent body. This is an estimate: if objects are sorted by size, hundreds of requests may be in flight when the
+large objects begin. Therefore a body that arrives in pieces must be admitted before it is read. Until then its rest
+waits at the server, and timeouts are paused.
 """
 
 import asyncio
@@ -32,11 +33,11 @@ class BodyMemory:
 
     def __init__(self, loops: int = 1) -> None:
         self.bytes_max = max(BODIES_BYTES_MAX // loops, _SHARE_BYTES_MIN)
-        # Bytes of bodies that are admitted, or have arrived and are not yet taken.
+        # Bytes of bodies that were admitted, or that have arrived and were not yet taken.
         self._used = 0
         self._estimate = 0.0
         self._answers = 0
-        # Bodies that arrive in pieces: how many have begun, and how many are being read and count with their length.
+        # Bodies that arrive in pieces: how many have begun, and how many are being read and count with their real size.
         self._begun = 0
         self._reading = 0
         # Waiting bodies, as a heap with the oldest on top: the number of the body, and the bytes that it waits for.
@@ -46,11 +47,11 @@ class BodyMemory:
 
     @property
     def used(self) -> int:
-        """Bytes that are admitted, or have arrived and are not yet taken."""
+        """Bytes that were admitted, or that have arrived and were not yet taken."""
         return self._used
 
     def has_room(self, in_flight: int) -> bool:
-        """Return whether another request may start next to `in_flight` others. If nothing is held, one always may."""
+        """Return whether another request may start while `in_flight` others run. If nothing is held, one always may."""
         if self._waiting:
             return False
         estimate = self._estimate if self._answers >= _FIRST_ANSWERS else max(self._estimate, _FIRST_ESTIMATE)
@@ -72,7 +73,7 @@ class BodyMemory:
             self._admit_waiting()
 
     def begin_body(self, connection_bytes: int) -> "BodyRoom":
-        """Return the room of a body that arrives in pieces, for a `with` block. Note the answer right after the block.
+        """Return the memory of a body that arrives in pieces, for a `with` block. Note the answer right after it.
 
         Args:
             connection_bytes: bytes that the connection holds until the body is complete.
@@ -106,7 +107,7 @@ class BodyMemory:
             raise
 
     def end_body(self, room: "BodyRoom") -> None:
-        """End the room of a body that is complete and noted separately, or that was abandoned."""
+        """Release the memory of a body that is complete and noted separately, or that was abandoned."""
         if room.bytes:
             self._used -= room.bytes
             self._reading -= 1
@@ -121,7 +122,7 @@ class BodyMemory:
         self._used += count
 
     def _admit_waiting(self) -> None:
-        """Admit waiting bodies, oldest first. If nothing else can free room, one body continues without room."""
+        """Admit waiting bodies, oldest first. If nothing else can free memory, one body continues beyond the limit."""
         while self._waiting:
             _, count, room, admitted = self._waiting[0]
             if self._used + count > self.bytes_max and self._used > self._stuck:

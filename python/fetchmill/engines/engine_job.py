@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # Maximum wait for the dispatcher before the job is checked again.
 POLL_SECONDS = 0.05
-# Time limit for the engine to end after its job. Its threads end with their requests.
+# Time limit for the engine to end after its job. Its threads end when their requests do.
 JOIN_SECONDS = 5.0
 
 EngineFunction = Callable[["Dispatcher"], None]
@@ -51,7 +51,7 @@ class EngineJob:
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Request the end of the job with a checkpoint."""
+        """Ask the job to end with a checkpoint."""
         self._job.stop()
 
     def abort(self) -> None:
@@ -91,6 +91,6 @@ def start_in_process(job: "Job", run: EngineFunction) -> EngineJob:
 
 
 def start_processes(job: "Job", options: str, worker_mains: list[bytes]) -> EngineJob:
-    """Start an engine of processes. `worker_mains` are pickled `WorkerMain` objects."""
+    """Start an engine that uses processes. `worker_mains` are pickled `WorkerMain` objects."""
     pool = ProcessPool(job, options, worker_mains)
     return EngineJob(job, pool.run, pool.kill)

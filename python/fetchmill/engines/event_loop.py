@@ -1,4 +1,4 @@
-"""The engine `asyncio`: an event loop with many requests. Each process of the engine `combo` runs it, too.
+"""The engine `asyncio`: an event loop with many concurrent requests. Each process of the engine `combo` runs it, too.
 
 One thread runs the dispatcher, and another runs the loop. They synchronize once per batch: targets arrive through
 `call_soon_threadsafe`, and answers leave together at the end of the loop's iteration. The number of tasks is limited by
@@ -34,7 +34,7 @@ def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> 
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
-        # Limit the held answers. If the origin starts to refuse requests, waiting targets are requested without a pace.
+        # Limit the held answers. If the origin starts to refuse requests, targets already handed out are not paced.
         exchange(dispatcher, loop, _HELD_MAX)
     finally:
         loop.end()
@@ -72,7 +72,7 @@ class _EventLoop:
             self._call(self._append, ())
 
     def running(self) -> tuple[int, int]:
-        """Return the number of running requests and of waiting targets. Called by the dispatcher's thread."""
+        """Return the numbers of running requests and of waiting targets. Called by the dispatcher's thread."""
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
@@ -93,7 +93,7 @@ class _EventLoop:
         self._publish_soon()
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """Refetch targets with held answers that will never be certain. Called by the transport."""
+        """Refetch the targets of held answers that will never be certain. Called by the transport."""
         self.held -= len(targets)
         self._waiting.extendleft(reversed(targets))
         self._release(held_bytes)
@@ -178,8 +178,8 @@ class _EventLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
             return
-        # Tasks that end in the same iteration still count each other, so all of them may have ended although only some
-        # had to. If one is left, it continues with the waiting targets.
+        # Tasks that end in the same iteration still count each other, so all of them may have ended although some
+        # should have continued. If a task is left, it continues with the waiting targets.
         if not self._tasks:
             self._start_tasks()
 

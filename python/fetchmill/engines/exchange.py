@@ -17,7 +17,7 @@ POLL_SECONDS = 0.05
 DRAIN_SECONDS = 3.0
 # Maximum number of answers in a report.
 REPORT_MAX = 1024
-# Maximum number of replies held until they are certain. It exceeds what Python can request in the second that they are
+# Maximum number of replies held until they are certain. Python cannot request as many in the second for which they are
 # held.
 HELD_MAX = 4096
 
@@ -30,7 +30,7 @@ class Workers(Protocol):
 
     Args:
         answers: the queue of answers; an empty list means that there is room for more targets.
-        held: number of replies that have arrived and are not certain yet.
+        held: number of replies that have arrived but are not yet certain.
     """
 
     answers: AnswerQueue
@@ -45,7 +45,7 @@ class Workers(Protocol):
         """Limit the number of requests in flight from now on. Requests already in flight continue."""
 
     def running(self) -> tuple[int, int]:
-        """Return the number of requests in flight, and of targets that wait for a place."""
+        """Return the number of requests in flight, and of targets that wait to be requested."""
 
     def on_reported(self, answers: list[Answer]) -> None:
         """Record that the dispatcher has taken these answers."""
@@ -54,20 +54,20 @@ class Workers(Protocol):
 def targets_max(limit: int, held: int) -> int:
     """Return the maximum number of targets for workers, with `limit` requests in flight and `held` replies.
 
-    Some of these targets wait for a place, so that workers need not wait for the dispatcher.
+    Some of these targets wait to be requested, so that workers need not wait for the dispatcher.
     """
     return limit + max(8, limit // 4) + held if limit else held
 
 
 def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
-    """Give targets to workers and report their answers, until there are no more targets.
+    """Hand targets to workers and report their answers, until there are no more targets.
 
     The dispatcher sets the maximum number of requests in flight, and may change it.
 
     Args:
         dispatcher: the dispatcher of the job.
         workers: the workers that make requests.
-        held_max: maximum number of held replies for which additional targets are given.
+        held_max: maximum number of additional targets, one of which is handed out for each held reply.
 
     Raises:
         BaseException: an error that a worker has put into `answers`.

@@ -56,13 +56,13 @@ class FirstCalls:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """The user's functions, replacing a transport.
+    """The user's functions, which replace a transport.
 
     Args:
         function: `function(target)`, or `function(target, state)` with an `on_start`; returns bytes or a reply. For
-            `asyncio` and `combo` it must be a coroutine function, and the other two may be coroutine functions.
+            `asyncio` and `combo` it must be a coroutine function; `on_start` and `on_done` may be.
         on_start: returns the state; called once per worker.
-        on_done: called once per worker at its end, with the state; with `None` if there is no `on_start`.
+        on_done: called when a worker ends, with the state; with `None` if there is no `on_start`.
     """
 
     function: Callable[..., Any]
@@ -82,12 +82,12 @@ class UserFunction:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Always empty: the libraries of the function are unknown."""
+        """Always empty, because it is unknown which libraries the function uses."""
         return ()
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """Observations about the origin from replies. No answer is held."""
+        """What replies reveal about the origin. No answer is held."""
         return OriginReplies()
 
     def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
@@ -132,7 +132,7 @@ class FunctionTransport(UserFunction):
         return []
 
     def done(self, state: tuple[Any, ...]) -> None:
-        """Clean up at the end of the worker."""
+        """Clean up when the worker ends."""
         if self.on_done is not None:
             self.on_done(*state or (None,))
 
@@ -153,7 +153,7 @@ class CoroutineTransport(UserFunction):
             return self.failure(target, error)
 
     async def done(self, state: tuple[Any, ...]) -> None:
-        """Clean up at the end of the loop."""
+        """Clean up when the loop ends."""
         if self.on_done is not None:
             await _await_if_needed(self.on_done(*state or (None,)))
 
@@ -182,7 +182,7 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
 
 
 def _error_line(error: Exception) -> str:
-    """Return an error's type and message in one line, like the last line of its traceback."""
+    """Return an error's type and message on one line, like the last line of its traceback."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -1,16 +1,16 @@
-"""Python's garbage collector in a process that does nothing but a job."""
+"""Tunes Python's garbage collector for a process that only runs a job."""
 
 import gc
 
-# Number of new objects that triggers a collection of the youngest generation. It corresponds to a few MB if all are
-# garbage. Python's default of 700 is reached after one or two requests. Scanning the objects of 64 tasks that often
-# takes an eighth of the CPU time.
+# Number of new objects that triggers a collection of the youngest generation. If all are garbage, they take a few MB.
+# Python's default of 700 is reached after one or two requests. Scanning the objects of 64 tasks that often takes an
+# eighth of the CPU time.
 _YOUNGEST = 20_000
 _YOUNG, _OLD = 20, 50
 
 
 def collect_rarely() -> None:
-    """Exclude existing objects (mostly modules) from garbage collection, and collects other objects less often.
+    """Exclude existing objects (mostly modules) from garbage collection, and collect other objects less often.
 
     Only the command and worker processes call it. A program that uses the package keeps its collector unchanged.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Maximum number of consecutive starts of a process that dies before it has joined.
 STARTS_MAX = 3
 POLL_SECONDS = 0.1
-# A process that does not end within this time is killed, for example if it waits for a server.
+# A process that does not end within this time, for example because it waits for a server, is killed.
 JOIN_SECONDS = 2.0
 
 
@@ -39,7 +39,7 @@ class _Slot:
 
 
 class ProcessPool:
-    """Processes that fetch. Targets, answers and receipts go directly between them and the native job.
+    """Processes that fetch. They exchange targets, answers and receipts directly with the native job.
 
     A process starts when the job wants enough requests in flight to need it.
 
@@ -74,7 +74,7 @@ class ProcessPool:
             self.end()
 
     def end(self) -> None:
-        """Wait up to `JOIN_SECONDS` for each process, then kill it."""
+        """Wait up to `JOIN_SECONDS` for each process to end; kill it after that."""
         for slot in self._slots:
             process = slot.process
             if process is None:
@@ -86,7 +86,7 @@ class ProcessPool:
             slot.process = None
 
     def kill(self) -> None:
-        """Kill all processes immediately. No more are started."""
+        """Kill all processes immediately, and start no more."""
         with self._lock:
             self._is_killed = True
             processes = [slot.process for slot in self._slots if slot.process is not None]
@@ -158,7 +158,7 @@ def pickle_worker_main(worker_main: WorkerMain) -> bytes:
 
 
 def _kill(process: SpawnProcess) -> None:
-    with contextlib.suppress(ValueError):  # it may have ended meanwhile
+    with contextlib.suppress(ValueError):  # the process may have ended meanwhile
         process.kill()
 
 

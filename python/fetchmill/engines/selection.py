@@ -59,7 +59,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     Args:
         options: the options of the job; `engine` is not `native`.
         native: the same options for the native module.
-        own: the user's function, replacing our transport.
+        own: the user's function, which replaces our transport.
 
     Raises:
         UsageError: the engine does not support an option, its libraries are missing, or it cannot call the function.
@@ -73,7 +73,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     values["concurrency"] = {"most": limit} if options.concurrency == "auto" and name != "sync" else limit
     values |= {"processes": processes} if name in PROCESS_ENGINES else {"dispatcher": True}
     if own is not None:
-        # A function may fetch anything from anywhere, so limits by host and URL checks do not apply.
+        # A function may fetch anything from anywhere, so per-host limits and URL checks do not apply.
         values["any_text"] = values["source_kind"] != "server"
         values = {"limit_per_host": 0, "rate_per_host": 0.0, **values}
     text = json.dumps(values)
@@ -137,7 +137,7 @@ def _blocking_transport(options: GetOptions, values: dict[str, Any], own: UserFu
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Return whether a callable is a coroutine function. Handle callable objects and partial functions."""
+    """Return whether a callable is a coroutine function, a partial one, or an object with an async `__call__`."""
     while isinstance(function, partial):
         function = function.func
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,8 +1,8 @@
 """The engine `threads`: many threads with one request at a time each.
 
-Threads start on demand, if there are more targets than threads. The number of threads that start together is at most
-one more than are ready. A start may be slow (a client is made), and a hundred together would delay the ready threads.
-Threads do not end early. If fewer requests may be in flight, the other threads wait for a place.
+Threads start on demand, if there are more targets than threads. The number of threads that start together is limited to
+the number of ready threads plus one. A start may be slow (it creates a client), and a hundred together would delay the
+ready threads. Threads do not end early. If the limit of requests in flight falls, surplus threads wait for their turn.
 """
 
 import threading
@@ -23,7 +23,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bo
 
     With `has_rests` there are additional threads, because a thread with a resting connection makes no request.
 
-    If the job is stopped while a thread is in a request, the thread is not waited for. It ends after its request, and
+    If the job is stopped while a thread makes a request, nothing waits for the thread. It ends after its request, and
     the target stays pending.
     """
     dispatcher.observe_arrivals(transport.origin_replies)
@@ -35,7 +35,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bo
 
 
 class _Places:
-    """A semaphore for requests whose limit can change."""
+    """A semaphore for requests in flight. Its limit can change."""
 
     def __init__(self) -> None:
         self._freed = threading.Condition()
@@ -103,7 +103,7 @@ class _ThreadPool:
         self._start_threads()
 
     def _start_threads(self) -> None:
-        """Start threads if more targets wait than there are threads."""
+        """Start threads if there are more waiting targets than threads."""
         with self._lock:
             if self._is_over:
                 return

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fetchmill._native import OriginReplies
     from fetchmill.engines.body_memory import BodyMemory
 
-# Additionally, one resting connection may be open for this many connections that make requests.
+# For every group of this many connections that make requests, one more connection may be resting.
 _RESTING_SHARE = 2
 
 
@@ -39,7 +39,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TransportOptions:
-    """The options of all transports of a job, equal in every process.
+    """The options of all transports of a job, the same in every process.
 
     Args:
         connections: maximum number of requests in flight of this worker.
@@ -50,8 +50,8 @@ class TransportOptions:
         max_size: maximum size of a body in bytes.
         ca_file: certificates to trust instead of the system's, in PEM.
         insecure_hosts: hosts whose certificates are not checked.
-        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or a mapping with a proxy or None for each of
-            `http` and `https`, and with `without`, the hosts that need no proxy, as in no_proxy.
+        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or a mapping from `http` and `https` to a proxy
+            or None, and from `without` to the hosts that need no proxy, as in no_proxy.
         public_only: whether only connections to public addresses are allowed.
         named_origin: the origin that the user has named, scheme://host[:port]. Its address need not be public.
     """
@@ -79,11 +79,11 @@ class BlockingTransport(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Messages about its libraries for people, one line each."""
+        """Human-readable messages about its libraries, one line each."""
 
     @property
     def origin_replies(self) -> "OriginReplies":
-        """Record what replies reveal about the origin on arrival, because their answers may be held."""
+        """What replies reveal about the origin. It is recorded on arrival, because answers may be held."""
 
     def held(self) -> int:
         """Return the number of held replies over all threads. Called by the dispatcher's thread."""
@@ -108,7 +108,7 @@ class BlockingTransport(Protocol):
 
 
 class AnswerReceiver(Protocol):
-    """The event loop's interface for answers that its transport holds until they are certain.
+    """The event loop, as seen by a transport that holds answers until they are certain.
 
     Args:
         body_memory: admits a body that arrives in pieces before it is read.
@@ -125,9 +125,9 @@ class AnswerReceiver(Protocol):
         """Deliver held answers that have become certain."""
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """Request the targets of held answers again, because these will never be certain.
+        """Request the targets of held answers again, because the answers will never be certain.
 
-        `held_bytes` is the size of their bodies.
+        `held_bytes` is the total size of the answers' bodies.
         """
 
 

@@ -39,7 +39,7 @@ class JoinParameters:
 
 
 def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection) -> None:
-    """The main function of the process."""
+    """Run the process: join the job and fetch. Errors are sent to the parent."""
     ignore_interrupts()
     from fetchmill._native import Dispatcher
 
@@ -68,7 +68,7 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent ends. Without it there is no journal, so more objects would be lost."""
+    """Exit when the parent ends. It keeps the journal, so objects fetched after its end would be lost."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

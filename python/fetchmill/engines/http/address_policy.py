@@ -27,7 +27,7 @@ def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
 
 @lru_cache(maxsize=4)
 def _place(origin: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of an origin. None if it cannot be requested, so that no target has it."""
+    """Return the scheme, host and port of an origin; None if it cannot be requested, so that no target matches it."""
     try:
         return _place_of(request_url.parse(origin))
     except AttemptError:

@@ -26,13 +26,13 @@ from fetchmill.engines.transports import TransportOptions
 if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Number of threads that look names up. A name without an answer keeps one of them busy.
+# Number of threads that look names up. A lookup without an answer keeps one of them busy.
 _LOOKUPS_MAX = 64
 DNS_CACHE_SECONDS = 60
-# Maximum size of a line of a head, as in the native engine. aiohttp itself limits a head to 128 fields.
+# Maximum size of a line in a head, as in the native engine. aiohttp itself limits a head to 128 fields.
 _LINE_BYTES_MAX = 1 << 14
-# Maximum bytes that all connections of a loop may receive before their bodies are admitted. Connections share them, and
-# the library stops reading after twice the share of a connection.
+# Maximum bytes that all connections of a loop together may receive before their bodies are admitted. Each connection
+# has an equal share. The library stops reading from a connection after twice its share.
 _UNREAD_BYTES_MAX = 32 << 20
 _UNREAD_SHARE_MIN = 64 << 10
 _UNREAD_SHARE_MAX = 256 << 10
@@ -44,7 +44,7 @@ CURRENT_ATTEMPT: ContextVar["AsyncAttempt"] = ContextVar("attempt")
 
 
 class AsyncAttempt:
-    """The state of an attempt, with a timer for its deadlines. Time counts inside the `with` block.
+    """The state of an attempt, with a timer for its deadlines. The timer runs inside the `with` block.
 
     Args:
         address: the requested URL.
@@ -180,7 +180,7 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Resolver(AbstractResolver):
-    """Looks up names with the system, in separate threads, because aiohttp's resolver has few.
+    """Looks names up with the system, in threads of its own, because aiohttp's resolver has only a few.
 
     Args:
         judging: options that decide which lookups must return only public addresses; None if none must.
@@ -202,7 +202,7 @@ class Resolver(AbstractResolver):
         return [_result(host, port, address) for address in addresses]
 
     async def close(self) -> None:
-        """End the threads. Does not wait for names without an answer."""
+        """End the threads, without waiting for unanswered lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,7 +1,7 @@
 """Makes attempts with aiohttp in one event loop.
 
-The transport imports this module on startup, because it needs the library. CPU time matters here: the library takes
-most of it, so the code per request is kept small.
+The transport imports this module when it starts, because the module needs the library. CPU time matters here: the
+library uses most of it, so the code per request is kept small.
 """
 
 import re
@@ -28,7 +28,7 @@ class Connections(Protocol):
     """Assigns connections to requests, and decides when the match of a reply to its request is certain."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Return a session. `judging` decides which lookups must return public addresses, and None requires none."""
+        """Return a session. `judging` decides which lookups must return only public addresses; None if none must."""
 
     def url_of(self, address: RequestUrl) -> URL:
         """Return the URL that is passed to the session."""
@@ -43,11 +43,11 @@ class Connections(Protocol):
         """Check a complete reply.
 
         Raises:
-            AttemptError: the request of the reply cannot be proved.
+            AttemptError: it cannot be proved which request the reply belongs to.
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Take a reply that has passed `check_end`. Returns a certain reply, and holds any other."""
+        """Take a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
 
     def abandon(self, attempt: AsyncAttempt) -> None:
         """Handle an attempt without a reply."""
@@ -105,7 +105,7 @@ class AiohttpClient:
             AttemptError: there is no complete reply.
         """
         proxy = self._proxies.proxy_of(address)
-        # Make the context before the deadlines start: the first one reads all certificate authorities of the system.
+        # Create the context before the deadlines start: the first one reads all certificate authorities of the system.
         context = self._tls.context_for(address.host) if address.scheme == "https" else None
         attempt = AsyncAttempt(address, context, self._options, is_fresh=is_fresh)
         try:
@@ -227,11 +227,11 @@ def _check_length(body: bytes, end: BodyEnd) -> None:
 
 
 def _connect_kind(error: OSError) -> str:
-    """Return the failure kind of a connection error. If several addresses failed, the text has their error numbers."""
+    """Return the failure kind of a connection error. If several addresses failed, its text has their error numbers."""
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
     if isinstance(error, socket.gaierror):
-        # Some releases of aiohttp look up text that they take for an address.
+        # A host that aiohttp takes for an address bypasses the resolver. Some releases then look it up.
         return failure_kinds.lookup_kind(error)
     numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
     return failure_kinds.most_specific(

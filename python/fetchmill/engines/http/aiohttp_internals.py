@@ -1,4 +1,4 @@
-"""All code relying on private parts of aiohttp. Only used with tested aiohttp versions.
+"""All code that relies on private parts of aiohttp. Used only with tested aiohttp versions.
 
 aiohttp hides the connection of a reply, retries requests on its own, and changes request lines. Only this module uses
 `ResponseHandler` and its buffers, the pool of `TCPConnector`, the steps of `ClientRequest`, and the exceptions of the
@@ -63,7 +63,7 @@ class _Connector(aiohttp.TCPConnector):
         self._own_resolver = Resolver(judging)
         options: dict[str, LibraryValue] = {"resolver": self._own_resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None:
-            # The resolver does not see addresses cached from the host's other scheme.
+            # aiohttp's cache serves both schemes of a host. Addresses cached for the other scheme bypass the resolver.
             options["socket_factory"] = partial(judged_socket, judging)
         super().__init__(limit=connections.requests_max, **options)
         self._connections = connections
@@ -71,7 +71,7 @@ class _Connector(aiohttp.TCPConnector):
         self._factory = lambda: HoldingConnection(self._loop, connections)  # type: ignore[assignment]
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stop counting a connection, because it rests."""
+        """Stop counting a connection, because it is resting."""
         self._release_acquired(connection.key, connection)
 
     def put_back(self, connection: "HoldingConnection") -> None:
@@ -88,7 +88,7 @@ class _Connector(aiohttp.TCPConnector):
             return None
         while (found := await super()._get(key, traces)) is not None:
             connection: LibraryValue = found.protocol
-            # If the next reply counts as certain, bytes that have already arrived would be taken for it.
+            # If the next reply counts as certain, bytes that have already arrived would be mistaken for it.
             if not connection.held.is_next_certain or not connection.is_readable():
                 return found
             found._protocol = None  # noqa: SLF001 - `found` would close the connection
@@ -128,17 +128,17 @@ class HoldingConnection(ResponseHandler):
         self.is_kept = False
         # Whether the current request asks the server to close the connection.
         self.is_last = False
-        # Whether the last reply does not announce the close. The end of the connection then proves nothing.
+        # Whether the last reply did not announce the close. The end of the connection then proves nothing.
         self.is_unannounced = False
         self.has_surplus = False
-        # Whether the connection ended other than by the server closing it.
+        # Whether the connection ended in another way than by the server closing it.
         self.is_broken = False
         # Whether the targets of the held answers have been requested again.
         self.is_lost = False
-        # Whether the connection rests in addition to the requests in flight.
+        # Whether the connection is resting without counting as a request in flight.
         self.is_aside = False
         self.is_ending = False
-        # Start of the rest on the monotonic clock.
+        # When the rest began, on the monotonic clock.
         self.rest_began = 0.0
         self.rest_seconds = 0.0
         self.timer: asyncio.TimerHandle | None = None
@@ -187,7 +187,7 @@ class HoldingConnection(ResponseHandler):
         self._connections.on_lost(self)
 
     def is_readable(self) -> bool:
-        """Return whether there are unread bytes, or an end of the connection not yet seen by the loop.
+        """Return whether there are unread bytes, or the connection ended and the loop has not noticed yet.
 
         Timers may run before the loop reads bytes that arrived while it was busy.
         """

@@ -18,7 +18,7 @@ from fetchmill.engines.transports import TransportOptions
 
 # Maximum size of a head. As many bytes again may have been read along with it.
 _HEAD_BYTES_MAX = 1 << 16
-# Maximum number of bytes on the wire per byte of a body: a chunk with one byte has six.
+# Maximum number of bytes on the wire per byte of a body: a one-byte chunk takes six.
 _OVERHEAD = 6
 
 
@@ -46,7 +46,7 @@ class ReplyProgress:
 
 
 class BlockingAttempt:
-    """The attempts of one thread in sequence.
+    """The attempts of one thread, one after another.
 
     Args:
         options: the options of the job.
@@ -138,7 +138,7 @@ class BlockingAttempt:
     def _begin_tls(self, opened: socket.socket, context: ssl.SSLContext) -> socket.socket:
         opened.settimeout(max(self.deadlines.remaining()[0], connection.SECONDS_MIN))
         try:
-            # Require TLS's own close message. Otherwise an attacker on the way could truncate the body.
+            # Require TLS's own close message. Otherwise an attacker on the network path could truncate the body.
             return context.wrap_socket(
                 opened, server_hostname=self.address.host.rstrip("."), suppress_ragged_eofs=False
             )
@@ -190,7 +190,7 @@ class BlockingAttempt:
         """Record that bytes have arrived. 0 means the end of the connection.
 
         Raises:
-            AttemptError: there are more bytes than any reply may have, including the framing between bytes of the body.
+            AttemptError: there are more bytes than any reply may have, even with framing around each byte of the body.
         """
         reply = self.reply
         reply.is_cut = reply.is_cut or count == 0
@@ -201,5 +201,5 @@ class BlockingAttempt:
             self.deadlines.on_bytes(count)
 
     def read_failure_kind(self, error: OSError) -> str:
-        """Return the failure kind of a connection broken during reading."""
+        """Return the failure kind of a connection that broke while a reply was read."""
         return "truncated" if self.reply.end else failure_kinds.connection_kind(error)

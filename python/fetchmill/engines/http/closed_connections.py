@@ -1,6 +1,6 @@
-"""Connections of aiohttp that are closed after their reply, for untested versions. Uses only public API.
+"""aiohttp connections that are closed after their reply, for untested aiohttp versions. Uses only public API.
 
-The first reply of a connection cannot belong to another request, so no answer is held. The transport imports this
+The first reply on a connection cannot belong to another request, so no answer is held. The transport imports this
 module when it starts, because the module needs the library.
 """
 
@@ -85,7 +85,7 @@ class ClosedConnections:
         return url
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return a field that asks the server to close the connection, too."""
+        """Return a header field that asks the server to close the connection as well."""
         return [("Connection", "close")]
 
     def head_kind(self, error: BaseException) -> str:
@@ -97,7 +97,7 @@ class ClosedConnections:
         """Check that this is the first reply of its connection.
 
         Raises:
-            InternalError: it may not be the first one.
+            InternalError: the reply may not be the first one.
         """
         if attempt.is_reused:
             raise InternalError(
@@ -106,7 +106,7 @@ class ClosedConnections:
             )
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Return the reply, because it is certain. Note its facts about the origin as usual."""
+        """Return the reply, because it is certain. As usual, record what it reveals about the origin."""
         held = HeldAnswers(self._origin)
         if not held.add(target, answer, attempt.sent_at):
             held.commit()
@@ -131,7 +131,7 @@ def _trace_config() -> aiohttp.TraceConfig:
 
 
 async def _on_connect(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """Called when a connection begins. A second one would be for a retry of aiohttp after the first one broke."""
+    """Called when a connection begins. A second connection would be aiohttp's retry after the first one broke."""
     if hasattr(context, "has_connected"):
         raise AttemptError("reset")
     context.has_connected = True

@@ -8,14 +8,14 @@ from fetchmill.engines.http import failure_kinds
 from fetchmill.engines.http.deadlines import Deadlines
 from fetchmill.engines.http.failure_kinds import AttemptError
 
-# Maximum number of addresses of a name that are tried.
+# Maximum number of addresses tried for a name.
 ADDRESSES_MAX = 8
-# Minimum timeout, because a timeout of 0 would mean not to wait.
+# Minimum timeout, because a socket with a timeout of 0 does not wait.
 SECONDS_MIN = 0.001
 
 
 class SocketAddress(NamedTuple):
-    """An address to connect to, with the terms of `socket`."""
+    """An address to connect to, in the terms of `socket`."""
 
     family: socket.AddressFamily
     protocol: int

@@ -1,7 +1,7 @@
-"""Maps exceptions of the standard library to failure kinds: the tables of docs/reference/http-support.md.
+"""Maps exceptions of the standard library to failure kinds, by the tables in docs/reference/http-support.md.
 
-As in the native engine, error numbers are compared, never messages. Problems of this machine (no descriptor, no port)
-are `unreachable` here, and the target is retried.
+As in the native engine, error numbers are compared, never messages. Local problems (no free descriptor or port) are
+`unreachable` here, and the target is retried.
 """
 
 import errno
@@ -14,7 +14,7 @@ _CERTIFICATE_KINDS = {
     9: "tls-expired",  # not yet valid
     10: "tls-expired",
     18: "tls-self-signed",
-    19: "tls-self-signed",  # of an authority that is in the chain and not trusted
+    19: "tls-self-signed",  # issued by an authority that is in the chain but not trusted
     2: "tls-unknown-ca",
     20: "tls-unknown-ca",
     21: "tls-unknown-ca",
@@ -43,11 +43,11 @@ STALE_KINDS = ("reset", "not-http", "framing")
 class AttemptError(Exception):
     """An attempt without a complete reply, with its failure kind.
 
-    Unknown to all libraries, so they pass it on unchanged.
+    No library knows this class, so they all pass it on unchanged.
 
     Args:
         kind: the failure kind.
-        detail: further information for people, in one line.
+        detail: further human-readable information, on one line.
     """
 
     def __init__(self, kind: str, detail: str | None = None) -> None:
@@ -57,7 +57,7 @@ class AttemptError(Exception):
 
 
 class UncertainError(AttemptError):
-    """A failure that earlier requests on the connection may have caused. Only a fresh connection shows this."""
+    """A failure that earlier requests on the connection may have caused. Only a fresh connection can rule this out."""
 
 
 def connect_kind(error: OSError) -> str:
@@ -100,5 +100,5 @@ def lookup_kind(error: OSError) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an exception in one line."""
+    """Return the text of an exception on one line."""
     return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())

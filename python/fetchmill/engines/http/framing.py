@@ -1,4 +1,4 @@
-"""Finds the end of a body by the table of docs/reference/http-support.md, for heads that a library has parsed.
+"""Finds the end of a body by the table in docs/reference/http-support.md, for heads that a library has parsed.
 
 Each library accepts different ambiguous heads. This module applies the native engine's rules to both libraries.
 """
@@ -20,7 +20,7 @@ _PARTIAL_CONTENT = 206
 
 
 class BodyEnd(NamedTuple):
-    """Kinds of ends of a body.
+    """How a body ends.
 
     Args:
         length: size of the body in bytes; None if the end is marked in another way.
@@ -36,7 +36,7 @@ UNTIL_CLOSE = BodyEnd(None, is_delimited=False)
 
 
 def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, str]]) -> BodyEnd:
-    """Return how a head says that its body ends.
+    """Return how the body ends according to its head.
 
     Args:
         status: the HTTP status.

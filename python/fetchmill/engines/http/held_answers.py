@@ -25,7 +25,7 @@ _REST_SECONDS_MAX = 1.0
 
 
 class Unused(Enum):
-    """Arrivals on a connection without a request."""
+    """Events on a connection that has no request in flight."""
 
     QUIET = "nothing"
     SURPLUS = "bytes that nobody asked for"
@@ -129,7 +129,8 @@ def look(connection: socket.socket) -> Unused:
     timeout = connection.gettimeout()
     connection.settimeout(0)
     try:
-        # TLS cannot look at bytes without reading them. This is harmless: unsolicited bytes end the connection anyway.
+        # With TLS, bytes cannot be checked without reading them. This is harmless: unsolicited bytes end the connection
+        # anyway.
         is_tls = isinstance(connection, ssl.SSLSocket)
         found = connection.recv(1) if is_tls else connection.recv(1, socket.MSG_PEEK)
     except (BlockingIOError, ssl.SSLWantReadError):

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _HELD_BYTES_MAX = 12 << 20
 _SHARE_BYTES_MIN = 16 << 10
 _SHARE_BYTES_MAX = 4 << 20
-# Maximum number of answers that they hold. An answer takes about a kilobyte in addition to its body.
+# Maximum number of answers that these connections hold. An answer takes about a kilobyte in addition to its body.
 _HELD_ANSWERS_MAX = 6144
 # Time limit for a server to close a connection. After that, it is unknown whether the server has sent everything.
 _CLOSE_SECONDS = 1.0
 # Interval at which unused connections are checked, and the minimum silence before a connection is checked.
 _SWEEP_SECONDS = 0.025
 _SILENCE_MIN_SECONDS = 0.05
-# The loop reads arrived bytes in its next iterations. A connection with unread bytes is checked again after the first
-# time, the shortest timer of a loop, and abandoned after the second one.
+# The loop reads arrived bytes in its next iterations. A connection with unread bytes is checked again after
+# `_LOOK_SECONDS`, the shortest timer of a loop, and abandoned after `_UNREAD_SECONDS_MAX`.
 _LOOK_SECONDS = 0.001
 _UNREAD_SECONDS_MAX = 1.0
 _ORIGINS_KEPT = 1024
@@ -80,12 +80,12 @@ class HeldConnections:
         # Maximum and current number of connections that rest in addition to the requests in flight.
         self._aside_max = 0
         self._aside = 0
-        # Unused connections, with the time since when, in order of time.
+        # Unused connections, each with the time when it became unused, in order of time.
         self.unused: dict[HoldingConnection, float] = {}
-        # Connections with a request in flight, with the time since when, in order of time.
+        # Connections with a request in flight, each with the request's start time, in order of time.
         self.awaited: dict[HoldingConnection, float] = {}
         self._resting: set[HoldingConnection] = set()
-        # Abandoned connections that still end: TLS sends a close message.
+        # Abandoned connections that are still closing, because TLS sends a close message.
         self._ending: dict[HoldingConnection, asyncio.Transport] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_key: ConnectionKey = None
@@ -129,11 +129,11 @@ class HeldConnections:
             raise AttemptError("framing")
         if not end.is_delimited and not attempt.is_certain:
             raise UncertainError("framing")
-        # The server was asked to close and does not announce it. Only silence then proves that the reply is certain.
+        # The server was asked to close, but did not announce it. Only silence then proves that the reply is certain.
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
-        """Take a reply that has passed `check_end`. Returns a certain reply, and holds any other."""
+        """Take a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
         connection = attempt.connection
         if connection is None:
             return answer
@@ -185,7 +185,7 @@ class HeldConnections:
         return None
 
     async def rest(self, connection: "HoldingConnection", seconds: float) -> None:
-        """Let a connection rest in addition to the requests in flight.
+        """Let a connection rest without counting it as a request in flight.
 
         If too many connections are resting, wait until this one has rested.
         """
@@ -195,7 +195,7 @@ class HeldConnections:
             connection.is_aside = True
             self._aside += 1
         elif is_elsewhere and not connection.held:
-            # The connection's answers are already certain, and the next target probably has another host.
+            # The connection's answers are already certain, and the next target is probably on another host.
             self._put_back(connection)
             return
         else:

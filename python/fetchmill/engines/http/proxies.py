@@ -42,7 +42,7 @@ class Proxy:
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """Make a proxy from the text of an option or of the environment, which was checked before."""
+        """Create a proxy from the text of an option or an environment variable, which was already checked."""
         if not text:
             return None
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -84,7 +84,7 @@ class Proxies:
 
 @contextmanager
 def no_way_to_proxy() -> Iterator[None]:
-    """Convert failures on the way to a proxy to `proxy`, because they do not show the state of the origin."""
+    """Convert failures on the way to a proxy to `proxy`, because they say nothing about the origin."""
     try:
         yield
     except AttemptError as error:
@@ -92,6 +92,6 @@ def no_way_to_proxy() -> Iterator[None]:
 
 
 def proxy_error(status: int) -> AttemptError:
-    """Return the failure for a proxy that answered with this status instead of making a tunnel."""
+    """Return the failure for a proxy that answered with this status instead of opening a tunnel."""
     is_retried = status in _RETRIED or status >= _SERVER_ERRORS
     return AttemptError("proxy" if is_retried else "proxy-refused", f"the proxy answered {status}")

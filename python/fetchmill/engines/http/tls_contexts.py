@@ -8,7 +8,7 @@ from fetchmill.errors import UsageError
 
 
 class TlsContexts:
-    """A worker's TLS contexts. They are created for the first target that needs them, and used for all connections.
+    """A worker's TLS contexts. Each is created for the first target that needs it, and then used for all connections.
 
     Args:
         options: the options of the job.

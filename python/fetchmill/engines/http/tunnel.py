@@ -26,7 +26,7 @@ def open_tunnel(connection: socket.socket, address: RequestUrl, proxy: Proxy, an
         answer: the file from which the proxy's answer is read.
 
     Raises:
-        AttemptError: the proxy did not make a tunnel.
+        AttemptError: the proxy did not open a tunnel.
     """
     place = f"{address.bracketed_host}:{address.port}"
     fields = {"Host": place, **proxy.fields}

@@ -26,7 +26,7 @@ from fetchmill.engines.http.reply_file import ReplyFile
 
 # Header fields that urllib3 adds by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
-# Defects of lines in a head that are not fields. Other defects concern bodies, which the parser never gets.
+# Parser defects for head lines that are not fields. Other defects concern bodies, which the parser never gets.
 _DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,
     email.errors.InvalidHeaderDefect,
@@ -38,7 +38,7 @@ LibraryValue: TypeAlias = Any
 
 
 class Session(requests.Session):
-    """A session with one connection, without redirects, cookies and settings from the environment."""
+    """A session with one connection. Follows no redirects, keeps no cookies and ignores the environment's settings."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Adapter(HTTPAdapter):
         return self._pool
 
     def get_connection(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """Like `get_connection_with_tls_context`, for releases before 2.32."""
+        """Like `get_connection_with_tls_context`, for requests before 2.32."""
         return self.get_connection_with_tls_context()
 
     def cert_verify(self, *_: LibraryValue, **__: LibraryValue) -> None:
