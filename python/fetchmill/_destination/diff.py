@@ -42,8 +42,9 @@ class DiffReport(ReadableReport):
         removed: number of rows that are only in the old file.
         changed: number of rows with a different status or failure kind.
         unchanged: number of rows with the same status and failure kind.
-        transitions: number of rows by pair of old and new answer.
-        changes: the first changes: those in the order of the new file, then removed sites in the order of the old file.
+        transitions: number of rows for each pair of old and new answers.
+        changes: the first changes: changed and added sites in the order of the new file, then removed sites in the
+            order of the old file.
     """
 
     old_rows: int
@@ -75,7 +76,7 @@ class DiffReport(ReadableReport):
 
 
 def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHANGES_KEPT) -> DiffReport:
-    """Compare the results of two checks: finds sites that are new, removed, or answer differently.
+    """Compare the results of two checks: find sites that are new, removed, or answer differently.
 
     Rows are matched by key, or by URL if they have no key. If a key or URL occurs several times, its n-th rows are
     compared. Memory use does not depend on the number of rows, except for the kept changes.
@@ -109,5 +110,5 @@ def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHA
 def compare(
     old: str | PathLike[str], new: str | PathLike[str], each: Callable[[list[ChangeRow]], None]
 ) -> dict[str, Any]:
-    """Return the counts. `each` is called with batches of changes."""
+    """Return the counts. Call `each` with batches of changes."""
     return native_diff(check_path("old", old), check_path("new", new), each)

@@ -36,7 +36,7 @@ def export(
 
     Args:
         dest: the destination of a job, or the directory of a shared job.
-        other: the folder to write to: missing, empty, or of the same export.
+        other: the folder to write to: missing, empty, or from an interrupted run of the same export.
         format: the format of `other`.
         shard_size: size of a shard in bytes.
         state: folder of the journal of `dest`, if its job was started with `state`.
@@ -50,7 +50,7 @@ def export(
 
     Raises:
         UsageError: an option cannot be used, `other` belongs to something else, or a shared job is not finished.
-        BusyError: a process works on one of the two destinations.
+        BusyError: a process is working on one of the two destinations.
         JournalError: an object is damaged. Run `fetchmill.verify` for details.
         StorageError: the local storage failed.
 

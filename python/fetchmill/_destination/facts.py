@@ -1,4 +1,4 @@
-"""The metadata of a stored object, without its name, its bytes and the columns of its list."""
+"""The metadata of a stored object, except its name, its bytes and its list columns."""
 
 FACTS = (
     "status",

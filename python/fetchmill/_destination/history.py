@@ -35,7 +35,7 @@ class JobHistory(History):
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what a page shows of the job besides its samples."""
+        """Return the values of the job that a page shows in addition to its samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {

@@ -1,4 +1,4 @@
-"""The directories of a destination: each part of a name's path before a `/` is one."""
+"""The directories of a destination. Every prefix of a name's path that ends before a `/` is a directory."""
 
 from threading import Lock
 
@@ -40,5 +40,5 @@ class ObjectDirectories:
         try:
             return next(self._names, None)
         except FetchmillError:
-            self._names = self._objects.names()  # or the next question would find its end
+            self._names = self._objects.names()  # otherwise the next query would find it exhausted
             raise

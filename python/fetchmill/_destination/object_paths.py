@@ -4,8 +4,8 @@ A path equals the name, except for segments that have a special meaning in a fil
 
     nothing, as between two slashes      %empty
     `.` and `..`                         %2E and %2E%2E
-    with bytes that are not UTF-8        %bytes: and all of it, percent-encoded
-    what looks like one of these         its % as %25
+    a segment that is not UTF-8          %bytes: and the whole segment, percent-encoded
+    a segment that looks like these      the same, with its % as %25
 
 So a path neither begins nor ends with `/`, stays inside its folder, and is valid text for other programs.
 """
@@ -20,13 +20,13 @@ _NAMES = {escaped: segment for segment, escaped in _SEGMENTS.items()}
 _PLAIN = "!\"#$&'()*+,-.:;<=>?@[\\]^_`{|}~ "
 _ESCAPED = re.compile(r"%(?:25)*(?:empty|2E|2E%2E|bytes:.*)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Names that need a check of each segment: those with a reserved segment, or one that looks like an escape.
+# Matches names whose segments must be checked one by one: a segment is reserved, or looks like an escape.
 _RESERVED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[" + "\ud800-\udfff]")
 _UNUSUAL = re.compile(r"(?:\A|/)(?:%|\.{0,2}(?:/|\Z))|[" + "\ud800-\udfff]")
 
 
 def to_path(name: str) -> str:
-    """Return the path of a name. In the name, bytes that are not UTF-8 are surrogates."""
+    """Return the path of a name. Surrogates in the name stand for bytes that are not UTF-8."""
     if _is_plain(name) or not _UNUSUAL.search(name):
         return name
     return "/".join("%25" + each[1:] if _ESCAPED.fullmatch(each) else _to_segment(each) for each in name.split("/"))
@@ -46,7 +46,7 @@ def from_spelling(text: str) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Return a fast check that most names pass. It takes a tenth of the time of the full check."""
+    """Return whether a name passes a fast check, as most names do. It takes a tenth of the time of the full check."""
     return (
         name.isascii()
         and name[:1] not in {"", "/", "."}

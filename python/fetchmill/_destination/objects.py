@@ -63,8 +63,8 @@ class Objects(Mapping[str, bytes]):
     """A destination's objects: a mapping from names to bytes.
 
     Each name occurs once: among duplicates, the object with the lowest sequence number is used. Nothing is unpacked or
-    cached: each access reads the object. All iterations use the order of storage, or the order of paths for `files`.
-    Data that is sealed after `fetchmill.open` is not visible.
+    cached: each access reads the object. All iterations follow the order in which objects are stored, or the order of
+    paths for `files`. Data that is sealed after `fetchmill.open` is not visible.
 
     Example:
         >>> import fetchmill
@@ -171,15 +171,15 @@ class Objects(Mapping[str, bytes]):
                 yield name, length
 
     def items(self) -> ItemsView[str, bytes]:
-        """Return names and bytes in the order of storage. Shards are read sequentially."""
+        """Return names and bytes in the order in which they are stored. Shards are read sequentially."""
         return _ItemsView(self)
 
     def values(self) -> ValuesView[bytes]:
-        """Return the bytes of all objects in the order of storage."""
+        """Return the bytes of all objects in the order in which they are stored."""
         return _ValuesView(self)
 
     def records(self) -> Iterator[Object]:
-        """Iterate over all objects with their metadata, in the order of storage."""
+        """Iterate over all objects with their metadata, in the order in which they are stored."""
         return map(_object, self._rows())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -1,4 +1,4 @@
-"""Fetches objects from their origins again and compares them with a destination."""
+"""Fetches objects again from their origins and compares them with a destination."""
 
 import contextlib
 import http.client
@@ -8,7 +8,7 @@ from fetchmill.errors import TemporaryError, UsageError
 
 # Timeout of a request to the origin.
 TIMEOUT_SECONDS = 30.0
-# Maximum attempts per request. If the server has closed a kept connection, it is opened again.
+# Maximum number of attempts per request. If the server has closed a kept connection, a new one is opened.
 ATTEMPTS = 3
 # Same maximum as in a job.
 REDIRECTS_MAX = 20
@@ -21,7 +21,7 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | None:
-    """Return the kind of difference and its description. None if the origin has the same bytes."""
+    """Return the kind of difference and its description; None if the origin has the same bytes."""
     if status in _GONE:
         return "absent-now", f"the origin returned status {status}"
     if status != _OK:
@@ -37,7 +37,7 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
 
 
 class OriginClient:
-    """Fetches URLs in sequence. Keeps the connection while the origin stays the same."""
+    """Fetches URLs one after another. Keeps the connection while the origin stays the same."""
 
     def __init__(self, *, follows: bool) -> None:
         self._redirects_max = REDIRECTS_MAX if follows else 0
@@ -45,7 +45,7 @@ class OriginClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def fetch(self, url: str, most: int) -> tuple[int, bytes]:
-        """Return status and body after redirects. A body is cut after `most` + 1 bytes."""
+        """Return the status and body after following redirects. A body is truncated to `most` + 1 bytes."""
         for _ in range(self._redirects_max + 1):
             status, body, location = self._exchange(url, most)
             next_url = _redirect_target(url, location) if status in _REDIRECTS and self._redirects_max else None
@@ -60,7 +60,7 @@ class OriginClient:
             self._connection.close()
 
     def _exchange(self, url: str, most: int) -> tuple[int, bytes, str | None]:
-        """Return status, body and the Location field."""
+        """Return the status, the body and the Location field."""
         parts = urlsplit(url)
         if parts.scheme != "http":
             raise UsageError(

@@ -19,8 +19,8 @@ class SharedObjects(Objects):
     """The objects of a shared job.
 
     Ranges that become final later are not visible. If two lines of the list have the same name, iterations may yield it
-    twice, and lookups return the first object. A lookup searches every range; among a thousand ranges it takes some
-    milliseconds.
+    twice, and lookups return the first object. A lookup searches every range, which takes a few milliseconds for a
+    thousand ranges.
 
     If the job is in a bucket, its manifests are copied to this machine. The shards of a range are copied when one of
     its objects is read.
@@ -80,7 +80,7 @@ class SharedObjects(Objects):
         raise KeyError(name)
 
     def records(self) -> Iterator[Object]:
-        """Iterate over all objects with their metadata, in the order of storage."""
+        """Iterate over all objects with their metadata, in the order in which they are stored."""
         return chain.from_iterable(objects.records() for objects in self._all())
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ def verify_shared(
         on_finding: called with each finding about the ranges themselves.
 
     Returns:
-        The sum of all reports.
+        The sum of the reports of all ranges.
 
     Raises:
         UsageError: no range is final.

@@ -10,7 +10,7 @@ from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
 from fetchmill._shared import is_shared_job
 
-# Maximum number of names and of hosts to keep for each reason.
+# Maximum number of names, and of hosts, to keep for each reason.
 _NAMES_MAX = 100
 _HOSTS_MAX = 4096
 
@@ -33,12 +33,12 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
 
 
 def without_secrets(text: str) -> str:
-    """Return a text for people, in which signatures, tokens and passwords of URLs are redacted."""
+    """Return `text` with the signatures, tokens and passwords in its URLs redacted, for display."""
     return hide_secrets(text)
 
 
 def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
-    """Iterate over the absent and failed targets of a job, each once, in flat memory.
+    """Iterate over the absent and failed targets of a job, each once. Memory use does not depend on their number.
 
     Args:
         dest: the destination.

@@ -1,7 +1,7 @@
 """Verifies a destination: the ledger, every checksum, and on demand a sample of objects against their origin.
 
-The native module reads on its own threads. The calling thread takes findings one by one, so findings need no growing
-list.
+The native module reads on its own threads. The calling thread takes findings one by one, so that they are never
+collected in a growing list.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Finding:
     Args:
         what: `missing`, `damaged`, `doubled` or `unknown`; in a comparison with the origin also `differs` or
             `absent-now`.
-        name: name of the object, or a file of the job; empty if unknown.
+        name: name of the object or of a file of the job; empty if unknown.
         sequence: sequence number of the target, or of the first of `objects` targets; None for a file.
         shard: number of the shard; None if the object is not in a shard.
         objects: number of affected objects; 0 for a file of the job.
@@ -88,7 +88,7 @@ class VerifyReport(ReadableReport):
         missing: number of missing objects and files.
         damaged: number of objects and files that differ from their written contents.
         doubled: number of targets with more than one outcome.
-        unknown: number of files belonging to no job.
+        unknown: number of files that belong to no job.
         compared: number of objects compared with the origin.
         differs: number of objects that differ at the origin now.
         absent_now: number of objects no longer at the origin.
@@ -170,7 +170,7 @@ def verify(  # noqa: PLR0913 - each has its default
     Args:
         dest: the destination.
         state: folder of the journal, if the job was started with `state`.
-        against: an origin for comparing a sample of objects, `http://host:port[/path]`.
+        against: an origin to compare a sample of objects with, `http://host:port[/path]`.
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object's URL.
         seed: seed of the sample. The same seed selects the same objects.

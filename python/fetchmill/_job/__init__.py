@@ -1,1 +1,1 @@
-"""Calls that run until a job has ended: `get`, `check` and `list`, with what they report."""
+"""Calls that run until a job has ended: `get`, `check` and `list`, with their reports."""

@@ -1,4 +1,4 @@
-"""Items of programs: runs an async iterable in an event loop on a separate thread, for a synchronous caller."""
+"""Reads a program's async iterable for a synchronous caller, in an event loop on a separate thread."""
 
 import asyncio
 import contextlib
@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import AsyncIterable, Iterator
 from typing import Any
 
-# A URL, or a URL and the name of its object, or the key of its row.
+# A URL, or a URL with the name of its object (`get`) or the key of its row (`check`).
 InputItem = str | tuple[str, str]
 
-# Maximum number of items read ahead, because a switch between threads costs more than most items.
+# Maximum number of items read ahead, because switching threads takes longer than reading most items.
 AHEAD_MAX = 64
 
 
 def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
-    """Yield the items in order. Errors of the iterable are raised here. If the caller stops early, it is cancelled."""
+    """Yield the items in order. Raise the iterable's errors. If the caller stops early, cancel the iterable."""
     reader = _AsyncReader(items)
     try:
         while reader.wait():
@@ -66,7 +66,7 @@ class _AsyncReader:
         return item
 
     def close(self) -> None:
-        """Cancel the iterable if it still runs, and waits for the thread."""
+        """Cancel the iterable if it still runs, and wait for the thread."""
         with self._changed:
             if self._loop and self._task and not self._is_ended:
                 self._loop.call_soon_threadsafe(self._task.cancel)

@@ -39,9 +39,9 @@ class CheckReport(ReadableReport):
         resumed: whether an earlier run began the check.
         doubtful: names of targets whose rows may contain another target's answer, because an unsolicited response was
             detected too late (docs/reference/http-support.md). At most the first 10,000 names.
-        doubtful_count: number of such targets.
-        notices: messages for people, one line each.
-        found_nothing: whether the list is empty, or all listed targets were skipped and no option asked for that.
+        doubtful_count: number of doubtful targets.
+        notices: human-readable messages, one line each.
+        found_nothing: whether the list is empty, or all listed targets were skipped although no option asked for that.
         skipped_by: number of skipped targets by reason, as in `Report.skipped_by`. `opted-out` targets have rows.
         opted_out_by: number of `opted-out` targets by rule, as in `Report.opted_out_by`.
         forbidding_hosts: the hosts whose robots.txt forbids the most targets, as in `Report.forbidding_hosts`.
@@ -125,7 +125,7 @@ def check(
     progress: ProgressChoice = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
-    """Check each site of a list and record its answer as a row. Resumes an earlier call's unfinished check.
+    """Check each site of a list and record its answer as a row. Resume an earlier call's unfinished check.
 
     Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
     that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the
@@ -183,7 +183,7 @@ def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: 
 
 @contextlib.contextmanager
 def state_folder(options: CheckOptions) -> Iterator[str | None]:
-    """Yield a temporary folder for the state of a check that cannot be resumed; None if it has a permanent place."""
+    """Yield a temporary folder for the state of a check that cannot be resumed; None if the state is kept elsewhere."""
     if options.is_temporary:
         with tempfile.TemporaryDirectory(prefix="fetchmill-check-") as folder:
             yield folder
@@ -195,7 +195,7 @@ def check_pattern(pattern: str) -> None:
     """Check that a pattern can match answers.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: no answer can match the pattern.
     """
     answer_matches(pattern, None, None)
 

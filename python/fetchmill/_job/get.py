@@ -37,7 +37,7 @@ def get(
     progress: ProgressChoice = None,
     **options: Unpack[GetKeywords],
 ) -> Report:
-    """Fetch every object that a source lists into a destination. Resume a job that an earlier call began.
+    """Fetch every object of a source into a destination. Resume a job that an earlier call began.
 
     Blocks until the job has ended and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a
     signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the exception is
@@ -56,17 +56,17 @@ def get(
             - An Arrow table or stream, or a Polars or pandas data frame. `column` (default `url`) has the URLs and
               `key_column` has the names.
         dest: the destination: a folder that is missing, empty or belongs to the same job; or `s3://BUCKET/PREFIX/`,
-            which only takes shards. The job's state is then in `./NAME.fetchmill`, or in `state`.
+            which accepts only shards. The job's state is then in `./NAME.fetchmill`, or in `state`.
         fetch: your own function instead of fetchmill's requests; needs an `engine` in Python. `fetch(target)` returns
-            the bytes of an object, or a reply: an object with `status` and `body`, or a Response of requests. A target
+            the bytes of an object, or a reply: an object with `status` and `body`, or a `requests.Response`. A target
             has `url`, `name`, `sequence`, `attempt` and `headers()`, and need not be a URL. For `asyncio` and `combo`,
-            `fetch` must be a coroutine function; for `processes` and `combo`, a function of a module. An exception
-            fails the target with kind `function`, and is retried like other failures.
+            `fetch` must be a coroutine function; for `processes` and `combo`, a module-level function. If it raises,
+            the target fails with kind `function`, and is retried like after other failures.
         on_start: called once by each worker (a thread, a process, an event loop). Its value is passed to `fetch` as the
             second argument. It may be a coroutine function if `fetch` is one.
-        on_done: called once by each worker at its end, with the value of `on_start` (None without one).
-        progress: True shows the progress on standard error, or below the cell of a notebook. A function is called with
-            a `Snapshot` four times a second and at the end; if it raises, the job ends after a checkpoint. None, the
+        on_done: called once by each worker when it ends, with the value of `on_start` (None without one).
+        progress: True shows the progress on standard error, or below the notebook cell. A function is called with a
+            `Snapshot` four times a second and at the end; if it raises, the job ends after a checkpoint. None, the
             default, means True in a notebook and False elsewhere.
         **options: the fields of `GetOptions`, which documents their units and defaults.
 
@@ -91,7 +91,7 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        # A function cannot be stored, so the stored command has no source either.
+        # A function cannot be stored. Without a stored source, `resume` refuses the job instead of fetching by itself.
         lacking = ["source"] if fetch is not None else []
         return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
     rows, given = take_table(source, options)
@@ -123,7 +123,7 @@ def resume(dest: str | PathLike[str], *, progress: ProgressChoice = None, **opti
         The ledger of the whole job, as from `get`.
 
     Raises:
-        UsageError: there is no job, or a value is missing that is never stored.
+        UsageError: there is no job, or a value that is never stored is missing.
         SecurityError: the journal contains values that fetchmill never writes; nothing was changed.
         FetchmillError: any error that ends `get`.
 

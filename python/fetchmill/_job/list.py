@@ -1,4 +1,4 @@
-"""`list` as one blocking call: passes a source's targets to a manifest or a function, without fetching."""
+"""`list` as one blocking call: writes a source's targets to a manifest or passes them to a function, unfetched."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ OnTargets = Callable[[Sequence[ListedTarget]], object]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ListReport(ReadableReport):
-    """The summary of a list.
+    """The summary of a call of `list`.
 
     Args:
         source: the source of the targets.
@@ -59,8 +59,9 @@ class ListReport(ReadableReport):
         already_finished: whether the list was finished before this run. The run then made no request.
         interrupted: whether the run was stopped before the end. The same call resumes it, if it has a manifest.
         resumed: whether an earlier run began the list.
-        notices: messages for people, one line each.
-        found_nothing: whether the source is empty, or all listed targets were skipped and no option asked for that.
+        notices: human-readable messages, one line each.
+        found_nothing: whether the source is empty, or all listed targets were skipped although no option asked for
+            that.
     """
 
     source: str
@@ -108,11 +109,11 @@ def list(
     progress: ProgressChoice = None,
     **options: Unpack[ListKeywords],
 ) -> ListReport:
-    """List the targets of `get` without fetching. Resumes an earlier call's unfinished list.
+    """List the targets that `get` would fetch, without fetching them. Resume an earlier call's unfinished list.
 
-    With `manifest`, every target becomes a row of a file. `get` accepts this file as its source, also on another
+    With `manifest`, every target becomes a row of a file. `get` accepts this file as its source, even on another
     machine. The file appears only when it is complete. With `each`, the listed targets are passed to a function.
-    Nothing is stored, so such a list always starts from the beginning.
+    Nothing is then stored, so each call starts from the beginning.
 
     Blocks until the end and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a signal
     handler raises), a checkpoint is written and the exception is raised.
@@ -120,7 +121,7 @@ def list(
     Args:
         source: a server that lists its objects, or the path of a list, as for `get`.
         manifest: the file for the rows: .parquet, .csv or .jsonl. CSV and JSON lines may also end with .gz or .zst.
-        each: called with the next targets, some hundreds at a time. If it raises, the list ends.
+        each: called with the next targets, a few hundred at a time. If it raises, the list ends.
         progress: as for `get`.
         **options: the fields of `ListOptions`, which documents their units and defaults.
 
@@ -159,7 +160,7 @@ def list(
 
 
 class RowJob:
-    """A job with rows passed to a function, on the thread waiting for the job."""
+    """A job that passes its rows to a function, on the thread that waits for the job."""
 
     def __init__(self, job: Job, take: OnTargets) -> None:
         self._job = job
@@ -199,7 +200,7 @@ class RowJob:
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Request the end of the job. Later rows are dropped."""
+        """Ask the job to end. Later rows are discarded."""
         self._take = _ignore
         self._job.stop()
 
@@ -234,4 +235,4 @@ def _time(seconds: int) -> datetime | None:
 
 
 def _ignore(_targets: Sequence[ListedTarget]) -> None:
-    """Drop targets."""
+    """Discard targets."""

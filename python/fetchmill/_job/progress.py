@@ -15,10 +15,10 @@ from fetchmill._job.progress_texts import Meter, Rates, describe, describe_done
 from fetchmill._job.report import Snapshot
 
 OnProgress = Callable[[Snapshot], object]
-"""Takes how a job is getting on."""
+"""A function that is called with a job's progress."""
 
 ProgressChoice = bool | OnProgress | None
-"""Who is shown how a job is getting on: nobody, a terminal or notebook, or a function. None: a notebook only."""
+"""Whether to show a job's progress in a terminal or notebook, or a function to call. None: only in a notebook."""
 
 # Interval of snapshots for a function or a display, and of lines on a stream that is not a terminal.
 _STEP_SECONDS = 0.25
@@ -108,7 +108,7 @@ class _StreamDisplay:
 
 
 class _NotebookDisplay:
-    """A bar with a line below a cell."""
+    """A progress bar and a line of text, below a notebook cell."""
 
     def __init__(self) -> None:
         self._meter = Meter()

@@ -1,6 +1,6 @@
 """Formats a job's snapshot as text for people, and as an event for programs.
 
-Rates cover the last seconds, measured on the job's own clock, which is part of the snapshot.
+Rates cover the last few seconds by the job's own clock, which is part of the snapshot.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fetchmill._job.report import LimitedBy, Snapshot, Wait
 
-# Period of a rate: long enough to be steady, short enough to show changes.
+# Period over which a rate is averaged: long enough to be steady, short enough to show changes.
 RATE_SECONDS = 10.0
 # Maximum number of failure kinds named in a line. The others are counted together.
 KINDS_SHOWN_MAX = 4
@@ -23,14 +23,14 @@ KINDS_SHOWN_MAX = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Finished objects and fetched bytes per second, over the last seconds."""
+    """Finished objects and fetched bytes per second, over the last few seconds."""
 
     objects: float
     bytes: float
 
 
 class Meter:
-    """Converts snapshots to rates. Keeps only the snapshots of the last seconds."""
+    """Converts snapshots to rates. Keeps only the snapshots of the last few seconds."""
 
     def __init__(self, seconds: float = RATE_SECONDS) -> None:
         self._seconds = seconds
@@ -40,10 +40,10 @@ class Meter:
         """Take a snapshot and return the rates up to it."""
         settled = snapshot.settled
         if self._points and snapshot.seconds < self._points[-1][0]:
-            self._points.clear()  # another job: a sync lists first, and fetches then
+            self._points.clear()  # another job: a sync first lists, then fetches
         if not self._points and snapshot.seconds > 0:
-            # A run starts with the number of targets finished earlier. There is no such number for bytes, so their rate
-            # starts here.
+            # A resumed run starts with the number of targets finished earlier. There is no such number for bytes, so
+            # their rate starts with this snapshot.
             self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
         self._points.append((snapshot.seconds, settled, snapshot.bytes))
         while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
@@ -126,7 +126,7 @@ def describe_limit(limited_by: "LimitedBy") -> str:
 
 
 def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
-    """`waiting: the server returns no valid reply (reset) since 12:00:01 UTC, gives up at 12:15:01 UTC`."""
+    """Return `waiting: the server returns no valid reply (reset) since 12:00:01 UTC, gives up at 12:15:01 UTC`."""
     form = "%Y-%m-%d %H:%M:%S" if with_dates else "%H:%M:%S"
     return f"waiting: {wait.what} since {wait.since:{form}} UTC, gives up at {wait.until:{form}} UTC"
 
@@ -134,7 +134,7 @@ def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
 def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
     """Return a snapshot as a JSON event."""
     remaining = remaining_seconds(snapshot, rates)
-    # Omit the origins, which would be most of each line. The page and the metrics contain them.
+    # Omit the origins, which would make up most of each line. The page and the metrics contain them.
     shown = {name: value for name, value in vars(snapshot).items() if name != "origins"}
     event = {**shown, "failures": dict(snapshot.failures)}
     event["waits"] = [wait.to_dict() for wait in snapshot.waits]

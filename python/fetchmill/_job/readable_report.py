@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Maximum number of characters shown of a string or mapping. The attribute has all of it.
+# Maximum number of characters shown of a string or mapping. The attribute itself is complete.
 _SHOWN_MAX = 200
 
 
 class ReadableReport:
-    """Shows a report's counts, and what else is not empty."""
+    """Shows a report's counts, and its other values if they are not empty."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={_cut(_text(value))}" for name, value in _shown(self))
@@ -31,7 +31,7 @@ class ReadableReport:
 
 
 def _shown(report: "DataclassInstance | ReadableReport") -> Iterator[tuple[str, Any]]:
-    """All counts, and what is not empty of the rest."""
+    """Yield all counts, and the other values that are not empty."""
     for field in fields(report):  # type: ignore[arg-type]
         value = getattr(report, field.name)
         is_count = isinstance(value, int) and not isinstance(value, bool)

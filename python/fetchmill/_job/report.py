@@ -56,7 +56,7 @@ class LimitedBy:
             `concurrency`, `names`, `outage`, `last-targets`, or `mixed` if there is more than one bottleneck
             (docs/guide/what-limits-a-job.md).
         text: a human-readable line with the measured figure.
-        share: in a report, fraction of the run's time with this bottleneck, 0 to 1. None while a job runs.
+        share: in a report, the fraction of the run's time with this bottleneck, 0 to 1. None while a job runs.
     """
 
     kind: str
@@ -122,15 +122,15 @@ class Snapshot:
         failed: number of targets that failed permanently.
         skipped: number of targets that were left out on purpose.
         bytes: size of all fetched bodies in bytes.
-        in_flight: number of requests without a reply yet.
+        in_flight: number of requests that have no reply yet.
         waiting: number of targets waiting for a retry.
         listing_done: whether the listing is complete. `listed` is then the total.
         failures: number of failed targets by failure kind.
         phase: `listing`, `fetching`, `draining` or `done`.
         seconds: seconds since this run began.
         resumed: whether an earlier run began the job.
-        start_settled: number of targets with an outcome before this run.
-        waits: the problems that the job waits for, such as a server that is down or a listing page that fails.
+        start_settled: number of targets that had an outcome before this run.
+        waits: the problems that the job is waiting out, such as a server that is down or a listing page that fails.
         stopped_by: the rule that ends the run; None if no rule does.
         attempts: number of requests in this run.
         concurrency: current maximum number of requests in flight.
@@ -207,7 +207,7 @@ class Report(ReadableReport):
         dest: the destination.
         format: storage format of the objects.
         listed: number of targets that the source has listed.
-        fetched: number of targets with a complete 2xx reply, stored.
+        fetched: number of targets with a complete 2xx reply, which is stored.
         absent: number of targets with status 404 or 410.
         failed: number of targets that failed permanently. `fetchmill.failures(dest)` iterates over failed and absent
             targets.
@@ -216,7 +216,7 @@ class Report(ReadableReport):
         bytes: size of all fetched bodies in bytes.
         failures: number of failed targets by failure kind.
         failed_statuses: number of targets that failed because of their HTTP status, by status: `401 Unauthorized`.
-            Excludes failures in older releases, which do not count statuses.
+            Failures recorded by older releases are not included, because those releases did not count statuses.
         credentials: whether this run may have sent credentials; None if unknown.
         seconds: duration of this run in seconds.
         attempts: number of requests for targets in this run, retries included.
@@ -231,13 +231,13 @@ class Report(ReadableReport):
             detected too late (docs/reference/http-support.md). At most the first 10,000 names.
         doubtful_count: number of doubtful objects.
         limited_by: main bottleneck of the run; None if the run ended before the first measurement.
-        notices: messages for people, one line each.
+        notices: human-readable messages, one line each.
         skipped_by: number of skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`,
             `folder-marker`, `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`.
             Empty for a job of release 0.1.0.
         opted_out_by: number of `opted-out` targets by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
             `robots.txt`. If a value has several directives, the first one that reserves the object is the rule.
-            Targets skipped by a release without this mapping are not counted.
+            Targets skipped by releases that lacked this mapping are not counted.
         forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
             of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts
             are counted.
@@ -363,7 +363,7 @@ class Status(Report):
 
     Args:
         running: whether a process is running the job.
-        waits: the problems that a running job waits for, such as a server that is down or a listing page that fails.
+        waits: the problems that a running job is waiting out, such as a server that is down or a failing listing page.
         started_at: start time of the first run, UTC.
         age: seconds from `started_at` to the end of the job, or to now if it has not ended; None if unknown.
         progress: the job's speed; None if the job is not running.
@@ -437,7 +437,7 @@ class Failure:
         kind: the failure kind, or `absent`.
         status: HTTP status of the last reply; None if there was no reply.
         attempts: number of requests for the target.
-        detail: a line for people.
+        detail: a human-readable line.
         url: the requested URL; None if it equals the name.
         columns: the kept columns of the list, by name.
     """

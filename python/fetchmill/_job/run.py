@@ -1,4 +1,4 @@
-"""Waits for jobs of the native module, which run on its own threads.
+"""Waits for jobs of the native module, which run on the module's own threads.
 
 The wait is divided into short steps, because Python handles signals in between. No Python call is made per object.
 """
@@ -25,7 +25,7 @@ class RunningJob(Protocol):
         """Return the current counters."""
 
     def stop(self) -> None:
-        """Request the end of the job with a checkpoint."""
+        """Ask the job to end with a checkpoint."""
 
     def abort(self) -> None:
         """End the job without a checkpoint."""
@@ -35,7 +35,7 @@ class RunningJob(Protocol):
 
 
 def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dict[str, Any]:
-    """Start a job, wait for its end and return its report. An exception first drains the job, then is raised.
+    """Start a job, wait for its end and return its report. An exception is raised after draining the job.
 
     Args:
         start: starts the job.
@@ -56,7 +56,7 @@ def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dic
 
 
 def _wait(running: RunningJob, show: Show | None) -> None:
-    """Wait for a job to end. If a rule stops it, it may drain as long as an interrupted job."""
+    """Wait for a job to end. If a rule stops the job, it may drain for as long as an interrupted job."""
     deadline = None
     while not running.wait(STEP_SECONDS):
         snapshot = running.snapshot()
@@ -71,7 +71,7 @@ def _wait(running: RunningJob, show: Show | None) -> None:
 
 
 def _drain(running: RunningJob) -> None:
-    """End a job with a checkpoint; without one if draining takes too long or is interrupted, too."""
+    """End a job with a checkpoint, or without one if draining takes too long or is itself interrupted."""
     try:
         running.stop()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX

@@ -149,7 +149,7 @@ def _lasting_source(source: str) -> str | None:
 
 
 def _has_secret(value: object) -> bool:
-    """Return whether a text contains a URL with a token or a password."""
+    """Return whether a value is text that contains a URL with a token or a password."""
     return isinstance(value, str) and hide_secrets(value) != value
 
 

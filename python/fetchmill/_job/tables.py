@@ -1,4 +1,4 @@
-"""Tables of programs as sources: of Arrow, Polars and pandas. None of these is needed to be installed."""
+"""Reads a program's Arrow, Polars and pandas tables as sources. None of these libraries needs to be installed."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -7,21 +7,21 @@ from typing import Any, Protocol, TypeGuard
 
 from fetchmill.errors import UsageError
 
-# Rows of an Arrow table that are Python objects at a time.
+# Number of rows of an Arrow table that are converted to Python objects at a time.
 _ROWS_MAX = 4096
-# Column names that are shown when one is missing.
+# Maximum number of column names shown when one is missing.
 _SHOWN_NAMES = 20
 
 
 class ArrowTable(Protocol):
-    """A table that gives a stream of Arrow's C interface: of pyarrow, Polars, pandas 2.2, DuckDB and others."""
+    """A table that provides Arrow's C stream interface: of pyarrow, Polars, pandas 2.2, DuckDB and others."""
 
     def __arrow_c_stream__(self, requested_schema: object = None, /) -> object:
         """Return a capsule with a stream of record batches."""
 
 
 def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - a program's
-    """Return the items of a table, and the options without `column` and `key_column`; other sources unchanged.
+    """Return a table's items, and the options without `column` and `key_column`. Return other sources unchanged.
 
     Raises:
         UsageError: the table does not have the columns.
@@ -36,7 +36,7 @@ def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, 
 
 
 def _is_table(source: Any) -> TypeGuard[ArrowTable]:  # noqa: ANN401
-    """Series have no columns, and are iterables of values."""
+    """Return whether a source is a table. A series has no columns, so it counts as an iterable of values."""
     has_columns = any(hasattr(source, name) for name in ("columns", "column_names", "schema"))
     return has_columns and (hasattr(source, "__arrow_c_stream__") or hasattr(source, "itertuples"))
 
@@ -75,5 +75,5 @@ def _check(columns: list[str], names: Any) -> None:  # noqa: ANN401 - a list, or
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401
-    """Return a value as text; None for a missing one, such as pandas' NaN."""
+    """Return a value as text; None for a missing value, such as pandas' NaN."""
     return str(value) if isinstance(value, (str, int)) else None

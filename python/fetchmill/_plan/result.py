@@ -64,7 +64,7 @@ class Plan:
         room: free space at the destination; None without a destination, for a bucket, or if the file system does not
             report it.
         cost: cost of requests and bytes, in the currency of the prices; None without prices.
-        notices: messages for people, one line each.
+        notices: human-readable messages, one line each.
     """
 
     source: str

@@ -51,7 +51,7 @@ class AsyncStream:
 
 
 class _LoopReader:
-    """The part of a stream that the loop refers to. It must not refer to the iterator, or the loop keeps that alive."""
+    """The part of a stream that the loop refers to. It must not refer to the iterator, to keep it collectable."""
 
     def __init__(self, stream: Stream, items: AsyncIterable[str | Request] | None) -> None:
         self.failed: BaseException | None = None

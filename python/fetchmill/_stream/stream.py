@@ -25,7 +25,7 @@ OnReplyError = Literal["reply", "raise"]
 RequestItems = Iterable[str | Request] | AsyncIterable[str | Request]
 StatePath = str | os.PathLike[str] | None
 
-# Rows per batch: some megabytes with small bodies.
+# Rows per batch: a few megabytes with small bodies.
 BATCH_SIZE = 8192
 
 Mapping.register(Headers)
@@ -126,13 +126,13 @@ def stream(
 
     Args:
         items: URLs, including `s3://bucket/key`, or `Request` objects for anything but a plain GET.
-        ordered: whether replies are in the order of the input. If False, they come in the order of completion.
+        ordered: whether replies are returned in the order of the input. If False, they are returned as they complete.
         on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises,
             nor does a reply that opted out (`opt_out`).
         state: a folder for storing the progress of the loop. A reply is done once the loop requests the next one. With
             the same folder and the same items in the same order, items that are done are skipped. A killed program
             repeats at most the items read but not done, and those done in the last second.
-        certain: whether each reply is held, for up to a second, until it certainly belongs to its request. Up to
+        certain: whether each reply is held, for up to a second, until it is certain to belong to its request. Up to
             `concurrency + 4096` items are then read ahead. If False, replies are returned immediately, and
             `StrayReplyError` is raised if some of them may belong to other requests. The default is True with `state`
             and False without.
@@ -223,7 +223,7 @@ def _fetcher(options: StreamKeywords) -> Fetcher:
 
 
 class _Manner(NamedTuple):
-    """The arguments of `stream` for returning replies."""
+    """The arguments of `stream` that determine how replies are returned."""
 
     ordered: bool
     on_error: OnReplyError

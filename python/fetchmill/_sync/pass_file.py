@@ -114,7 +114,7 @@ class PassFolder:
         self._remove(self.listing.with_name("listing.csv.zst.fetchmill"))
 
     def forget(self) -> None:
-        """Remove all files of a pass. If this is interrupted, the pass is still over; the rest is removed later.
+        """Remove all files of a pass. If this is interrupted, the pass is still over; other files are removed later.
 
         Raises:
             StorageError: a file cannot be removed.

@@ -1,4 +1,4 @@
-"""The plan and the report of a sync's pass."""
+"""The plan and the report of a sync pass."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, field
@@ -19,7 +19,7 @@ class SyncPlan:
         ask: number of objects to check with conditional requests, because the listing does not show whether they
             changed.
         remove: number of objects to remove.
-        kept: number of objects that are no longer listed and stay.
+        kept: number of objects that are no longer listed but stay.
         objects: number of objects in the destination before the pass.
     """
 
@@ -48,20 +48,20 @@ class SyncReport(ReadableReport):
         unchanged: number of unchanged objects.
         fetched: number of objects that were fetched and put in place.
         absent: number of listed objects with status 404 or 410.
-        failed: number of objects that could not be fetched or not be put in place. The next pass tries them again.
+        failed: number of objects that could not be fetched or put in place. The next pass tries them again.
         skipped: number of rows with a name that an earlier row already has.
         removed: number of objects that were removed.
         not_removed: number of objects that should be removed but stay, because their files were changed locally.
-        kept: number of objects that are no longer listed and stay.
+        kept: number of objects that are no longer listed but stay.
         bytes: size of the fetched objects in bytes.
         failures: number of failed objects by failure kind.
         failed_statuses: number of objects that failed because of their HTTP status, by status: `401 Unauthorized`.
-        credentials: whether requests of this run may have had credentials; None if unknown.
+        credentials: whether requests of this run may have carried credentials; None if unknown.
         failed_folders: number of folders whose listing failed. Objects below them were not changed.
         left_out: number of targets that the listing left out on purpose, for example because of `exclude`.
         attempts: number of requests for objects in this run, retries included.
         seconds: duration of this run in seconds.
-        notices: messages for people, one line each.
+        notices: human-readable messages, one line each.
     """
 
     source: str

@@ -78,7 +78,7 @@ def sync_status(dest: str) -> SyncStatus:
 
 
 def sync_failures(dest: str) -> Iterator[tuple[bytes, str, str | None, str | None]]:
-    """Iterate over the failures of the last pass: name, outcome, failure kind and a line for people."""
+    """Iterate over the failures of the last pass: name, outcome, failure kind and a human-readable line."""
     with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
         store = SyncStore(dest, scratch)
         try:

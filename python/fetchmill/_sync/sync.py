@@ -32,7 +32,7 @@ def sync(
     progress: ProgressChoice = None,
     **options: Unpack[SyncKeywords],
 ) -> SyncReport:
-    """Synchronize a folder with its source: fetches new and changed objects, and with `delete` removes missing ones.
+    """Synchronize a folder with its source: fetch new and changed objects, and with `delete` remove missing ones.
 
     One call is one pass, or the rest of an earlier call's unfinished pass. Blocks until the end and releases the GIL
     meanwhile. If the process is killed, each object is completely old or completely new, and the same call continues
@@ -42,8 +42,8 @@ def sync(
     Args:
         source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. Each pass
             lists it again.
-        dest: the folder: missing, empty, of an earlier sync of the same source, or of a finished `fetchmill.get` with
-            the same format.
+        dest: the folder: missing, empty, from an earlier sync of the same source, or from a finished `fetchmill.get`
+            with the same format.
         dry_run: only list and compare. The report has the plan, and `dest` is not changed.
         progress: as for `fetchmill.get`. A pass first lists, then fetches.
         **options: the fields of `SyncOptions`, which documents their units and defaults.

@@ -19,7 +19,7 @@ from fetchmill.errors import DeleteLimitError, JournalError, UsageError
 T = TypeVar("T")
 Phase = Literal["listing", "comparing", "fetching", "preparing", "applying"]
 
-# `prepare` and `apply` return this often, to check whether the pass is stopped.
+# Interval at which `prepare` and `apply` return, to check whether the pass was stopped.
 _STEP_SECONDS = 0.2
 # Number of folders read at a time.
 _FOLDERS = 1000
@@ -210,7 +210,7 @@ class SyncPass:
         return wanted
 
     def _protected(self) -> list[str]:
-        """Return prefixes of names possibly missing because the listing of a folder failed."""
+        """Return prefixes of names that may be missing only because the listing of a folder failed."""
         found: list[str] = []
         last: bytes | None = None
         named: list[bytes] = []
