@@ -1,4 +1,4 @@
-"""Says on which platforms fetchmill runs, when its native module cannot be loaded."""
+"""Explains which platforms fetchmill supports, if its native module cannot be loaded."""
 
 import platform
 import sys
@@ -7,7 +7,7 @@ _NATIVE = "fetchmill._native"
 
 
 def explain(error: ImportError) -> ImportError:
-    """Return an error that says what to do if an import failed because of the platform, otherwise `error`."""
+    """If an import failed because of the platform, return an error that says what to do. Otherwise return `error`."""
     if error.name != _NATIVE:
         return error
     if sys.platform != "linux":

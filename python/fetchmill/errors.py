@@ -33,7 +33,7 @@ class UsageError(FetchmillError, ValueError):
     """The options cannot be used, or the destination belongs to something else. Nothing was changed.
 
     Args:
-        options: the Python names of the options in the text. The command line replaces them by its own names.
+        options: the Python names of the options in the text. The command line replaces them with its own names.
     """
 
     exit_code = 2

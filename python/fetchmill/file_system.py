@@ -48,8 +48,8 @@ Entry = dict[str, Any]
 class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
     """A destination's objects as read-only files. Threads and processes may share an instance.
 
-    An object's path is its name. Each part of a name before a `/` is a directory. Data sealed after the file system was
-    created becomes visible after `invalidate_cache()`.
+    An object's path is its name. Every prefix of a name that ends before a `/` is a directory. Data sealed after the
+    file system was created becomes visible after `invalidate_cache()`.
 
     Args:
         dest: the destination, a local path.
@@ -94,8 +94,8 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         if target_protocol not in (None, "file", "local") or "://" in place:
             raise UsageError(f"{place}: not a local path; copy the shards of the destination to a local folder first")
         # Store absolute paths, because a process that receives this object may have another working folder.
-        self.dest = os.path.abspath(place)  # noqa: PTH100 - without looking at links
-        self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - the same
+        self.dest = os.path.abspath(place)  # noqa: PTH100 - does not resolve links
+        self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - as above
         self._open_destination()
 
     def _open_destination(self) -> None:
@@ -430,15 +430,15 @@ class ObjectFile(io.BytesIO):
         return False
 
     def write(self, _data: object) -> NoReturn:
-        """Refuses."""
+        """Raise `io.UnsupportedOperation`."""
         raise io.UnsupportedOperation("not writable")
 
     def writelines(self, _lines: object) -> NoReturn:
-        """Refuses."""
+        """Raise `io.UnsupportedOperation`."""
         self.write(b"")
 
     def truncate(self, _size: int | None = None) -> NoReturn:
-        """Refuses."""
+        """Raise `io.UnsupportedOperation`."""
         self.write(b"")
 
     def __reduce__(self) -> tuple[Any, ...]:

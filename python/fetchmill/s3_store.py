@@ -17,18 +17,18 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal, Self, TypedDict, Unpack
 
-from fetchmill._native import S3 as NativeS3  # noqa: N811 - it is no constant
+from fetchmill._native import S3 as NativeS3  # noqa: N811 - it is not a constant
 from fetchmill.errors import UsageError
 
 __all__ = ["S3Behaviour", "S3Options", "S3Store"]
 
 Key = str | bytes
-# The keys of a mapping are of one type, for a type checker.
+# For type checkers, all keys of a mapping have one type. The alternatives accept text, bytes or both.
 ObjectBodies = Mapping[str, bytes] | Mapping[bytes, bytes] | Mapping[Key, bytes]
 BUCKET = "bucket"
 REGION = "us-east-1"
 ACCESS_KEY = "FETCHMILLTESTKEY"
-SECRET_KEY = "fetchmill/test+secret"  # noqa: S105 - everybody may know it
+SECRET_KEY = "fetchmill/test+secret"  # noqa: S105 - not a secret
 
 
 class S3Behaviour(TypedDict, total=False):

@@ -184,7 +184,7 @@ def s3(  # noqa: PLR0913 - each has its default
         virtual_host_suffix: if given, a bucket can only be addressed by the host name `BUCKET.SUFFIX`.
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
-        behaviour: clock, delays and faults, as described at `S3Behaviour`. They may be changed while the store runs.
+        behaviour: clock, delays and faults, as described in `S3Behaviour`. They may be changed while the store runs.
 
     Returns:
         A running store, which is also a context manager.

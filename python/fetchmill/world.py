@@ -108,7 +108,7 @@ BEHAVIOURS: dict[str, Expected] = {
 }
 # Statuses of redirecting hosts, for clients that do not follow redirects.
 REDIRECTS = {"redirecting": 302, "looping": 302, "faraway": 302, "downgrade": 302, "private": 302}
-# Behaviours of TLS. Over http, hosts with these behaviours are good.
+# TLS behaviours. Over http, hosts with these behaviours are good.
 ONLY_HTTPS = frozenset({"expired", "wrongname", "selfsigned", "unknownca", "plain", "notls", "stalledtls", "downgrade"})
 
 # Shares of the most frequent behaviours. All others share the rest equally.
@@ -238,7 +238,7 @@ def sites(
         ports: the ports for http and https.
         count: number of sites.
         mix: weights by behaviour; None for `DEFAULT_MIX`.
-        seed: seed of the mix. The same seed gives the same sites.
+        seed: seed of the mix. The same seed yields the same sites.
         https: share of the sites with https, 0 to 1. TLS behaviours always use https.
         redirects: whether the check follows redirects.
         patient: whether the check retries busy hosts after their Retry-After time.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fetchmill.errors import UsageError
 
 ADDRESS_DEFAULT = "127.0.0.1:0"
-# Connections that wait to be accepted.
+# Maximum number of connections waiting to be accepted.
 _BACKLOG = 32
 _TOKEN_LEAST, _TOKEN_MOST = 16, 256
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -99,7 +99,7 @@ def listen(address: str | None, names: Sequence[str], token: str | None) -> tupl
 
 
 def url_of(listener: socket.socket, address: str | None, names: Sequence[str]) -> str:
-    """Return the URL for browsers. If the dashboard listens on all addresses of the machine, a name is best."""
+    """Return the URL for browsers. If it listens on all of the machine's addresses, use the first name, if any."""
     host, _ = _host_and_port(address or ADDRESS_DEFAULT)
     found = _normal(host)
     if names and found is not None and found.is_unspecified:
@@ -112,7 +112,7 @@ def check_token(token: str) -> None:
     """Check that a token can be part of a header field and is too long to be guessed.
 
     Raises:
-        UsageError: it cannot. The message does not show the token.
+        UsageError: the token is not suitable. The message does not show it.
     """
     if not (_TOKEN_LEAST <= len(token) <= _TOKEN_MOST and _TOKEN.fullmatch(token)):
         raise UsageError(

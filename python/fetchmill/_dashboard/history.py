@@ -70,10 +70,10 @@ class History(ABC):
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Return what a page shows of the job besides its samples."""
+        """Return the values of the job that a page shows in addition to its samples."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times are ISO 8601, UTC."""
+        """Return a dict for JSON, with times in ISO 8601 UTC."""
         own = {"seconds": self.seconds, "attempts": self.attempts, "runs": self.runs, "limits": self.limits}
         return {"status": self.status_values(), **own, "samples": list(self.samples)}
 
@@ -90,7 +90,7 @@ class History(ABC):
 
 
 def describe_limits(limits: Mapping[str, float]) -> str:
-    """Return a text such as `listing 83 %, server 17 %`: shares of the time."""
+    """Return text such as `listing 83 %, server 17 %`: shares of the time."""
     return ", ".join(f"{kind} {share * 100:.0f} %" for kind, share in limits.items() if share >= _SHARE_MIN)
 
 

@@ -11,7 +11,7 @@ LIMITS = (
     *("listing", "server", "network", "cpu", "disk", "transform", "rate", "bwlimit", "throttling", "courtesy"),
     *("concurrency", "names", "outage", "last-targets", "mixed"),
 )
-# Prometheus' names of quantiles, with those of the job.
+# Prometheus' names of quantiles, each with the job's name for it.
 _QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("1", "max"))
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -70,7 +70,7 @@ def _of_counts(snapshot: Mapping[str, Any]) -> Iterator[Family]:
 
 
 def _of_now(snapshot: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield the requests in flight, the targets that wait, and the bottleneck."""
+    """Yield the requests in flight, the waiting targets, and the bottleneck."""
     yield "fetchmill_in_flight", "gauge", "Number of requests in flight.", _one(snapshot["in_flight"])
     yield (
         "fetchmill_concurrency_limit",
@@ -90,7 +90,7 @@ def _of_now(snapshot: Mapping[str, Any]) -> Iterator[Family]:
 
 
 def _of_times(snapshot: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield latencies and rates, of the whole job and by origin."""
+    """Yield latencies and rates, for the whole job and by origin."""
     latency = snapshot["latency"] or {}
     yield (
         "fetchmill_latency_seconds",

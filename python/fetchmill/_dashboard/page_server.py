@@ -21,7 +21,7 @@ HEAD_SECONDS_MAX = 5.0
 REPLY_SECONDS_MAX = 10.0
 # Maximum number of connections. Beyond it, the oldest is closed, so that idle clients do not keep others out.
 CONNECTIONS_MAX = 32
-# Time limit for the thread to end. It ends immediately, because none of its waits is long.
+# Time limit for the thread to end. It ends almost immediately, because it never waits for long.
 _JOIN_SECONDS = 5.0
 
 # Header fields that keep other sites' pages from reading this page, and this page from contacting other servers.
@@ -94,7 +94,7 @@ class PageServer:
         """Start answering."""
         # Do not use the program's event loop policy, which may create another kind of loop.
         self._loop = asyncio.SelectorEventLoop()
-        # A client that disconnects is normal, and no one waits for it.
+        # Ignore clients that disconnect: this is normal, and nothing waits for them.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         self._thread.start()
 
@@ -121,7 +121,7 @@ class PageServer:
         server.close()
         for writer in list(self._connections):
             writer.transport.abort()
-        # The tasks see the end of their connections.
+        # The tasks end when they notice that their connections are closed.
         waiting = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
         if waiting:
             await asyncio.wait(waiting, timeout=1.0)

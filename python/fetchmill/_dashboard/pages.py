@@ -34,7 +34,7 @@ _REALM = ("WWW-Authenticate", 'Basic realm="fetchmill: any user, the token as pa
 
 
 class ShownJob(Protocol):
-    """A job, as far as a dashboard uses it."""
+    """The methods of a job that a dashboard uses."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return the current counters."""
@@ -68,7 +68,7 @@ class Pages:
     def answer(self, head: RequestHead, local: str) -> PageReply:
         """Return the reply to a request that arrived at a local address.
 
-        A client without the token learns nothing else.
+        The token is checked first, so that a client without it learns nothing else.
         """
         if not self._access.allows_authorization(head.authorization):
             return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", _REALM)

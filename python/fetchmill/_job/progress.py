@@ -102,7 +102,7 @@ class _StreamDisplay:
 
     def _write(self, text: str) -> None:
         if self._stream is not None:
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it
+            with contextlib.suppress(OSError, ValueError):  # the stream is closed
                 self._stream.write(text)
                 self._stream.flush()
 

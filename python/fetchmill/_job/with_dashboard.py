@@ -57,7 +57,7 @@ class JobDashboard:
     def show_in_program(self, job: ShownT) -> ShownT:
         """Like `show`, for a program. Prints the URL of the dashboard on standard error."""
         if self.url is not None and sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it
+            with contextlib.suppress(OSError, ValueError):  # the stream is closed
                 sys.stderr.write(f"fetchmill: dashboard: {self.url}\n")
                 sys.stderr.flush()
         return self.show(job)

@@ -1,4 +1,4 @@
-"""Credentials and the name of the client in header fields of requests, and proxies. Options enable all of these.
+"""Header fields with credentials or the client's name, and proxies, as set by options.
 
 Credentials belong to one origin. The core sends them nowhere else.
 """

@@ -32,7 +32,7 @@ _REASONS = {
 
 
 def describe_elsewhere(call: str, name: str) -> str | None:
-    """Name the calls that have an option that this call lacks. Return None if there are none, or it has the option.
+    """Name the calls that have an option that this call lacks. Return None if no call has it, or if this call does.
 
     Args:
         call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.

@@ -93,8 +93,8 @@ class GetOptions(Options):
             kind: the kind of source, if its text does not show it.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc; or a transform that other processes
-                cannot import.
+            UsageError: credentials have no origin, ~/.netrc has no entry for it, or other processes cannot import the
+                transform.
         """
         values = source_values(self, kind or self.source_kind) | {"dest": self.dest}
         if has_images(self):

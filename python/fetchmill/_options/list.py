@@ -60,7 +60,7 @@ class ListOptions(Options):
             temporary: a folder for the state of a list without a manifest, which cannot be resumed.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
         """
         values = source_values(self, self.source_kind)
         if temporary:

@@ -136,7 +136,7 @@ class Options:
             asked: the URL of the first request, for selecting the entry in ~/.netrc.
 
         Raises:
-            UsageError: there are credentials without an origin, or ~/.netrc has no entry.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
         """
         values = {
             option.name: _core_value(option.metadata["kind"], getattr(self, option.name))
@@ -204,7 +204,7 @@ def default_text(kind: Kind, default: object) -> str | None:
 
 
 def _described(table: Any) -> str:  # noqa: ANN401 - a dataclass
-    """Describe all options as text, for `help(fetchmill.GetOptions)` to show the command line's help."""
+    """Describe all options as text, so that `help(fetchmill.GetOptions)` shows the command line's help."""
     lines = []
     for option in fields(table):
         if option.metadata:

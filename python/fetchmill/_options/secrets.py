@@ -7,8 +7,8 @@ from typing import Any
 OPEN_FIELDS = ("accept", "accept-language", "user-agent")
 # Options whose values may be secrets or commands. A destination must never cause someone to run a command.
 SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
-# Options for code, for files with credentials, and for hosts that get credentials or trust. A destination that comes
-# from elsewhere must not set them.
+# Options that name code, files with credentials, or hosts that receive credentials or are trusted. A destination that
+# comes from elsewhere must not set them.
 PRIVATE = ("transform", "client_cert", "client_key", "cookies", "sse_c_key_file", "endpoint_url", "insecure_host")
 
 

@@ -13,7 +13,7 @@ from fetchmill.errors import UsageError
 SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
-# Options of `_API_ONLY` that `listing` json has, too.
+# Options of `_API_ONLY` that also apply to `listing` json.
 _API_OR_JSON = ("total_field", "marker_param")
 _JSON_ONLY = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
@@ -45,7 +45,7 @@ _UNSIGNED = (
     *("redirects", "headers", "user_agent", "auth", "bearer", "bearer_command", "netrc"),
     *("credentials_for", "allow_private"),
 )
-# Options, the kinds of source that have them, and the name of these kinds in messages.
+# Options, the kinds of source that accept them, and the name of these kinds in messages.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("robots",), ("server", "list"), "servers and lists of URLs"),
     (("listing", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
@@ -73,7 +73,7 @@ def kind_of(source: str) -> SourceKind:
 
 
 def leads_anywhere(options: Any, kind: SourceKind) -> bool:  # noqa: ANN401 - a dataclass
-    """Return whether others have written the URLs of the targets, which may therefore lead to any origin."""
+    """Return whether someone else wrote the URLs of the targets, so that they may lead to any origin."""
     return kind == "list" or (kind == "server" and options.listing == "json")
 
 

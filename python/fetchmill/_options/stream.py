@@ -28,6 +28,6 @@ class StreamOptions(Options):
         """Return the options for the native module.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
         """
         return json.dumps(self.core_values(self.credentials_for or ""))

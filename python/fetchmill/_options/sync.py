@@ -96,7 +96,7 @@ class SyncOptions(Options):
 
     @property
     def filters(self) -> str:
-        """The options determining the objects in DEST, their names and format, as text for comparison."""
+        """The options that determine the objects in DEST, their names and format, as text for comparison."""
         given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:
@@ -126,7 +126,7 @@ class SyncOptions(Options):
         Args:
             requests: a manifest with a row for each request.
             dest: the folder for fetched objects.
-            next_numbers: the next free numbers after the existing shards; None for the format `files`.
+            next_numbers: the next free shard numbers, after the existing shards; None for the format `files`.
             is_iterable: whether the targets come from an iterable.
 
         Raises:
@@ -171,7 +171,7 @@ def lasting_source(source: str | os.PathLike[str]) -> str:
 
 
 def allowed_removals(max_delete: int | str, objects: int) -> int:
-    """Return the number of `objects` that a pass may remove.
+    """Return how many of `objects` a pass may remove.
 
     Raises:
         UsageError: `max_delete` is neither a number nor a percentage.

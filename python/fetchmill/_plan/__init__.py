@@ -1,1 +1,1 @@
-"""`plan`: what a job would take, from a probe of some seconds."""
+"""`plan`: estimates what a job would take, from a probe of a few seconds."""

@@ -24,8 +24,8 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
     """Estimate what a job would take: time, requests, bytes, disk space and inodes by format, and its bottleneck.
 
     List the source and fetch from it for ten seconds, as `fetchmill.get` with these options would. Nothing is written
-    to the destination. A sample of about 3,000 objects is stored in a temporary folder meanwhile. Blocks until the end
-    and releases the GIL meanwhile. Any exception, including KeyboardInterrupt, ends the plan immediately.
+    to the destination. A sample of about 3,000 objects is stored in a temporary folder. Blocks until the end and
+    releases the GIL meanwhile. Any exception, including KeyboardInterrupt, ends the plan immediately.
 
     Args:
         source: the source of the targets, as for `fetchmill.get`: a server, a bucket, or the path of a list or
@@ -107,7 +107,7 @@ def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Pla
 
 
 def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFrom) -> list[str]:
-    """Return messages for people."""
+    """Return human-readable messages."""
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
@@ -130,7 +130,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
 
 
 def _estimate_notice(listing: ListingPart) -> str:
-    """Return the message that the number of targets is estimated from part of the list."""
+    """Return the message saying that the number of targets is estimated from part of the list."""
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "

@@ -1,4 +1,4 @@
-"""Probes a source for some seconds to measure its listing and its delivery rate. Discards the results.
+"""Probes a source for a few seconds to measure its listing and its delivery rate. Discards the fetched objects.
 
 The probe runs three jobs one after another, in the same way as `get` and `list`:
 
@@ -32,8 +32,8 @@ OnProgress = Callable[[Phase, float, Snapshot | None], object]
 STEP_SECONDS = 0.1
 # Shares of the probe's time for the listing alone and for the sample. The sample's requests are spread over its share.
 LISTING_SHARE, SAMPLE_SHARE = 0.2, 0.15
-# Time limit for counting a list on this machine, which runs alongside the probe and asks no server. A busy machine may
-# give it only a tenth of a processor, and a wrong total makes all figures wrong.
+# Time limit for counting a list on this machine, which runs alongside the probe and makes no requests. A busy machine
+# may give it only a tenth of a processor, and a wrong total makes all figures wrong.
 COUNTING_SECONDS = 30.0
 # The sample ends when the first of these is reached.
 SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
@@ -43,9 +43,9 @@ SAMPLE_OBJECTS_MIN, SAMPLE_SHARE_MAX = 20, 0.4
 FETCHING_SHARE_MIN = 0.5
 # Limits for draining the sample's requests in flight, to wait for slow replies of small objects.
 SAMPLE_DRAIN_SECONDS, SAMPLE_DRAIN_BYTES = 3.5, 64 << 20
-# If the concurrency is still being searched at the end, the probe continues. It ends when the concurrency was found for
-# `FOUND_SECONDS`, or for `FOUND_SHARE` of the probe if that is less. Fetching takes at most `LONGER_MAX` times as long
-# as planned. On a network with 50 ms and 10 Mbit/s, the number is found within 20 s.
+# If `auto` is still searching for the concurrency at the end, the probe continues. It ends `FOUND_SECONDS` after the
+# concurrency was found, or after `FOUND_SHARE` of the probe's time if that is less. Fetching takes at most `LONGER_MAX`
+# times as long as planned. On a network with 50 ms and 10 Mbit/s, the concurrency is found within 20 s.
 FOUND_SECONDS, FOUND_SHARE, LONGER_MAX = 4.0, 0.5, 3.0
 # The plan fails if the source delivers nothing for this share of the probe.
 SILENT_SHARE = 0.6
@@ -93,7 +93,7 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class Fetching:
-    """The result of fetching and dropping objects.
+    """The result of fetching and discarding objects.
 
     Args:
         snapshots: the counters, ten times a second.
@@ -107,12 +107,12 @@ class Fetching:
 
     @property
     def last(self) -> Snapshot:
-        """The counters at its end."""
+        """The counters at the end of fetching."""
         return self.snapshots[-1]
 
 
 def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> ListingPart | None:
-    """Run the listing without fetching, for part of the time. Return None if the listing would give no information.
+    """Run the listing without fetching, for part of the time. Return None if the listing would reveal nothing.
 
     Raises:
         FetchmillError: the source cannot be listed.
@@ -161,9 +161,9 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
         FetchmillError: the source cannot be listed.
     """
     total = options.probe_seconds
-    # Without this rate, a fast server would deliver many times as many objects before the first check.
+    # Without this rate, a fast server would deliver many times too many objects before the first check.
     rate = min(SAMPLE_OBJECTS / (SAMPLE_SHARE * total), options.rate or math.inf)
-    # WARC stores the bytes as sent, so the server must send the same bytes as other formats store. A rate requires
+    # WARC stores bodies as they were sent, so the server must send the bytes that other formats store. A rate requires
     # sequential requests.
     other = {"max_bytes": SAMPLE_BYTES, "rate": rate, "compressed": False, "pipeline": 1}
     job_options = options.fetching_job(str(dest), "warc", **other)
@@ -188,7 +188,7 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
 
 
 def fetch_to_nowhere(options: PlanOptions, dest: Path, before: float, on_progress: OnProgress) -> Fetching:
-    """Fetch and drop objects until the end of the probe.
+    """Fetch and discard objects until the end of the probe.
 
     Raises:
         TemporaryError: nothing was fetched.

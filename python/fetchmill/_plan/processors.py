@@ -1,4 +1,4 @@
-"""Measures how busy this process's processors are. The idle part limits the speed of storing."""
+"""Measures how busy this process's processors are. Their idle share limits the speed of storing."""
 
 import os
 import time
@@ -11,7 +11,7 @@ _BUSY = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """Use of the processors at a point in time."""
+    """How much the processors have been used up to a point in time."""
 
     clock: float
     busy: float

@@ -44,7 +44,7 @@ _HEADS = Heads(150.0, 200.0)
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
-# Number of targets listed ahead before the listing waits for fetching, minus a part. Beyond it, the measured rate is
+# Number of targets listed ahead before the listing waits for fetching, minus a margin. Beyond it, the measured rate is
 # not the listing's own.
 _AHEAD = 32 * 1024
 # Minimum duration of a listing that reveals its rate.
@@ -230,7 +230,8 @@ def _disk_bytes(name: str, found: ProbeResults, objects: int, body: Estimate) ->
     else:
         mean = sample.disk_bytes / sample.objects
         of_sample = sample.body_bytes / sample.objects
-        # A byte more takes no more than its share, and no more than itself: heads stay as they are.
+        # An additional body byte takes at most its proportional share, and at most what a body byte takes by itself,
+        # because the size of heads does not change.
         mean += (body.value - of_sample) * min(mean / of_sample if of_sample else 1.0, _WITHOUT_SAMPLE[name][1])
         share = _UNCERTAINTY[name] * math.sqrt(1 + _SAMPLE_OF_MANY / sample.objects)
     spread = body.high / body.value - 1 if body.value else 0.0

@@ -39,7 +39,7 @@ class FormatPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Estimates for a job, from a probe of some seconds (docs/guide/plan.md).
+    """Estimates for a job, from a probe of a few seconds (docs/guide/plan.md).
 
     Args:
         source: the source of the targets.

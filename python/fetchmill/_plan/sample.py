@@ -25,7 +25,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 @dataclass(frozen=True)
 class StoredSample:
-    """A sample in a format.
+    """A sample stored in one format.
 
     Args:
         objects: number of stored objects.
@@ -95,7 +95,7 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
 
 
 def heads_of(sample: Path) -> Heads | None:
-    """Return the mean heads of requests and replies in a WARC sample; None if it has none.
+    """Return the mean sizes of request and reply heads in a WARC sample; None if it has none.
 
     Secret fields of requests are not stored, so they are not included.
     """

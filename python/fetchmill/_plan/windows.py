@@ -22,7 +22,8 @@ SWING = 1.5
 # If nothing new arrives for this long, which is longer than replies are held, the last counters are used too, because
 # the job is stalled.
 SILENT_SECONDS = 2.5
-# Extra uncertainty, added to the measured spread: a probe of seconds cannot show how a server behaves in an hour.
+# Extra uncertainty, added to the measured spread: a probe of a few seconds cannot show how a server behaves over an
+# hour.
 UNSEEN = 0.1
 # If the rate grows by more than this share from one third of the steady part to the next, it is not steady.
 GROWING = 0.15

@@ -17,7 +17,7 @@ def connect() -> str:
     """Connect to the cluster of RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
 
     Returns:
-        A line for people that describes the cluster.
+        A human-readable line that describes the cluster.
 
     Raises:
         UsageError: RAY_ADDRESS cannot be used.
@@ -58,7 +58,7 @@ def free_cpus() -> float:
 
 
 def _check_listens(address: str) -> None:
-    """Refuse an address at which no process listens. Ray would try it for minutes."""
+    """Refuse an address at which no process listens. Ray would keep trying it for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit()):
         return

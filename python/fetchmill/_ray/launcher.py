@@ -1,8 +1,8 @@
 """The process that keeps workers running in a Ray cluster: `python -m fetchmill._ray.launcher`.
 
 The first line of the input is an order. Each further line is a command: `drain`, `abort` or `end`. The end of the input
-means `abort`, because the process that gave the order has ended. Events are JSON lines: `say` for people, and `kind`
-with `error` before a failure.
+means `abort`, because the process that sent the order has ended. Events are JSON lines: `say` with a message for the
+user, and `kind` with `error` before a failure.
 """
 
 import ctypes

@@ -57,7 +57,7 @@ class LauncherProcess:
                 self._process.stdin.flush()
 
     def pass_on(self, say: Callable[[str], None]) -> None:
-        """Pass the launcher's messages for people on.
+        """Pass on the launcher's messages for the user.
 
         Raises:
             FetchmillError: the launcher has failed.
@@ -74,7 +74,7 @@ class LauncherProcess:
 
     @property
     def ended_for(self) -> float | None:
-        """Seconds since the launcher has ended without an error; None while it runs."""
+        """Seconds since the launcher ended without an error; None while it runs."""
         return None if self._ended_at is None else time.monotonic() - self._ended_at
 
     def close(self, command: str, seconds: float = _END_SECONDS) -> None:

@@ -206,7 +206,7 @@ class RayPool:
 
 
 def _cause(error: Exception) -> str:
-    """Return Ray's reason for losing a worker, in one line.
+    """Return Ray's reason for losing a worker, on one line.
 
     Raises:
         UsageError: a node cannot import the package.

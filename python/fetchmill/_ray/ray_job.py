@@ -20,7 +20,7 @@ from fetchmill.errors import TemporaryError, UsageError
 
 _STEP_SECONDS = 0.2
 _SHOW_SECONDS = 1.0
-# Share of the time for reading the status, as a fraction 1 / `_SHOW_SHARE`. A status reads every commit record.
+# After reading the status, wait at least `_SHOW_SHARE` times as long as that took. A status reads every commit record.
 _SHOW_SHARE = 10
 # Maximum wait for commit records after all workers have ended. An NFS client may see the last record this much later.
 _LAG_SECONDS = 60.0
@@ -60,13 +60,13 @@ class RayJob:
         self._launcher: LauncherProcess | None = None
 
     def stop(self) -> None:
-        """Ask all workers to fetch the targets already fed, commit the results, and end."""
+        """Ask all workers to fetch the targets already handed out, commit the results, and end."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.command("drain")
 
     def abort(self) -> None:
-        """Ask all workers to return their ranges, then stop the launcher."""
+        """Ask all workers to release their ranges, then stop the launcher."""
         self._is_asked = True
         if self._launcher is not None:
             self._launcher.close("abort")

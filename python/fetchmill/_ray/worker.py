@@ -60,13 +60,13 @@ class RayWorker:
         return _caught(lambda: {"reason": worker.run().reason})
 
     def stop(self) -> None:
-        """Request the end. Targets already fed are fetched and made final."""
+        """Ask the worker to end. It still fetches targets already handed out and makes them final."""
         self._is_asked.set()
         if self._worker is not None:
             self._worker.stop()
 
     def abort(self) -> None:
-        """Give the ranges back and end immediately."""
+        """Release the ranges and end immediately."""
         self._is_asked.set()
         if self._worker is not None:
             self._worker.abort()

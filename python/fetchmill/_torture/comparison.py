@@ -1,4 +1,4 @@
-"""Compares the contents of a destination with what its job must have."""
+"""Compares the contents of a destination with the objects that its job must store."""
 
 import hashlib
 from collections import Counter
@@ -24,7 +24,7 @@ class Found:
         doubled: objects that are stored more often than they must be.
         wrong: objects with other bytes, and unexpected objects.
         problems: other faults, one line each: a run that hung or crashed, a shard that cannot be read.
-        examples: some of the objects, each with its fault.
+        examples: some of the faulty objects, each with its fault.
     """
 
     lost: int = 0

@@ -1,4 +1,4 @@
-"""Disturbances of a job's runs, drawn by a seed."""
+"""Disturbances of a job's runs, drawn from a seed."""
 
 import random
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Disturbance:
     """A disturbance that happens once to one run.
 
     Args:
-        kind: `kill` sends SIGKILL; `full-disk` lets all later writes to the destination fail with ENOSPC; `cut` ends
+        kind: `kill` sends SIGKILL; `full-disk` makes all later writes to the destination fail with ENOSPC; `cut` ends
             all connections, and refuses new ones for a while.
         call: number of the durable call, from 1, that the disturbance precedes.
         seconds: duration of a cut.
@@ -53,7 +53,7 @@ def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance
         can_cut: whether the kernel allows cuts. Otherwise each cut becomes a kill.
 
     Returns:
-        Return one to four disturbances, one per disturbed run.
+        One to four disturbances, one per disturbed run.
     """
     rng = random.Random(seed)  # noqa: S311 - a seed must repeat it
     kinds = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=rng.randint(*_RUNS))

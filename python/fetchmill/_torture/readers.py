@@ -1,4 +1,4 @@
-"""Reads what a job stored with programs that others wrote: the standard library, pyarrow and warcio."""
+"""Reads a job's stored objects without fetchmill's own code: with the standard library, pyarrow and warcio."""
 
 import base64
 import json
@@ -75,7 +75,7 @@ FORMATS = tuple(_READERS)
 
 
 def missing_package(format: str) -> str | None:
-    """Return the package that is needed to read a format and not installed; None if it is installed or not needed."""
+    """Return the package that is needed to read a format but is not installed; None if no package is missing."""
     package = _NEEDED[format]
     return package if package and find_spec(package) is None else None
 

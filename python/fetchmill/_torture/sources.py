@@ -33,9 +33,10 @@ _FAULTS = (
     Fault("status", rate=0.01, status=503, times=1),
     Fault("stray", rate=0.05),
 )
-# Frequent shards and commits give many moments to disturb.
+# Frequent shards and commits provide many moments at which to disturb the job.
 _PACE = ("--concurrency", "24", "--seal-after", "50ms", "--commit-window", "20ms")
-# Approximate numbers of durable calls in an undisturbed run. They are constant, so that a seed always draws the same.
+# Approximate numbers of durable calls in an undisturbed run. They are constant, so that a seed always draws
+# the same disturbances.
 _CALLS = {"files": 2300, "tar": 280, "jsonl": 280, "parquet": 560, "warc": 280}
 # Options of `get` that torture sets itself.
 _OWN_OPTIONS = ("--format", "--state", "--first", "--concurrency", "--seal-after", "--commit-window")

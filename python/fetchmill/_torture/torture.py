@@ -1,4 +1,4 @@
-"""Runs rounds until the time is over, and sums up their findings."""
+"""Runs rounds until the time is up, and sums up their findings."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`--image-max-side` and its relatives: images are decoded, filtered by size, shrunk and encoded by Pillow.
+"""`--image-max-side` and related options: images are decoded, filtered by size, shrunk and encoded by Pillow.
 
 Images are untrusted. So only decoders for common formats are used, exceeding Pillow's pixel limit (89 million) is an
 error, and an exception in Pillow fails only that image. A process needs up to 12 bytes of memory per pixel: 4 for the
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fetchmill._transform.reply import FetchedReply
 
-# Excludes EPS, which starts another program, and formats that hardly any web server has.
+# Excludes EPS, which starts another program, and formats that hardly any web server serves.
 _DECODERS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 # Output format if an image must be encoded, has none of the formats in `_MODES`, and no output format is given.
 _OTHERWISE = "PNG"

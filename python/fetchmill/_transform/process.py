@@ -26,7 +26,7 @@ _ANSWER = struct.Struct("<cIQ")
 _NONE = 0xFFFFFFFF
 _NO_DATE = -(1 << 63)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Longer messages are cut. The engine accepts four times as much.
+# Longer messages are truncated. The engine accepts four times as much.
 _DETAIL_CHARS = 1000
 _DETAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -41,9 +41,9 @@ class TransformSetup:
     """The first message to a transform process."""
 
     preparation: dict[str, Any]
-    """What makes it like the process that started it: search path, working folder, main module."""
+    """Data to set up this process like the one that started it: search path, working folder, main module."""
     function: bytes
-    """Pickled: it can only be loaded when the rest is prepared."""
+    """The pickled function. It can be loaded only after the process has been set up."""
     columns: tuple[str, ...]
     """Columns that the function may fill."""
 

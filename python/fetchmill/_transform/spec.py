@@ -19,7 +19,7 @@ from fetchmill._transform.reply import Function
 from fetchmill.bounded.portable import NotPortableError, portable
 from fetchmill.errors import UsageError
 
-# The search path must be there before anything of this package is imported.
+# The search path must be set before anything in this package is imported.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from fetchmill._transform.process import main; main()"
 
 
@@ -29,7 +29,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
     Args:
         transform: the function, or its location `module:function`.
         columns: the columns that the function may fill.
-        images: the settings of an image transform, as text. It identifies the job: another text is another job.
+        images: the settings of an image transform, as text. It is part of the job's identity.
 
     Raises:
         UsageError: the function cannot be imported here or in another process.
@@ -42,7 +42,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
     needs_main = sent is function and b"__main__" in pickled
     setup = TransformSetup(_preparation(needs_main=needs_main), pickled, tuple(columns))
     return {
-        # Like multiprocessing, with the switches of this interpreter.
+        # As in multiprocessing, pass on this interpreter's switches.
         "command": [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _PROGRAM, *sys.path],  # type: ignore[attr-defined]  # noqa: SLF001
         "setup": list(pickle.dumps(setup)),
         "images": images,
@@ -50,11 +50,11 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
 
 
 def _import(text: str) -> Function:
-    """Import the function that a text names."""
+    """Import the function named by `text`."""
     module, _, path = text.partition(":")
     try:
         found = attrgetter(path)(import_module(module))
-    except Exception as error:  # whatever a module of somebody else's does when it is imported
+    except Exception as error:  # importing a user's module may raise anything
         raise UsageError(f"cannot import transform {text}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise UsageError(f"transform {text} is not a function")
@@ -69,7 +69,7 @@ def _portable(function: Function) -> Function:
 
 
 def _preparation(*, needs_main: bool) -> dict[str, Any]:
-    """Return the data that prepares a process like this one. It has the main module only if the function needs it."""
+    """Return the data to set up a process like this one. Include the main module only if the function needs it."""
     try:
         preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
     except RuntimeError as error:

@@ -43,7 +43,7 @@ def _why_not_by_name(value: object) -> str | None:
     """Return why another process cannot import the value; None if it can."""
     try:
         pickled = bytes(ForkingPickler.dumps(value))
-    except Exception as error:  # noqa: BLE001 - whatever an object of somebody else's does
+    except Exception as error:  # noqa: BLE001 - a user's object may raise anything
         return f"{type(error).__name__}: {error}"
     # Another process cannot import a main module that has no file.
     file = getattr(sys.modules["__main__"], "__file__", None)

@@ -89,7 +89,7 @@ def _encode_error(error: BaseException) -> bytes:
     try:
         pickled = bytes(ForkingPickler.dumps((None, error, text)))
         pickle.loads(pickled)  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever a class of somebody else's does when it is made again
+    except Exception:  # noqa: BLE001 - a user's class may raise anything when it is unpickled
         instead = RuntimeError(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
         return pickle.dumps((None, instead, text))
     return pickled

@@ -41,11 +41,11 @@ def read(
     """Read the objects of a list of URLs as a Dataset with one row per target, including failed targets.
 
     Each read task fetches one range of the list and returns blocks with at most 16 MiB of bodies, so memory is bounded.
-    A reply is held until it certainly belongs to its request. Nothing is stored. A shared folder is only needed for the
-    list. The first rows arrive after about a second.
+    A reply is held until it is certain to belong to its request. Nothing is stored. A shared folder is needed only for
+    the list. The first rows arrive after about a second.
 
-    If a task or its node dies, Ray runs the task again. Each row then still occurs once, but the requests of that range
-    are repeated. A Dataset that is executed twice fetches twice. To store results and to resume, run a shared job
+    If a task or its node dies, Ray runs the task again. Each row still occurs once, but the requests of that range are
+    repeated. A Dataset that is executed twice fetches twice. To store results and to resume, run a shared job
     instead, and read its files `JOB/data/*/*.parquet` with `ray.data.read_parquet` when the job is finished.
 
     The columns are `url`, `status` (HTTP status; null without a complete reply), `error` (the failure kind; null with a

@@ -18,7 +18,7 @@ from fetchmill._shared.ranges import BLOCK, ListFile, Range, divide
 from fetchmill._stream.stream import stream_batches
 from fetchmill.errors import UsageError
 
-# Size of a range in bytes: large enough for a second of work, and small enough to make a repetition cheap.
+# Size of a range in bytes: large enough for a second of work, and small enough that repeating it is cheap.
 _RANGE_MIN, _RANGE_MAX = 1 << 20, 8 << 20
 _ROWS_MIN, _ROWS_MAX = 20_000, 150_000
 _BAD_ROWS_MAX = 1_000
