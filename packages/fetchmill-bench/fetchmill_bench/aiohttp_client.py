@@ -1,6 +1,6 @@
 """Shared code of the published ways with aiohttp: their session and their requests.
 
-None of them follows redirects, like the engines.
+Like the engines, none of them follows redirects.
 """
 
 import ssl
@@ -47,7 +47,7 @@ async def download(task: Task, session: aiohttp.ClientSession, name: str) -> boo
 
 
 async def fetch(session: aiohttp.ClientSession, url: str, counter: RequestCounter) -> None:
-    """Reads a body, drops it and counts it."""
+    """Reads a body, discards it and counts it."""
     body = await get(session, url)
     counter.add(failed=int(body is None))
 

@@ -40,7 +40,7 @@ def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: b
 
 
 def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the number of sites with another class than in the check, and some examples; only common sites count.
+    """Returns the number of sites whose class differs from the check's, and some examples. Only common sites count.
 
     Args:
         answers: the answers of a way.

@@ -31,8 +31,8 @@ def _end_after(parent: Any) -> None:  # noqa: ANN401 - what stands for a parent 
 class Reports:
     """Calls of a function in the parent, requested by its children.
 
-    Create it before the children, and enter it after that, because threads and forks do not work together. Leaving the
-    block waits until all reports of the children are processed.
+    Create it before the children, and enter it after they were forked, because a process with threads must not fork.
+    Leaving the block waits until all reports of the children are processed.
 
     Args:
         take: the parent's function. It is called in a thread.

@@ -16,8 +16,8 @@ from fetchmill_bench.task import Task
 FETCHMILL = (sys.executable, "-m", "fetchmill")
 # Names in the folder of a run: stored objects, answers and rows.
 STORED, ANSWERS, ROWS = "stored", "answers.tsv", "rows.jsonl"
-# Makes every Python process read the addresses of a scenario's hosts. uvloop has its own look-ups, so it is treated as
-# not installed there.
+# Makes every Python process read the addresses of a scenario's hosts. uvloop has its own look-ups, so these processes
+# treat it as not installed.
 _SITE_CUSTOMIZE = """\
 import sys
 
@@ -141,7 +141,7 @@ def _user_command(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _environment(run: Run, endpoint: Endpoint, folder: Path) -> dict[str, str]:
-    """Returns this process's environment without proxies; for a store, with its credentials, not the user's.
+    """Returns this process's environment without proxies; for a store, with the store's credentials, not the user's.
 
     Each Python process gets the names in the hosts file at its start.
     """

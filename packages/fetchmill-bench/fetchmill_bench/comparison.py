@@ -89,7 +89,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _settings(options: BenchOptions) -> dict[str, Any]:
-    """Returns the given options. None where the scenario's own value was used, which each run has."""
+    """Returns the given options. None where the scenario's own value was used, which each run states."""
     values = {name: value for name, value in asdict(options).items() if name not in ("scenario", "published")}
     return values | {name: None if values[name] is None else list(values[name]) for name in ("contender", "only")}
 

@@ -1,4 +1,4 @@
-"""`python -m fetchmill_bench.contender_entry NAME TASK`: runs one contender until it is done or its time is over."""
+"""`python -m fetchmill_bench.contender_entry NAME TASK`: runs one contender until it is done or its time is up."""
 
 import os
 import resource

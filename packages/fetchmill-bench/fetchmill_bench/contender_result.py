@@ -15,7 +15,7 @@ RunStatus = Literal["ok", "stopped", "failed"]
 # A point in time and the number of requests completed by then.
 Point = tuple[float, float]
 
-# Minimum duration of a steady rate. A rate over a shorter time would be chance.
+# Minimum duration of a steady rate. A rate over a shorter time would depend on chance.
 _STEADY_SECONDS_MIN = 1.0
 _REASON_MAX = 300
 # Exit codes of a `get` that ran to its end: all fetched, or some not.
@@ -27,7 +27,7 @@ class ContenderResult:
     """Result of a run.
 
     Args:
-        status: `ok` if all was done, `stopped` if its time was over first, `failed` if it broke.
+        status: `ok` if all was done, `stopped` if its time was up first, `failed` if it broke.
         reason: why it failed.
         done: number of completed requests, including failed ones.
         failures: number of requests without a complete 2xx. For sites, without a status.
@@ -79,7 +79,7 @@ def read_result(run: Run, requests: int, measurement: Measurement, served: int |
 
 
 def _from_exit(run: Run, requests: int, measurement: Measurement, served: int | None) -> ContenderResult:
-    """Returns the result of a program. If it ended well, all is done; if it was stopped, only the server knows."""
+    """Returns the result of a program. If it succeeded, all is done; if it was stopped, the server's count is used."""
     if not measurement.stopped:
         if measurement.code != 0:
             return ContenderResult(status="failed", reason=_failure_reason(measurement), seconds=measurement.seconds)

@@ -140,7 +140,7 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
 
 def _write_hosts(path: Path, folder: Path, count: int) -> None:
-    """Writes the addresses of a separate world, because a second look-up of some hosts has another answer."""
+    """Writes the addresses of a separate world, because a second look-up of some hosts gets another answer."""
     with _world(folder) as (_, details):
         names = [urlsplit(site.url).hostname or "" for site in sites((1, 1), count, **_mixture())]
         found = resolve(details["dns"], names)
@@ -159,7 +159,7 @@ def _world(folder: Path) -> Iterator[tuple["_ServerProcess", dict[str, Any]]]:
 
 
 class _ServerProcess:
-    """A server in its own process. It ends with its standard input, even if this process is killed."""
+    """A server in its own process. It ends when its standard input ends, even if this process is killed."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         # Its own process group, so that Ctrl-C in the terminal does not end the server before its contender.

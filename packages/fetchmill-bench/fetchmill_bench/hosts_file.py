@@ -14,7 +14,7 @@ NOT_FOUND = (socket.EAI_NONAME, "Name or service not known")
 
 
 def answer_from(path: str) -> None:
-    """Makes this process and its forks find names in a file from now on.
+    """Makes this process and its forks look names up in a file from now on.
 
     Args:
         path: the file, with an address and a name in each line. Other names do not exist. Addresses and the empty name

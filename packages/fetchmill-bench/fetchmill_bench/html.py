@@ -1,4 +1,4 @@
-"""The report of `fetchmill bench --html`: one self-contained file without network access and scripts.
+"""The report of `fetchmill bench --html`: one self-contained file that uses neither the network nor scripts.
 
 It is made from the document of `--json` and has no other figures. Its parts are in `report`: `markup` escapes,
 `tables`, `bars` and `lines` display, and `selection` chooses which results are shown next to each other.

@@ -135,7 +135,7 @@ class _Program:
             pipe.close()
 
     def watch(self) -> None:
-        """Reads output and takes samples until the program has ended, or its time is over."""
+        """Reads output and takes samples until the program has ended, or its time is up."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._pidfd, *self._written):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -196,7 +196,7 @@ class _Program:
         return bool(chunk)
 
     def _ask(self, now: float) -> None:
-        """Asks the started process to stop when it is time, with the signal of a terminal."""
+        """Asks the started process to stop when its time is up, with the signal that a terminal sends."""
         if self._bounds.asks and not self._is_stopped and self._asks_at is not None and now >= self._asks_at:
             self._is_stopped = True
             self._popen.send_signal(signal.SIGINT)
@@ -209,7 +209,7 @@ class _Program:
         self._next_sample = now + max(SAMPLE_SECONDS, took / _SAMPLE_SHARE)
 
     def _note(self) -> None:
-        """Notes a sample. CPU time is lower only if a child has ended that its parent did not wait for."""
+        """Notes a sample. Its CPU time is lower only if a child has ended and its parent did not wait for it."""
         sample = self._tree.sample()
         self._peak = max(self._peak, sample.memory_bytes)
         self._cpu = max(self._cpu, sample.cpu_seconds)

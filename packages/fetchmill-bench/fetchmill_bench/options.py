@@ -27,7 +27,7 @@ class BenchOptions:
         seconds: maximum duration of a contender. None for the scenario's own.
         repeat: number of runs of each contender. The contenders take turns.
         url: the user's own list/get server. None starts a server for each contender.
-        format: how bodies are stored: `files` stores each, `null` drops them.
+        format: how bodies are stored: `files` stores each, `null` discards them.
         published: run the counts and limits of the published texts.
         full: with `published`, also run their largest count. For `s3`, run every count at every limit.
         store: the server of `s3`: the project's own implementation of the protocol, or versitygw.

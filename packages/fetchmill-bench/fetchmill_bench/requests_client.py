@@ -1,6 +1,6 @@
 """Shared code of the published ways with requests: their requests, the listing, the answer of a site.
 
-None of them follows redirects, like the engines.
+Like the engines, none of them follows redirects.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,13 +41,13 @@ def download(task: Task, name: str, get: Get = requests.get) -> bool:
         if is_good(reply.status_code):
             task.store(name, reply.content)
             return True
-    except OSError:  # also what requests raises
+    except OSError:  # includes the errors of requests
         pass
     return False
 
 
 def read(task: Task, url: str) -> bool:
-    """Reads a body and drops it. Returns whether it came with a complete 2xx."""
+    """Reads a body and discards it. Returns whether it came with a complete 2xx."""
     try:
         return is_good(_ask(task, url).status_code)
     except requests.RequestException:

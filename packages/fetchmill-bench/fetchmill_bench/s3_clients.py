@@ -15,14 +15,14 @@ from fetchmill_bench.task import RequestCounter, Task
 ERRORS = (BotoCoreError, ClientError, HTTPClientError)
 
 
-def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 makes the classes of its clients as it runs
+def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 creates its client classes at run time
     """Yields keys of the bucket until `task.count` keys were taken. A page is listed when it is needed."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket)
     return islice((found["Key"] for page in pages for found in page.get("Contents", ())), task.count)
 
 
 def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
-    """Reads an object. Returns whether it came."""
+    """Reads an object. Returns whether it arrived."""
     try:
         body = client.get_object(Bucket=task.bucket, Key=key)["Body"].read()
     except ERRORS:

@@ -1,7 +1,7 @@
 """`python -m fetchmill_bench.server_process KIND OPTIONS`: the server of a contender, in its own process.
 
 It first prints one line of JSON with its address. For each line of its standard input it prints one
-with its counters. It ends with its standard input.
+with its counters. It ends when its standard input ends.
 """
 
 import contextlib

@@ -21,7 +21,7 @@ _EXAMPLES_SHOWN = 3
 
 def write_tables(document: Row, stream: TextIO) -> None:
     """Prints the results, with a table for each scenario and number of sites, and notes on the figures."""
-    # Imported late, because rich takes as long as everything else at the start.
+    # Imported late, because importing rich takes as long as the rest of the start.
     from rich.console import Console
 
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else _WIDTH)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, NoReturn, Self
 from urllib.parse import quote
 
-# Interval at which completed requests are counted, so that the steady state can be told from start and end.
+# Interval at which completed requests are counted, so that the steady state can be separated from start and end.
 STEP_SECONDS = 0.25
 
 
@@ -27,7 +27,7 @@ class Task:
         count: number of objects to request.
         limit: maximum number of requests in flight, if the way has such a number.
         seconds: time after which the contender is ended, with the requests that it has completed.
-        folder: folder in which each body is stored as a file. None to drop bodies.
+        folder: folder in which each body is stored as a file. None to discard bodies.
         answers: path of a file for the answer of each site: a URL, a tab and a class in each line. None if not wanted.
             The class is a status, `timeout` or `connection-error`, as in the published text.
         timeout: seconds for a connection, and for each wait for bytes. None for the library's default.
@@ -123,7 +123,7 @@ class RequestCounter:
     def finish(self) -> NoReturn:
         """Prints the result to standard output, and ends the process immediately.
 
-        A way in trouble does not end by itself.
+        A way that is in trouble may not end by itself.
         """
         with self._lock:
             if self._answers is not None:

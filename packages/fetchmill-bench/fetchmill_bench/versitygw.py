@@ -131,7 +131,7 @@ def _free_port() -> int:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
-    """Waits until it accepts connections."""
+    """Waits until the store accepts connections."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

@@ -3,7 +3,7 @@
 Usage: python -m own_bench.bounded [--count N] [--seconds S] [--rounds R]
 
 Items sleep for up to S seconds, a thousand at a time, so the measured cost is that of finding out which are done. The
-programs are those of tests/support/bounded_programs.py. They take turns, and it prints the medians.
+programs are those of tests/support/bounded_programs.py. They take turns, and the medians are printed.
 """
 
 import argparse

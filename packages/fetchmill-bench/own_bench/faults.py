@@ -1,9 +1,10 @@
 """`make bench-faults`: the cost of occasional server faults, compared with the same server without faults.
 
 In one kind of rounds, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % are answered with
-503, 0.3 % are reset and 0.2 % are truncated, each on its first request. `null`, 64 in flight, one core for each side.
-Rounds alternate, and every object must be fetched. It prints medians. A job lasts about fifteen seconds, because a
-target with a 503 waits for up to a second, and at the end of a short job there is no other work meanwhile.
+503, 0.3 % are reset and 0.2 % are truncated, each on its first request. Jobs use `null`, 64 requests in flight, and one
+core for each side. Rounds alternate, and every object must be fetched. It prints medians. A job lasts about fifteen
+seconds, because a target with a 503 waits for up to a second, and at the end of a short job there is no other work
+meanwhile.
 """
 
 import argparse
@@ -32,7 +33,7 @@ KINDS: dict[str, list[Fault]] = {
         Fault("truncate", rate=0.002, times=1),
     ],
 }
-# Minimum rates, as parts of the rate without faults.
+# Minimum rates, as fractions of the rate without faults.
 BARS = {"0.05 % too long": 0.60, "0.4 % 503, 0.3 % reset, 0.2 % cut": 0.75}
 
 

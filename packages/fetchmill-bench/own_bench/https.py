@@ -43,7 +43,7 @@ http {{
     }}
 }}
 """
-AUTHORITY = "client.pem"  # as trustme calls what clients are to trust
+AUTHORITY = "client.pem"  # trustme's name for the certificate that clients must trust
 WARM_UP_REQUESTS = 20_000
 OPTIONS = "--allow-private --format null"
 

@@ -3,7 +3,7 @@
 img2dataset is installed into build/. It runs with the settings of its README, once with resizing and once without
 decoding, and so does `fetchmill get`. Both resize to JPEG of quality 95 with a longer side of 256 pixels. Some of the
 images are missing, some have errors, and some are pages instead. All run in their own network namespace, with nginx on
-an address of it.
+one of its addresses.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Conditions of a figure: the machine, the versions, the commit. Without host name and paths."""
+"""Conditions of a figure: the machine, the versions and the commit, but neither host name nor paths."""
 
 import contextlib
 import platform

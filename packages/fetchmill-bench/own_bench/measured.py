@@ -39,12 +39,12 @@ class Measured:
 
     @property
     def user_us(self) -> float:
-        """Its user part."""
+        """The user part of that time."""
         return MICRO * self.user / self.objects
 
     @property
     def system_us(self) -> float:
-        """Its system part."""
+        """The system part of that time."""
         return MICRO * self.system / self.objects
 
     @property

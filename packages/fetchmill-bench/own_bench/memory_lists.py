@@ -102,7 +102,7 @@ class Measurement:
             f"{interval:g} s: {min(settled):.1f} to {max(settled):.1f} MiB",
             flush=True,
         )
-        # The maximum comes sooner or later and is not growth, so the second half is compared with the first.
+        # Reaching a maximum sooner or later is not growth, so the second half is compared with the first.
         middle = len(settled) // 2
         growth = max(settled[middle:]) - max(settled[:middle])
         self._demand(growth < FLAT_MIB_MAX, f"{program} grew by {growth:.1f} MiB after {self._settle:g} s")

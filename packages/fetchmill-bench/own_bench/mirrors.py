@@ -1,10 +1,10 @@
 """`make bench-sync`: `fetchmill sync` compared with `wget -N -m`, `rclone sync` and `s5cmd sync`, on the same trees.
 
 nginx serves a tree of small files in folders, with HTML listings on one port and JSON listings on another, and
-versitygw serves it too. Each client mirrors it into its own folder. Then 500 of 20,000 files change, 50 of them without
-another size, 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then once more with
+versitygw serves it too. Each client mirrors it into its own folder. Then 500 of 20,000 files change (50 of them keep
+their size), 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then once more with
 nothing to do. It prints requests, seconds, CPU and peak memory of each, and the differences of its mirror from the
-tree: files that are missing, have other bytes, another time, or should not exist.
+tree: files that are missing, have other bytes or another time, or should not exist.
 """
 
 import argparse

@@ -58,7 +58,7 @@ def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[
 
 
 def disk_bytes(dest: Path, objects: int) -> dict[str, float]:
-    """Returns the bytes on disk per object, for its part of the shards and of the manifests."""
+    """Returns the bytes on disk per object, for its share of the shards and of the manifests."""
 
     def taken(folder: Path, pattern: str) -> float:
         return BLOCK_BYTES * sum(path.stat().st_blocks for path in folder.glob(pattern)) / objects

@@ -1,6 +1,6 @@
 """Verifies that Parquet shards contain each object of `fetchmill serve --synthetic` once, with its bytes.
 
-The shards are read with pyarrow and checked with numpy, without code of fetchmill. Names and bodies are generated again
+The shards are read with pyarrow and checked with numpy, without fetchmill's code. Names and bodies are generated again
 as crates/fetchmill-server/src/synthetic.rs describes.
 """
 
@@ -34,7 +34,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
     """Counts rows, rows whose body matches their name, and different names out of `count` possible ones.
 
-    All three are `count` if each object is there once, and right. It takes one byte of memory per object.
+    All three are `count` if each object occurs once and is correct. This takes one byte of memory per object.
 
     Raises:
         ValueError: a name or a body is null, or has an unexpected length.
@@ -56,7 +56,7 @@ def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
 
 
 def _check_shard(path: Path, seen_name: str, count: int) -> tuple[int, int]:
-    """Counts the rows of a shard, and the right ones. Notes their names in the shared memory."""
+    """Counts the rows of a shard, and the correct ones. Notes their names in the shared memory."""
     memory = SharedMemory(name=seen_name)
     seen = _flags(memory, count)
     rows = right = 0

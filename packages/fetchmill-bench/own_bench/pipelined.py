@@ -1,6 +1,6 @@
-"""`--pipeline 32` compared with wrk, which sends one request at a time, and with h2load, which sends as many together.
+"""`--pipeline 32` compared with wrk, which sends one request at a time, and with h2load, which sends 32 together.
 
-It is also measured with nginx, which answers pipelined requests one by one, and compared with the same job without it.
+With nginx, which answers pipelined requests one by one, it is compared with the same job without `--pipeline`.
 """
 
 import shutil

@@ -125,7 +125,7 @@ def main() -> int:
 def _elsewhere(work: Callable[..., T], *arguments: object) -> T:
     """Runs a function in another process.
 
-    The kernel would count the memory of this one as that of every process that it starts.
+    The kernel would count this process's memory towards every process that this process starts.
     """
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()

@@ -249,7 +249,7 @@ def _scale(results: dict[str, Any]) -> str:
 
 
 def _summary(results: dict[str, Any]) -> str:
-    """Returns the bars of each scenario, in separate lines."""
+    """Returns the bars of each scenario, on separate lines."""
     named = {
         "null": "`null`",
         "files": "`files`",
@@ -265,7 +265,7 @@ def _summary(results: dict[str, Any]) -> str:
     return _bars(bars)
 
 
-# The state of an hour's work after its process was killed, with today's tools. For fetchmill it is tested (`make
+# What remains of an hour's work after its process was killed, by tool. For fetchmill it is tested (`make
 # crash-matrix`). For the others it comes from their documentation, which may be silent about it.
 ITSELF = "all, but for what your program notes"
 WAYS: tuple[tuple[str, str, str, str], ...] = (

@@ -1,7 +1,7 @@
 """`make hundred-million` and `make billion`: one job of that size with its journal on, killed on the way.
 
 `FORMAT=parquet` stores the objects. At the end DuckDB counts the rows, and pyarrow is used to verify each name and
-body. Without it, `null` drops the objects. `PIPELINE=32` sends that many requests together on a connection.
+body. Otherwise `null` discards the objects. `PIPELINE=32` sends that many requests together on a connection.
 
 The client is killed with SIGKILL after a third and two thirds of the objects, and resumes. All sums are stored in the
 job's folder: Ctrl-C stops client and server, and the same command continues.
@@ -38,7 +38,7 @@ MICRO = 1e6
 MIB = 1 << 20
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
+class Stopped(Exception):  # noqa: N818 - it is not an error
     """Raised if a signal requests the end."""
 
 
@@ -155,7 +155,7 @@ class Scale:
 
 
 def main() -> int:
-    """Starts or continues, then shows the sums."""
+    """Starts or continues the job, then shows the sums."""
     arguments = _arguments()
     pipeline = f"-pipeline-{arguments.pipeline}" if arguments.pipeline > 1 else ""
     name = f"scale-{arguments.count}-{arguments.format}{pipeline}"

@@ -4,7 +4,7 @@ The requirements are:
 - no wrong row among those not marked suspect, and few suspect ones,
 - 100,000 https hosts, a fifth of them dead, in less than two minutes and 256 MiB,
 - a million names in 256 MiB,
-- nearly no cost to other hosts from names without an answer, or from a host with nearly all of the targets,
+- almost no slowdown of other hosts by names without an answer, or by a host with nearly all of the targets,
 - at most 2.5 times the CPU of a bare loop that looks up, connects, requests, reads and closes.
 
 The exit code is nonzero if one of them is not met.
@@ -38,7 +38,7 @@ SUSPECT_SHARE_MAX = 0.001
 TIMEOUT = 3
 # Number of hosts in the second correctness test. Each has many targets.
 FEW_HOSTS = 3000
-# Maximum loss of other hosts next to names without an answer.
+# Maximum drop in the rate of other hosts that names without an answer may cause.
 LOST_MAX = 0.10
 # Requests/s: two thirds of a processor's maximum with https.
 SILENT_RATE = 2000
@@ -51,7 +51,7 @@ LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
 LOOP_PLACES = 256
 LOOP_ROUNDS = 3
 LOOP_CPU_MAX = 2.5
-# The second answer of these differs from the first, by design.
+# Behaviours whose second answer differs from the first, by design.
 FICKLE = ("rebind",)
 BUSY = (429, 200)
 
@@ -93,7 +93,7 @@ class Measurement:
                 part()
 
     def _correct(self) -> None:
-        """Checks targets with one host each, and then some thousand hosts with many targets each."""
+        """Checks targets with one host each, and then a few thousand hosts with many targets each."""
         own = list(sites(self._world.ports, self._count, seed=1, patient=False))
         self._compare("hosts with a target each", own)
         mix = {name: weight for name, weight in DEFAULT_MIX.items() if name not in FICKLE}
@@ -185,7 +185,7 @@ class Measurement:
         )
 
     def _loop(self) -> None:
-        """Compares a check with the bare loop, for good hosts over plain http, in turns."""
+        """Compares a check with the bare loop, which take turns, for good hosts over plain http."""
         urls = [site.url for site in sites(self._world.ports, self._count, mix={"good": 1}, seed=8, https=0.0)]
         path = self._folder / "loop.txt"
         path.write_text("".join(f"{url}\n" for url in urls))

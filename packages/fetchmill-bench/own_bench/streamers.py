@@ -1,9 +1,9 @@
-"""Clients in Python that take replies one after the other. Each runs as a process and says what its loop took.
+"""Clients in Python that take replies one after the other. Each runs as a process and reports the cost of its loop.
 
     python -m own_bench.streamers NAME URL COUNT LIMIT
 
-Every loop asks for the same objects, as many at a time, and looks at each reply's status and bytes. What is
-imported beforehand is not in the figures of the others; `import fetchmill` is in those of ours.
+Every loop requests the same objects, with the same number in flight, and checks each reply's status and bytes. The
+figures of the other clients exclude their imports; ours include `import fetchmill`.
 """
 
 import json

@@ -4,7 +4,7 @@ Usage: python -m own_bench.ways [--again NAME]...
 
 Each contender of each scenario is a separate piece: `fetchmill bench SCENARIO --published --only CONTENDER`. The
 results of a piece are a file in `build/ways`, so the command continues where it was stopped. `--again` repeats pieces
-whose name contains a text. A run that was too long for its piece is shown with its extrapolated time, marked with `≈`.
+whose name contains NAME. A run that was too long for its piece is shown with its extrapolated time, marked with `≈`.
 """
 
 import argparse

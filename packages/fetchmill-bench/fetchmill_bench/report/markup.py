@@ -28,8 +28,8 @@ def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
 
     Args:
         element: its name.
-        children: its contents, in this order. None is left out.
-        attributes: its attributes. None is left out. `_` stands for `-`, and one at the end is dropped (`class_`).
+        children: its contents, in this order. `None` values are omitted.
+        attributes: its attributes. `None` values are omitted. `_` stands for `-`; a trailing one is removed (`class_`).
 
     Returns:
         The element, with all texts and values escaped.

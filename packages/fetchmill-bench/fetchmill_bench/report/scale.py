@@ -51,7 +51,7 @@ class Scale:
     def ticks(self) -> list[float]:
         """Returns values to label: 1, 2 and 5 of each power of ten.
 
-        If these are too many, only powers, or some of them.
+        If these are too many, returns only the powers, or some of them.
         """
         powers = [
             10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)

@@ -10,7 +10,7 @@ from fetchmill_bench.report.selection import Record, is_measured, size
 _RESULT_TEXTS = frozenset({"contender", "remark"})
 # Without the first and last seconds. Only some scenarios have such a rate.
 _STEADY = "steady requests/s"
-# For ways that report how long they took to create their clients, which are those of one scenario.
+# How long a way took to create its clients. Only the ways of one scenario report this.
 _SET_UP = "set-up s"
 
 
@@ -40,7 +40,7 @@ def differences_table(results: Iterable[Record]) -> Markup | None:
 
 
 def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Container[int]) -> Markup:
-    """Creates a table in its own box, in which it scrolls.
+    """Creates a table in a box of its own that scrolls.
 
     Args:
         heads: heads of the columns.
@@ -53,7 +53,7 @@ def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Contai
     kinds = [None if position in texts else "figure" for position in range(len(heads))]
     head = tag("tr", *(tag("th", text, scope="col", class_=kind) for text, kind in zip(heads, kinds, strict=True)))
     body = join((_row(row, kinds) for row in rows), "\n")
-    # Reachable by keyboard, because it can be scrolled with the keyboard only then.
+    # Let the box take the keyboard focus; otherwise it cannot be scrolled with the keyboard.
     return tag("div", tag("table", tag("thead", head), tag("tbody", body)), class_="box", tabindex=0)
 
 
