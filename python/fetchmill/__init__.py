@@ -204,7 +204,7 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> "Any":  # noqa: ANN401 - whatever the name stands for
+def __getattr__(name: str) -> "Any":  # noqa: ANN401 - any public object
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "bounded":

@@ -70,7 +70,7 @@ def _exit(code: int) -> "NoReturn":
     """
     if "multiprocessing" in sys.modules or len(sys._current_frames()) > 1:  # noqa: SLF001 - threads, without `threading`
         sys.exit(code)
-    atexit._run_exitfuncs()  # noqa: SLF001 - what `sys.exit` calls, too
+    atexit._run_exitfuncs()  # noqa: SLF001 - `sys.exit` calls it, too
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # `output_error` has reported it
             stream.flush()

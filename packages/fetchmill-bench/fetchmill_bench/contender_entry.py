@@ -27,7 +27,7 @@ def main() -> None:
     timer.start()
     try:
         way.run(task, counter)
-    except BaseException as error:  # noqa: BLE001 - whatever ended it is what is told
+    except BaseException as error:  # noqa: BLE001 - any error is reported
         first = _first_of(error)
         counter.error = f"{type(first).__name__}: {first}"
     counter.finish()

@@ -206,7 +206,7 @@ def _server_process(command: tuple[str, ...]) -> Iterator[_ServerProcess]:
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:
-    assert pipe is not None  # noqa: S101 - it was asked for
+    assert pipe is not None  # noqa: S101 - it was requested
     return pipe
 
 

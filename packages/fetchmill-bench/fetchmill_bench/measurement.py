@@ -101,7 +101,7 @@ class _Program:
         self._started = time.monotonic()
         # Its own process group: Ctrl-C in the terminal reaches only this process, and killing the group ends all its
         # members.
-        self._popen = subprocess.Popen(  # noqa: S603 - what it runs is what it is for
+        self._popen = subprocess.Popen(  # noqa: S603 - running a given command is its purpose
             command,
             cwd=folder,
             env=environment,
@@ -217,7 +217,7 @@ class _Program:
 
 def _set_nonblocking(pipe: IO[bytes] | None) -> IO[bytes]:
     """Makes a pipe non-blocking."""
-    assert pipe is not None  # noqa: S101 - it was asked for
+    assert pipe is not None  # noqa: S101 - it was requested
     os.set_blocking(pipe.fileno(), False)
     return pipe
 

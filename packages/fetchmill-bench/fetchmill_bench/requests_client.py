@@ -60,7 +60,7 @@ def classify(task: Task, url: str) -> str:
         return str(_ask(task, url).status_code)
     except requests.Timeout:
         return "timeout"
-    except Exception:  # noqa: BLE001 - as the text has it: libraries below requests raise errors of their own
+    except Exception:  # noqa: BLE001 - as in the text: libraries below requests raise errors of their own
         return "connection-error"
 
 

@@ -20,7 +20,7 @@ class Scenario:
 
     Args:
         name: its name.
-        what: its description in one line.
+        what: its description, on one line.
         limit: requests in flight.
         seconds: maximum duration of a contender in seconds.
         counts: numbers of requested objects or sites, with one run for each.

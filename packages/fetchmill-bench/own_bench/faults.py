@@ -47,7 +47,7 @@ class Run:
 
 
 def serve_faults(kind: str, count: int) -> None:
-    """Runs a server with one kind of faults in its own process. It prints its URL and ends with its input."""
+    """Runs a server with one kind of faults in its own process. It prints its URL and ends when its input ends."""
     with serve(synthetic=count, faults=KINDS[kind]) as server:
         print(server.url, flush=True)
         sys.stdin.read()

@@ -69,7 +69,7 @@ def astream(base: str, _folder: str, count: int, seconds: float) -> Found:
 
 
 def pause(base: str, _folder: str, count: int, seconds: float) -> Found:
-    """Runs a loop that does nothing for some seconds in the middle."""
+    """Runs a loop that does nothing for a few seconds in the middle."""
     taken = 0
 
     def counted() -> Iterator[str]:

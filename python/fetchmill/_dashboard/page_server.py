@@ -108,7 +108,7 @@ class PageServer:
         self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        assert self._loop is not None  # noqa: S101 - `start` has made it
+        assert self._loop is not None  # noqa: S101 - `start` has created it
         try:
             self._loop.run_until_complete(self._serve())
         finally:

@@ -97,7 +97,7 @@ class VerifyReport(ReadableReport):
         mended: whether the repair fixed every finding.
         planned: number of objects that the same `fetchmill get` will fetch again.
         dropped: number of duplicates removed by a repair.
-        shards_replaced: number of shards rewritten or dropped by a repair.
+        shards_replaced: number of shards rewritten or removed by a repair.
         unnamed: number of objects that a repair could not plan again, because their identity is unknown.
         without_url: number of objects of a list that a repair could not plan again, because their URLs are unknown.
         seconds: duration in seconds.

@@ -56,7 +56,7 @@ class _AsyncReader:
                 raise self._error
             return False
 
-    def take(self) -> Any:  # noqa: ANN401 - whatever the iterable gives
+    def take(self) -> Any:  # noqa: ANN401 - any item
         """Return the next item."""
         with self._changed:
             item = self._ready.popleft()

@@ -98,7 +98,7 @@ class ImageTransform:
 
 
 def _mixable(image: Image.Image) -> Image.Image:
-    """Convert an image to a mode whose pixels can be averaged. Pillow drops pixels of other modes, or refuses them."""
+    """Convert an image to a mode whose pixels can be averaged. Pillow skips pixels in other modes, or refuses them."""
     if image.mode in ("1", "P"):
         return _encodable(image, "WEBP")
     return _gray(image) if image.mode.startswith("I") else image

@@ -65,7 +65,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     setup: TransformSetup = pickle.loads(pickled)  # noqa: S301 - of the process that started this one
     try:
         function = _load(setup)
-    except BaseException as error:  # noqa: BLE001 - told where the job was started
+    except BaseException as error:  # noqa: BLE001 - reported where the job was started
         _answer(answers, b"E", _in_one_line(error))
         return
     _answer(answers, b"R")
@@ -150,7 +150,7 @@ def _replies(request: bytes) -> list[FetchedReply]:
 
 def _read_file(path: bytes) -> bytes:
     """Read a body that was too large for the engine's memory."""
-    with open(path, "rb") as file:  # noqa: PTH123 - bytes are no Path
+    with open(path, "rb") as file:  # noqa: PTH123 - bytes are not a Path
         return file.read()
 
 

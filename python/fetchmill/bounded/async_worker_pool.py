@@ -248,5 +248,5 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _await(value: Any) -> Any:  # noqa: ANN401 - whatever on_start or on_done gives
+async def _await(value: Any) -> Any:  # noqa: ANN401 - any return value
     return await value if inspect.isawaitable(value) else value

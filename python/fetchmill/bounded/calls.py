@@ -12,7 +12,7 @@ class Call:
 
     __slots__ = ("arguments", "error", "number", "value")
 
-    def __init__(self, number: int, arguments: Any) -> None:  # noqa: ANN401 - whatever the input gives
+    def __init__(self, number: int, arguments: Any) -> None:  # noqa: ANN401 - any item
         self.number = number
         self.arguments = arguments
         self.value: Any = None
@@ -37,7 +37,7 @@ class Chunk(list[Outcome]):
     """The outcomes of a call that has several items."""
 
 
-def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the input gives
+def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any item
     """Return an item as the input yielded it: a single argument is taken out of its tuple."""
     return arguments[0] if len(arguments) == 1 else arguments
 

@@ -175,7 +175,7 @@ def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
     return f"while processing {what}"
 
 
-def _result(pickled: bytes) -> Any:  # noqa: ANN401 - whatever the function gave
+def _result(pickled: bytes) -> Any:  # noqa: ANN401 - any return value
     """Return the process's value, or raise its error with the process's traceback as the cause."""
     value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
     if isinstance(error, BaseException):

@@ -22,7 +22,7 @@ It works like `bounded.threads` with processes instead of threads, and ends in t
 multiprocessing itself keeps one more process running, its resource tracker, until this process ends.
 """
 
-import multiprocessing.util  # noqa: F401 - it registers what waits for all processes at the interpreter's end
+import multiprocessing.util  # noqa: F401 - registers an exit handler that waits for all processes
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeVar, Unpack, overload
 

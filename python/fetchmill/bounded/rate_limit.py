@@ -2,7 +2,8 @@
 
 import math
 
-# Delay in seconds that the limiter may make up for: a sleep ends some milliseconds late, or a thread waits for the GIL.
+# Delay in seconds that the limiter may make up for: a sleep ends a few milliseconds late, or a thread waits for the
+# GIL.
 SLACK_SECONDS = 0.02
 
 

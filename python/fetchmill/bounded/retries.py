@@ -59,7 +59,7 @@ class RetryPolicy:
         """Return the seconds to wait after this attempt. The first attempt is 1."""
         # The exponent is limited to 64, because a power too large for a float raises an error.
         wait: float = min(self.retry_wait * 2.0 ** min(attempt - 1, 64), WAIT_MAX)
-        return wait * random.uniform(0.5, 1)  # noqa: S311 - no secret
+        return wait * random.uniform(0.5, 1)  # noqa: S311 - not a secret
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a plain function to be retried. The caller enforces `item_timeout`."""

@@ -192,7 +192,7 @@ class _ThreadWorker:
         if self._on_start is not None:
             self._started = (self._on_start(),)
 
-    def call(self, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the function gives
+    def call(self, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any return value
         return self._function(*arguments, *self._started)
 
     def end(self) -> None:

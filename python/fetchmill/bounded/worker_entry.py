@@ -31,7 +31,7 @@ class WorkerFunctions:
         """Call `on_start`. Return the extra arguments of each call."""
         return () if self.on_start is None else (self.on_start(),)
 
-    def call(self, arguments: tuple[Any, ...], started: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever it gives
+    def call(self, arguments: tuple[Any, ...], started: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any return value
         """Call the function with one item."""
         value = self.function(*arguments, *started)
         return value if self.keeps_values else None
@@ -79,7 +79,7 @@ def _end(functions: WorkerFunctions, started: tuple[Any, ...]) -> bytes:
     return _encode_value(None)
 
 
-def _encode_value(value: Any) -> bytes:  # noqa: ANN401 - whatever the function gives
+def _encode_value(value: Any) -> bytes:  # noqa: ANN401 - any return value
     return bytes(ForkingPickler.dumps((value, None, "")))
 
 

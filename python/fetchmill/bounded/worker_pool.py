@@ -33,7 +33,7 @@ class Worker(Protocol):
     def start(self) -> None:
         """Get ready. An error ends the whole pool."""
 
-    def call(self, arguments: Any) -> Any:  # noqa: ANN401 - whatever the input gives
+    def call(self, arguments: Any) -> Any:  # noqa: ANN401 - any item
         """Process one item. WorkerDiedError means that the worker is lost; any other error only fails the item."""
 
     def end(self) -> None:

@@ -124,7 +124,7 @@ class FunctionTransport(UserFunction):
         try:
             started = time.monotonic()
             return [self.timed_answer(target, self.function(target, *state), started)]
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             return [self.failure(target, error)]
 
     def rest(self, state: tuple[Any, ...], *, is_idle: bool) -> list[Answer]:  # noqa: ARG002
@@ -149,7 +149,7 @@ class CoroutineTransport(UserFunction):
         try:
             started = time.monotonic()
             return self.timed_answer(target, await self.function(target, *state), started)
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             return self.failure(target, error)
 
     async def done(self, state: tuple[Any, ...]) -> None:

@@ -79,7 +79,7 @@ def _pickle_error(error: BaseException) -> bytes:
     """Pickle an error. If it does not survive pickling, use a RuntimeError with the same text."""
     try:
         pickled = bytes(ForkingPickler.dumps(error))
-        pickle.loads(pickled)  # noqa: S301 - what was pickled here
+        pickle.loads(pickled)  # noqa: S301 - pickled here
     except Exception:  # noqa: BLE001 - any class of a user
         return bytes(ForkingPickler.dumps(RuntimeError(f"{type(error).__name__}: {error}")))
     return pickled

@@ -235,7 +235,7 @@ class _VerbatimRequest(aiohttp.ClientRequest):
 
 
 class _VerbatimUrl:
-    """A URL with a verbatim request line. aiohttp's own URL drops parts considered redundant."""
+    """A URL with a verbatim request line. aiohttp's own URL removes parts that it considers redundant."""
 
     def __init__(self, url: URL, address: RequestUrl) -> None:
         self._url = url

@@ -74,7 +74,7 @@ class ClosedConnections:
         """Return the whole URL.
 
         Raises:
-            AttemptError: aiohttp would request another URL, because it drops parts that it considers redundant.
+            AttemptError: aiohttp would request another URL, because it removes parts that it considers redundant.
         """
         try:
             url = URL(address.url, encoded=True)
