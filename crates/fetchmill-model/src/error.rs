@@ -15,7 +15,7 @@ pub enum Error {
     /// The listing failed, is incomplete or never ends. Exit 4.
     #[error("{0}")]
     Listing(String),
-    /// The origin gave no success for too long. Exit 5.
+    /// No request to the origin has succeeded for too long. Exit 5.
     #[error("{0}")]
     Temporary(String),
     /// Continuing would send data where it must not go. Exit 6.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// Values of options, by their names.
 pub type OptionValues = Map<String, Value>;
 
-/// The smallest positive number: a nanosecond, or for rates one request in 31 years.
+/// The smallest number that counts as positive: a nanosecond, or for rates one request in 31 years.
 const ABOVE_0: f64 = 1e-9;
 
 /// Bounds of a number.
@@ -62,7 +62,7 @@ impl Bounds {
 
 /// Types that the field of an option may have.
 pub trait OptionValue {
-    /// Returns the value in JSON. Null for a value that can only be given by leaving out the option.
+    /// Returns the value in JSON. Null for a value that is set by leaving out the option.
     fn json(&self) -> Value {
         Value::Null
     }

@@ -77,7 +77,7 @@ pub trait Authorize: std::fmt::Debug {
     fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>);
 }
 
-/// Knows for which origins requests are signed.
+/// Decides for which origins requests are signed.
 pub trait Authority: std::fmt::Debug + Send + Sync {
     /// Returns the signer for an origin. `None` for an origin that gets no credentials.
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>>;
@@ -87,7 +87,7 @@ pub trait Authority: std::fmt::Debug + Send + Sync {
 }
 
 /// The fields that a user adds to requests. They belong to one origin, so that a list, a redirect or a listing cannot
-/// choose who gets them.
+/// choose who receives them.
 #[derive(Clone, Default)]
 pub struct OriginFields {
     origin: Option<OriginKey>,

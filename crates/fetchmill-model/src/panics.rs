@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use crate::error::Error;
 
-/// The first panic of a group of threads. The hook writes it, possibly while its thread holds a lock, so the hook takes
-/// no lock.
+/// The first panic of a group of threads. The hook writes it and takes no lock, because its thread may already hold
+/// one.
 #[derive(Debug, Default)]
 pub struct PanicNote {
     message: OnceLock<String>,
@@ -27,8 +27,8 @@ impl PanicNote {
         self.message.get().map(|message| Error::Internal(message.clone()))
     }
 
-    /// Runs a function on this thread. Its panics are recorded here, as are those of its tasks and of threads that it
-    /// starts with [`inherited`]. `None` after a panic.
+    /// Runs a function on this thread. Panics of the function, of its tasks and of threads that it starts with
+    /// [`inherited`] are recorded here. `None` after a panic.
     pub fn watch<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> Option<T> {
         install_hook();
         let outer = NOTE.replace(Some(Arc::clone(self)));
@@ -47,7 +47,8 @@ pub fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Runs code that may panic on damaged input. `None` after a panic. Values that the code used may then only be dropped.
+/// Runs code that may panic on damaged input. `None` after a panic. After that, values that the code used may only be
+/// dropped.
 pub fn expected<T>(work: impl FnOnce() -> T) -> Option<T> {
     install_hook();
     let outer = IS_EXPECTED.replace(true);

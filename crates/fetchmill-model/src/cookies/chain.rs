@@ -8,7 +8,7 @@ use crate::limits;
 #[derive(Debug, Default, Clone)]
 pub struct ChainCookies {
     set: Vec<Cookie>,
-    /// Cookies of a file that replies have removed.
+    /// Cookies of the cookie file that replies have removed.
     removed: Vec<Cookie>,
 }
 

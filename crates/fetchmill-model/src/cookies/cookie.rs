@@ -16,7 +16,7 @@ pub struct RequestPlace<'u> {
 }
 
 impl<'u> RequestPlace<'u> {
-    /// Creates the place of a path at an origin. The path may have a query.
+    /// Creates the destination for a path at an origin. The path may have a query.
     pub fn at(origin: &'u OriginKey, path: &'u str) -> Self {
         let path = &path[..memchr::memchr2(b'?', b'#', path.as_bytes()).unwrap_or(path.len())];
         RequestPlace {
@@ -225,7 +225,7 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"=;,".contains(&byte))
 }
 
-/// Returns whether a field of HTTP/1.1 and HTTP/2 can carry the value.
+/// Returns whether header fields of both HTTP/1.1 and HTTP/2 can carry the value.
 pub(super) fn is_value(value: &str) -> bool {
     value.bytes().all(|byte| (byte.is_ascii_graphic() || byte == b' ') && byte != b';')
 }

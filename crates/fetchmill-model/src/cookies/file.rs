@@ -5,7 +5,7 @@ use super::cookie::{Cookie, RequestPlace, is_name, is_value};
 
 /// Prefix that some programs put before the domain of a cookie hidden from scripts.
 const HTTP_ONLY: &str = "#HttpOnly_";
-/// Number of columns of a line. An empty value may be missing.
+/// Number of columns in a line. The last column is missing if its value is empty.
 const COLUMNS: std::ops::RangeInclusive<usize> = 6..=7;
 
 /// The cookies of a file that have not expired.

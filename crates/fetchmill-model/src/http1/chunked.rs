@@ -18,7 +18,7 @@ pub(super) struct ChunkedDecoder {
     digits: u8,
     /// The size while it is read, then the remaining bytes of the chunk.
     size: u64,
-    /// Total size of all chunks whose size is known.
+    /// Total size of the chunks whose size lines were read.
     total: u64,
     extension_bytes: usize,
     trailer_bytes: usize,
@@ -26,7 +26,7 @@ pub(super) struct ChunkedDecoder {
     is_padded: bool,
 }
 
-/// State of the decoder: the kind of the next byte.
+/// State of the decoder: what the next byte belongs to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     #[default]

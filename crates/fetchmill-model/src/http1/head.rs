@@ -9,7 +9,7 @@ use super::odd_head::{check, field_lines, kept_value};
 use crate::limits::HEAD_FIELDS_MAX;
 use crate::outcome::FailureKind;
 
-/// Marker of a body's end.
+/// What marks the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body, even if fields describe one.
@@ -36,7 +36,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the version as it is displayed.
+    /// Returns the version in its displayed form.
     pub fn text(self) -> &'static str {
         match self {
             Version::Http10 => "1.0",
@@ -53,14 +53,14 @@ pub struct Head {
     pub version: Version,
     /// Status: 200 to 999.
     pub status: u16,
-    /// Marker of the body's end.
+    /// What marks the end of the body.
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
     /// Whether other parsers may see another end of the reply, although RFC 9112, 6.3, defines it. Such a reply counts
     /// only as the first one of its connection, which is closed after it.
     pub is_suspect: bool,
-    /// Time of the next try, as the server requests it.
+    /// Time at which the server wants the next try.
     pub retry_after: Option<RetryAfter>,
     /// Positions of the fields that packs keep.
     pub kept: FieldSpans,
@@ -279,7 +279,7 @@ struct HeadFields<'a> {
 }
 
 impl<'a> HeadFields<'a> {
-    /// The length of a name alone distinguishes most fields.
+    /// Compares lengths first, because most field names differ in length.
     fn of(fields: &[httparse::Header<'a>]) -> Result<Self, MalformedReply> {
         let mut found = HeadFields::default();
         for field in fields {
@@ -323,7 +323,7 @@ impl<'a> HeadFields<'a> {
         Ok(())
     }
 
-    /// Adds a transfer coding: `chunked` alone, and once. No other coding was requested.
+    /// Adds a transfer coding. Only a single `chunked` is allowed, because no other coding was requested.
     fn add_coding(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
             return Err(MalformedReply::framing("Transfer-Encoding must be chunked alone"));

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Fields that define the end of a message or the host, or that request replies that [`crate::http1::ReplyReader`]
+/// Fields that define the end of a message or the host, or that ask for replies that [`crate::http1::ReplyReader`]
 /// refuses.
 const REFUSED_FIELDS: &[&str] = &[
     "connection",

@@ -2,7 +2,7 @@
 
 use crate::outcome::FailureKind;
 
-/// A reply that is refused. Its connection must not be used again.
+/// A refused reply. Its connection must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", .kind.name())]
 pub struct MalformedReply {

@@ -13,7 +13,8 @@ use std::borrow::Cow;
 use super::malformed::MalformedReply;
 use crate::http1::header_field::is_token;
 
-/// Letters of the fields that define the end of a body, the part that it is, and its encoding.
+/// Letters in the names of the fields that define where a body ends, which part of the object it is, and how it is
+/// encoded.
 const GUARDED_FIELDS: &[&str] =
     &["contentlength", "transferencoding", "connection", "contentrange", "contentencoding"];
 
@@ -32,7 +33,7 @@ impl<'h> FieldLine<'h> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// Returns the value with a blank in place of each fold (RFC 9112, 5.2).
+    /// Returns the value with each fold replaced by a blank (RFC 9112, 5.2).
     pub fn unfolded(&self) -> Cow<'h, [u8]> {
         if memchr::memchr(b'\n', self.value).is_none() {
             return Cow::Borrowed(self.value);

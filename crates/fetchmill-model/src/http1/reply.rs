@@ -1,4 +1,4 @@
-//! The state of a reply that is being read: head, then body, then done.
+//! The state of a reply while it is read: head, then body, then done.
 
 use memchr::memchr_iter;
 
@@ -27,7 +27,7 @@ pub enum ReplyProgress {
     },
 }
 
-/// Meaning of the end of a stream, if the reply has not failed.
+/// Meaning of a stream's end for a reply that has not failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The reply is complete. With [`Framing::Eof`] the end of the stream marks this.

@@ -1,7 +1,7 @@
 //! Requests: `GET` requests that differ only in their path.
 //!
-//! The constant parts of an origin's requests are built and checked once. A request is then three copies, one of them
-//! through the encoding of names. So nothing in a name can become part of the request's syntax.
+//! The constant parts of an origin's requests are built and checked once. Writing a request then takes three copies,
+//! one of which percent-encodes the name. So nothing in a name can become part of the request's syntax.
 
 use crate::error::{Error, Result};
 use crate::http1::header_field::check_field;
@@ -10,7 +10,7 @@ use crate::name;
 /// Fields of a user that are never secret. They go to every origin, and are stored.
 pub const OPEN_FIELDS: &[&str] =
     &["accept", "accept-language", "content-type", "user-agent", "if-none-match", "if-modified-since"];
-/// Name of the field with the accepted encodings of a reply's body.
+/// Name of the field that lists the accepted encodings of a reply's body.
 pub const ACCEPT_ENCODING: &str = "Accept-Encoding";
 /// Fields that this crate writes itself.
 const OWN_FIELDS: &[&str] = &["host", ACCEPT_ENCODING];
@@ -66,8 +66,8 @@ impl RequestTemplate {
         })
     }
 
-    /// Creates a template for a proxy that requests from `http://host` itself. Requests have absolute form and the
-    /// value of `Proxy-Authorization`, which is sent nowhere else.
+    /// Creates a template for a proxy that requests from `http://host` itself. Requests are in absolute form and
+    /// contain `Proxy-Authorization`, which is sent nowhere else.
     pub fn for_proxy(
         host: &str,
         prefix: &str,
@@ -104,7 +104,7 @@ impl RequestTemplate {
     /// Returns the template without fields that are secrets, for stored requests.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        // The first line is the end of the request line. Values contain no line end.
+        // The first line is the rest of the request line. Values contain no line end.
         let kept = self.after.split_inclusive(|byte| *byte == b'\n').enumerate();
         let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
         RequestTemplate {
@@ -138,7 +138,7 @@ impl RequestTemplate {
 /// The field with cookies.
 const COOKIE: &str = "Cookie";
 
-/// A URL that can be requested.
+/// A URL for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpUrl<'u> {
     /// The whole URL.

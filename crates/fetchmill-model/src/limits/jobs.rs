@@ -7,13 +7,13 @@ use super::replies::REPLIES_BYTES_MAX;
 
 /// Descriptors of the process itself: standard streams, journal (4), listing (4), lock, and some for Python.
 pub const DESCRIPTORS_RESERVED: u64 = 24;
-/// Additional descriptors per transform process: its socket. While one is being started, also the other end of the
-/// socket and both ends of a pipe.
+/// Additional descriptors per transform process: its socket and, while the process starts, the other end of the socket
+/// and both ends of a pipe.
 pub const DESCRIPTORS_OF_TRANSFORM: u64 = 4;
 /// Descriptors per worker and its sink: three event queues with two each, 16 open folders, the stage, the destination,
 /// the failures file, and three that are open briefly.
 pub const DESCRIPTORS_A_WORKER: u64 = 28;
-/// Descriptors per worker that looks up names itself: a few sockets to each of two or three servers, and a few TCP
+/// Descriptors of each worker that looks up names itself: a few sockets to each of two or three servers, and a few TCP
 /// connections.
 pub const DESCRIPTORS_OF_NAMES: u64 = 16;
 /// Minimum number of connections per worker. If descriptors are scarce, a job uses fewer workers rather than fewer
@@ -54,8 +54,8 @@ pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of requests that a stream has taken from its input, in addition to those in flight. They are on the
 /// way to the fetching thread or back: a few batches in each direction.
 pub const STREAM_WINDOW: usize = 256;
-/// The same limit if replies are held until they are confirmed. It covers requests taken while connections rest for 50
-/// ms.
+/// The same limit if replies are held until they are confirmed. It includes requests that are taken while connections
+/// rest for 50 ms.
 pub const STREAM_CERTAIN_WINDOW: usize = 4096;
 /// Maximum number of unconfirmed replies that a connection has handed over. Their positions in the input are
 /// remembered. At this number the connection rests.
@@ -67,13 +67,13 @@ pub const STREAM_BATCH_BYTES: usize = MIB;
 /// Bodies of at least this size are handed over without a copy. Smaller ones are copied, so that a kept body does not
 /// keep its whole buffer alive.
 pub const STREAM_BODY_COPIED_BYTES: usize = 64 * 1024;
-/// Maximum bytes of stream bodies in memory, received or not yet taken. Above it no request starts, and a body above
-/// `STREAM_BODY_COPIED_BYTES` waits until it fits or is the only one.
+/// Maximum bytes of stream bodies in memory, whether they are still being received or wait to be taken. Above it no
+/// request starts, and a body larger than `STREAM_BODY_COPIED_BYTES` waits until it fits or is the only one.
 pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
 /// Maximum number of tries to get a descriptor or a port, 200 ms apart, before a reply counts as unreachable: 10 s in
 /// total.
 pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
-/// Maximum number of requests in flight of one stream. Each has a task and a connection, about 4 KiB.
+/// Maximum number of requests in flight per stream. Each has a task and a connection, which take about 4 KiB.
 pub const STREAM_CONCURRENCY_MAX: u32 = 65_536;
 /// Cache per thread of a server that serves a destination. A quarter holds decoded manifest frames of about 400 KiB
 /// each. The rest holds rows of Parquet files, about 300 KiB per batch if bodies are small. An open scan takes a few

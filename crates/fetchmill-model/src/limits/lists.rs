@@ -7,10 +7,10 @@ use super::MIB;
 /// Maximum size of a listing page, for the bytes of its reply and for the bytes of its names. Both together take 32 MiB
 /// while it is parsed.
 pub const PAGE_BYTES_MAX: usize = 16 * MIB;
-/// Listing pauses while this many targets are not yet fetched.
+/// The listing pauses while this many listed targets are not yet fetched.
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
-/// Listing also pauses while names take this many bytes. One page may exceed the limit: 16 + 16 MiB = the 32 MiB of the
-/// budget.
+/// The listing also pauses while their names take this many bytes. One page may exceed the limit, so 16 + 16 MiB use up
+/// the budget of 32 MiB.
 pub const WINDOW_NAME_BYTES_MAX: usize = 16 * MIB;
 /// Minimum read-ahead of a listing, in targets, if the job has one origin. Usually the read-ahead is the number of
 /// targets fetched in 10 s.
@@ -33,12 +33,12 @@ pub const FOLDER_PAGE_TARGETS: usize = 1000;
 /// Maximum number of links of an HTML index page, and of URLs of a sitemap. Each is remembered, so none is taken twice.
 /// A digest takes 16 bytes plus one byte of a table that is at most half empty: 36 MiB of the budget for pages.
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
-/// Maximum number of sitemap indexes in a chain, in which each leads to the next. Real chains have one or two. A deeper
+/// Maximum length of a chain of sitemap indexes, in which each leads to the next. Real chains have one or two. A deeper
 /// index fails.
 pub const SITEMAP_INDEX_DEPTH_MAX: u64 = 5;
 /// Maximum size of such a page: 512 bytes per link. It is parsed as a stream after all of it has arrived.
 pub const INDEX_BYTES_MAX: u64 = 512 << 20;
-/// Bytes of such a page that stay in memory until then. The rest is in an unnamed file.
+/// Bytes of such a page that are kept in memory until it has arrived. The rest is in an unnamed file.
 pub const PAGE_MEMORY_BYTES: usize = MIB;
 /// Maximum number of bytes between two tokens of a page, for example of a tag without an end.
 pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;
@@ -55,20 +55,20 @@ pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
 /// Maximum bytes of their rules, also for the job and for all workers together: 16 MiB in total, plus the largest rules
 /// of each worker.
 pub const ROBOTS_RULES_BYTES_MAX: usize = 8 * MIB;
-/// Bytes of a robots.txt that are received while the budget for bodies is used up. If it is longer, it is requested
-/// again later.
+/// Bytes of a robots.txt that are received even while the budget for bodies is used up. If it is longer, it is
+/// requested again later.
 pub const ROBOTS_FREE_BYTES: usize = 16 * 1024;
 /// Delay before a host is checked again if another worker has requested its robots.txt, or if there is no room for it.
 pub const ROBOTS_AWAITED: Duration = Duration::from_millis(100);
-/// Bytes at the start of an HTML page that `--opt-out` searches for `meta`; the page's head is there. Each body on its
-/// way takes this memory.
+/// Bytes at the start of an HTML page, where its head is, that `--opt-out` searches for `meta`. Each body on its way
+/// takes this memory.
 pub const OPT_OUT_HTML_BYTES_MAX: usize = 64 * 1024;
-/// Maximum bytes of a header field or a `meta` that the detail of an opted-out object quotes.
+/// Maximum bytes of a header field or a `meta` that is quoted in the detail of an opted-out object.
 pub const OPT_OUT_EVIDENCE_BYTES_MAX: usize = 256;
 /// Maximum number of hosts with separate counts of objects that their robots.txt forbids. With
 /// [`OPT_OUT_HOST_BYTES_MAX`] they take 1.3 MiB in a window's commit record, and one journal row each.
 pub const OPT_OUT_HOSTS_MAX: usize = 4096;
-/// Maximum bytes of such a host, with scheme and port. A host name has at most 253.
+/// Maximum bytes of the name of such a host, with scheme and port. A host name has at most 253.
 pub const OPT_OUT_HOST_BYTES_MAX: usize = 300;
 /// Maximum number of such hosts that a report names.
 pub const OPT_OUT_HOSTS_REPORTED: usize = 10;
@@ -92,15 +92,15 @@ pub const LIST_REMEMBERED_LINES: usize = 200_000;
 /// Maximum size of a line or record of a list. A longer one is a failed target. The read buffer grows up to this size
 /// plus one read. The record without quotes, its values and its entry bring the total to 5 MiB of the general budget.
 pub const LIST_LINE_BYTES_MAX: usize = MIB;
-/// Maximum number of lines of one record with quoted newlines. A closing quote is searched in this many lines, and for
-/// an unclosed quote again from each line.
+/// Maximum number of lines of one record with quoted newlines. A closing quote is searched for in this many lines. If
+/// it is missing, the search is repeated from each line.
 pub const LIST_RECORD_LINES_MAX: usize = 1000;
 /// Maximum number of columns of a record that are read. Each takes 16 bytes, 256 KiB in total.
 pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 /// Bytes of a list that are read before control returns to the caller, which then checks its stop signal.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
 /// Window of a .zst list: 128 MiB, as `zstd --long` (27) needs. `zstd -19` and lower levels need at most 8 MiB. The
-/// decoder allocates the size that the list's header names, in addition to the budget of 192 MiB. `docs/guide/lists.md`
+/// decoder allocates the window size in the list's header, in addition to the budget of 192 MiB. `docs/guide/lists.md`
 /// describes the cost of such a list.
 pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// Maximum memory of the decoder of a .xz list, in KiB. `xz -9` has a dictionary of 64 MiB. A larger one is refused.
@@ -110,13 +110,13 @@ pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;
 /// of 192 MiB.
 pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
 /// Maximum size of the `manifest.json` of an S3 Inventory: 100,000 data files with 335 bytes each. It is parsed as a
-/// stream. Each file keeps its key and 48 bytes, and takes at least 70 in the document. The vector is at most half
-/// empty. In the worst case 32 MiB of keys or 44 MiB of files with short keys remain, in addition to the budget of 192
-/// MiB.
+/// stream. For each file, its key and 48 bytes are kept. In the document it takes at least 70 bytes. The vector is at
+/// most half empty. In the worst case 32 MiB of keys or 44 MiB of files with short keys remain, in addition to the
+/// budget of 192 MiB.
 pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
-/// Maximum size of a bucket's key, as in S3.
+/// Maximum size of a key in a bucket, as in S3.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
-/// Maximum bytes of a page header that are read. It may contain statistics with a smallest and a largest value.
+/// Maximum bytes of a Parquet page header. It may contain statistics with a smallest and a largest value.
 pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
 /// Maximum number of targets of `--sample`. Each takes 8 bytes while the list is read: 8 MiB.
 pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
@@ -127,11 +127,11 @@ pub const DISTRUSTED_TOLD_MAX: usize = 10;
 pub const MARKER_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of parts of a field path in a JSON page. Each part names a field in the object of the part before it.
 pub const FIELD_PATH_PARTS_MAX: usize = 32;
-/// If this many targets of a list all lead to one origin, it is taken for the job's only origin.
+/// Number of a list's targets that must all lead to one origin before it is taken for the job's only origin.
 pub const LIST_OF_ONE_ORIGIN: u64 = 4096;
 /// Maximum nesting of elements in a bucket's page or in a store's error document. A key in a page is at level 3.
 pub const XML_DEPTH_MAX: usize = 16;
-/// Maximum number of attempts at the first page. Later pages are tried until the origin is given up.
+/// Maximum number of attempts at the first page. Later pages are retried until the job abandons the origin.
 pub const FIRST_PAGE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number of names of excluded entries that a page keeps per reason, for `status --skipped`.
@@ -156,11 +156,11 @@ pub const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of sidecars per object in a tar shard. Each may be as long as a kept value, so they take at most 8
 /// times [`KEPT_BYTES_MAX`].
 pub const SIDECARS_MAX: usize = 8;
-/// Maximum bytes of a list target's own request: body, method and header fields. The target's page holds them once, and
-/// a request in flight twice more.
+/// Maximum bytes of a list target's own request: body, method and header fields. They are in memory once in the
+/// target's page, and twice more while the request is in flight.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Bytes that are read of a body that is not stored, after a request for a part of an object. If the body is longer,
-/// the connection is closed: a new connection costs about as much as reading this many bytes.
+/// Bytes of a body that are read although it is not stored, after a request for a part of an object. If the body is
+/// longer, the connection is closed: a new connection costs about as much as reading this many bytes.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum size of a URL. No server accepts a longer one.
 pub const URL_BYTES_MAX: usize = 64 * 1024;

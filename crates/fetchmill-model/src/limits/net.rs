@@ -13,7 +13,8 @@ pub const TLS_SESSIONS_MAX: usize = 256;
 pub const HTTP2_STREAMS_MAX: usize = 256;
 /// The same maximum until the server announces its own: the value that the standard asks every server to allow.
 pub const HTTP2_STREAMS_FIRST: usize = 100;
-/// Bytes that one HTTP/2 stream may send ahead. Bodies are read as they arrive, so these bytes are only on the way.
+/// Flow-control window of an HTTP/2 stream. Bodies are read as they arrive, so these bytes are in transit, not in
+/// memory.
 pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
 /// The same for all streams of a connection. It is large because it also bounds the number of unread small frames
 /// (`docs/internals/decisions/0010`).
@@ -25,8 +26,8 @@ pub const DNS_THREADS_MAX: usize = 64;
 pub const DNS_ASKED_MAX: usize = 8192;
 /// Maximum number of addresses of a name that are tried.
 pub const DNS_ADDRESSES_MAX: usize = 8;
-/// Delay before the next address of a host is tried, in parallel with earlier ones that have not answered. So one new
-/// connection briefly takes up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the attempt ends and is
+/// Delay before the next address of a host is tried, in parallel with earlier ones that have not answered. So a new
+/// connection may briefly take up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the attempt ends and is
 /// repeated.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of names whose addresses are cached. Each has 255 bytes, 8 addresses of 17 bytes and overhead, less
@@ -41,9 +42,9 @@ pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 pub const HOST_CONNECTIONS: u32 = 4;
 /// Default maximum of requests/s per host in such a job, without `--rate-per-host`.
 pub const HOST_RATE: f64 = 50.0;
-/// If a host's last reply took less than this, the host is prompt. Slow hosts leave places to prompt ones.
+/// A host whose last reply took less than this is prompt. Slow hosts yield their places in flight to prompt hosts.
 pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
-/// Number of consecutive failures to reach a host before it rests.
+/// Number of consecutive connection failures after which a host rests.
 pub const HOST_FAILURES_MAX: u32 = 5;
 /// Time during which a dead host gets no requests.
 pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
@@ -54,16 +55,17 @@ pub const HOSTS_HELD_MAX: usize = 224 * 1024;
 /// Maximum number of targets that wait in memory for their host or for its address, for all workers together. Each
 /// takes about 0.5 KiB, 8 MiB in total. Further targets are deferred: they wait on disk.
 pub const HOST_TARGETS_MAX: usize = 16 * 1024;
-/// Divisor for one host's share of these targets, so that one host does not crowd out the others.
+/// Divisor of [`HOST_TARGETS_MAX`] that gives the maximum for one host, so that it does not crowd out the others.
 pub const HOST_TARGETS_SHARE: usize = 8;
-/// Minimum time for which a target is deferred if there is no place for it.
+/// Minimum time for which a target is deferred if there is no room for it in memory.
 pub const DEFERRED_FOR: Duration = Duration::from_secs(2);
-/// Delay before a target that seems dead is checked again. The cause may have passed by then.
+/// Delay before a target that seems dead is checked again. By then, the cause may be gone.
 pub const SECOND_LOOK_AFTER: Duration = Duration::from_secs(20);
 /// Maximum number of unused connections that a job over many hosts keeps, for all workers together. With TLS, each
 /// takes about 40 KiB: 10 MiB in total.
 pub const HOST_IDLE_CONNECTIONS: usize = 256;
-/// Maximum number of deferred targets that wait to be written to the journal. At this number no more are deferred.
+/// Maximum number of deferred targets that wait to be written to the journal. No more are deferred until some are
+/// written.
 pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 
 /// Maximum number of names that are being looked up and are not slow yet, for all workers together.
@@ -78,17 +80,17 @@ pub const DNS_FAST: Duration = Duration::from_millis(300);
 /// Timeout of a lookup's first try. The timeout of each further try is 1.5 times the one before: 1.5 + 2.25 + 3.4 =
 /// 7.1 s.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Upper bound for that timeout if the system configures it.
+/// Upper bound for that timeout if it comes from the system's configuration.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
-/// Number of tries of a look-up.
+/// Number of tries per lookup.
 pub const DNS_TRIES: u32 = 3;
-/// Upper bound for that number if the system configures it.
+/// Upper bound for that number if it comes from the system's configuration.
 pub const DNS_TRIES_MAX: u32 = 5;
 /// Timeout of a whole lookup, with all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Extra wait for the second address family after the first one has arrived (RFC 8305, section 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
-/// The same wait for IPv4 addresses after IPv6 ones. A second try has its answer by then.
+/// The same wait for IPv4 addresses after IPv6 ones. By then, a second try has been answered.
 pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);
 /// Maximum number of name servers that are asked.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
@@ -101,8 +103,8 @@ pub const DNS_SOCKETS: usize = 4;
 /// Receive buffer of a socket in the kernel. It has room for an answer to each fast slot: with the kernel's overhead,
 /// 256 x 2 x 2 KiB = 1 MiB.
 pub const DNS_RECEIVE_BYTES: usize = MIB;
-/// Maximum size of a UDP answer, which queries announce so that answers are not fragmented. Each socket has one buffer:
-/// 8 servers x 4 x 2 KiB = 64 KiB per worker.
+/// Maximum size of a UDP answer. Queries announce it, so that answers are not fragmented. Each socket has one buffer: 8
+/// servers x 4 x 2 KiB = 64 KiB per worker.
 pub const DNS_UDP_PAYLOAD: u16 = 1232;
 /// See [`DNS_UDP_PAYLOAD`]. A longer answer is truncated and therefore malformed.
 pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
@@ -126,14 +128,14 @@ pub const DNS_RANDOM_BYTES: usize = 1024;
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a TCP connection, over all addresses of a host. The TLS handshake has the same timeout again.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time that a page waits for a descriptor or a port of this machine. Five attempts together last longer than the
-/// minute for which a port is blocked after its connection has ended.
+/// Time that a page waits for a free descriptor or local port. Five attempts together last longer than the minute for
+/// which a port is blocked after its connection has ended.
 pub const EXHAUSTED_WAIT: Duration = Duration::from_secs(15);
 /// Pause between two tries in [`EXHAUSTED_WAIT`].
 pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
 /// Timeout from the request to the end of the reply's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// Timeout without a byte of the body.
+/// Timeout of a body of which no byte arrives.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a whole attempt, plus one second for each 64 KiB of the body.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -154,7 +156,7 @@ pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
 /// Interval between checks of deadlines, and so their precision.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Time that requests in flight have left after the job was asked to stop.
+/// Time that requests in flight are given to end after the job was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(3);
 /// Number of targets with an outcome that `--max-failed` with a percentage needs to stop a job early. A smaller number
 /// says little about the rest.
@@ -174,7 +176,7 @@ pub const CREDENTIALS_WAIT: Duration = Duration::from_millis(200);
 /// Timeout of the first request to the metadata service, which is tried once. A machine without the service does not
 /// answer.
 pub const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timeout of a `credential_process` or a `--bearer-command`. It may ask somebody for a password.
+/// Timeout of a `credential_process` or a `--bearer-command`. The command may ask its user for a password.
 pub const CREDENTIAL_PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a token that a command prints. It goes into a request's head, for which servers rarely accept more
 /// than 16 KiB.
@@ -182,7 +184,7 @@ pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// Number of consecutive refused tokens after which the job stops. It is less than `CORRECTIONS_MAX`, so no target has
 /// failed by then.
 pub const TOKENS_REFUSED_MAX: u32 = 3;
-/// Maximum length of a chain of profiles in which each role is assumed with the credentials of the next profile.
+/// Maximum length of a chain of profiles in which the role of each is assumed with the credentials of the next.
 pub const PROFILES_CHAINED_MAX: usize = 8;
 /// Credentials are renewed this long before they expire, or when a quarter of their lifetime is left if that is later.
 pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);

@@ -34,8 +34,9 @@ pub const SAME_BODIES_TOLD_MIN: u64 = 100;
 pub const SAME_BODY_BYTES_MAX: usize = 64 * 1024;
 /// A larger body goes to a staging file.
 pub const BODY_MEMORY_BYTES_MAX: usize = MIB;
-/// WARC records up to this size are compressed with a fixed Huffman code. It makes them 3 to 5 % larger than a code of
-/// their own and saves 5 us; at 4 KiB the loss would be 7 %. Distances use only the first 22 classes: up to 2,048.
+/// WARC records up to this size are compressed with a fixed Huffman code. They become 3 to 5 % larger than with a code
+/// of their own, and each saves 5 us. At 4 KiB the loss would be 7 %. Only the first 22 distance classes are used:
+/// distances up to 2,048.
 pub const WARC_SMALL_RECORD_BYTES_MAX: usize = 2048;
 /// Maximum bytes of bodies between connections and sinks, for all workers together. It covers bodies that are being
 /// received and blocks that are full or wait for their sink. When it is used up, the next body goes directly to a
@@ -56,35 +57,35 @@ pub const DECODED_BYTES_FIRST: usize = 8 * 1024;
 pub const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Bytes of a redirect's or an error reply's body that `--keep-failed` stores. The rest is cut off.
 pub const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Bytes that `--keep-failed` stores of a target's redirects. Bodies get what heads leave. All heads of the followed
-/// redirects are stored, so each of them takes its memory once more.
+/// Bytes of a target's redirects that `--keep-failed` stores. All heads of the followed redirects are stored, so each
+/// of them takes its memory once more. Bodies get the remaining bytes.
 pub const HOPS_KEPT_BYTES_MAX: usize = 16 * 1024;
-/// Maximum bytes of a stream's bodies, received or not yet taken.
+/// Maximum bytes of a stream's bodies, whether they are still being received or wait to be taken.
 pub const REPLIES_BYTES_MAX: usize = 64 * MIB;
 /// Maximum number of origins that a thread knows at the same time. Each takes about 1 KiB.
 pub const ORIGINS_HELD_MAX: usize = 4096;
 /// Number of times that a target's request is sent again without counting as an attempt after the server closed a
-/// shared HTTP/2 connection. Such a connection has up to 100 requests, which are nearly all sent again together, so one
-/// target may meet this repeatedly. For a connection with one request at a time, once is enough.
+/// shared HTTP/2 connection. Such a connection has up to 100 requests, nearly all of which are sent again together, so
+/// this may happen to one target repeatedly. For a connection with one request at a time, once is enough.
 pub const FORGIVEN_SHARED_MAX: u32 = 16;
 /// Maximum number of times that a request is repeated with another region, clock or credentials, because the store
 /// asked for it, before it counts as a failure: one of each, and one more. It stops a loop between gateways that
 /// contradict each other.
 pub const CORRECTIONS_MAX: u32 = 4;
 /// Maximum number of repeated requests after a store rejected the credentials. The second such reply stops the job if
-/// it certainly belongs to its request, as on a new connection.
+/// it certainly answers this request, as it does on a new connection.
 pub const REFUSALS_MAX: u32 = 4;
 /// Minimum bytes of an interrupted body after which only the rest is requested. Below this, the additional request
-/// costs about as much as it saves. An attempt that brings this much does not count, so an object has at most one such
-/// attempt per MiB. Meanwhile, the connection's task keeps the start of the body: above `BODY_MEMORY_BYTES_MAX` in a
-/// staging file, else in memory that counts towards the memory for bodies. So there are at most as many as requests in
-/// flight.
+/// costs about as much as it saves. An attempt that receives this much does not count, so an object has at most one
+/// such attempt per MiB. Meanwhile, the connection's task keeps the start of the body: above `BODY_MEMORY_BYTES_MAX` in
+/// a staging file, else in memory that counts towards the memory for bodies. So there are at most as many as requests
+/// in flight.
 pub const RESUMED_BYTES_MIN: u64 = MIB as u64;
-/// Maximum number of consecutive attempts that bring less of the rest. After one more, the whole object is requested,
-/// which counts as an attempt.
+/// Maximum number of consecutive attempts that receive less of the rest than this. After one more, the whole object is
+/// requested, which counts as an attempt.
 pub const RESUMED_IN_VAIN_MAX: u32 = 3;
 /// Wait before the first of these attempts. It doubles for each further one: 3.5 s in total. A target that receives
-/// nothing keeps its place for this long, plus the deadlines of four requests.
+/// nothing stays in flight for this long, plus the deadlines of four requests.
 pub const RESUMED_WAIT: Duration = Duration::from_millis(500);
 /// Milliseconds that a request waits between polls while credentials are being renewed.
 pub const RENEWAL_WAIT: u64 = 200;
@@ -98,11 +99,11 @@ pub const READ_BYTES: usize = 64 * 1024;
 pub const HELD_BYTES_MAX: usize = 32 * MIB;
 /// Minimum share of a connection. It holds a few hundred small objects.
 pub const HELD_BYTES_MIN: usize = 16 * 1024;
-/// Maximum share of a connection. At 1 Gbit/s it allows a rest of 50 ms after each 34 ms.
+/// Maximum share of a connection. At 1 Gbit/s, a connection fills it in 34 ms and then rests for 50 ms.
 pub const HELD_BYTES_EACH_MAX: usize = 4 * MIB;
 /// Maximum number of parts of an object in one request (`--coalesce`). Their entries and their bytes are each limited
-/// to what a connection may hold, and the bytes also to `BODY_MEMORY_BYTES_MAX`: one additional body in the memory for
-/// bodies.
+/// to what a connection may hold. The bytes are also limited to `BODY_MEMORY_BYTES_MAX`: they count as one additional
+/// body in the memory for bodies.
 pub const JOINED_TARGETS_MAX: usize = 256;
 /// Maximum number of objects whose ETags a worker remembers while it fetches their parts. Each takes 16 bytes.
 pub const PART_ETAGS_MAX: usize = 1024;
@@ -117,10 +118,10 @@ pub const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
 pub const BATCH_BYTES_MAX: usize = MIB;
 /// Memory of a batch that a connection keeps until the next one.
 pub const BATCH_KEPT_BYTES: usize = 16 * 1024;
-/// One additional connection per this many active ones may be open and rest. If each connection rests for 50 ms after a
-/// reply of 100 ms, this is the number of resting connections.
+/// One resting connection may be open per this many active ones. If each connection rests for 50 ms after a reply of
+/// 100 ms, this is the share that rests.
 const RESTING_SHARE: usize = 2;
-/// The same number if few files may be open: at least one resting connection per this many active ones.
+/// The same number if the process may open few files: at least one resting connection per this many active ones.
 pub const RESTING_SHARE_MIN: usize = 8;
 
 /// Returns how many connections may rest in addition to those that make this many requests.
@@ -129,8 +130,8 @@ pub const fn resting_connections(requests: usize) -> usize {
     if resting == 0 { 1 } else { resting }
 }
 
-/// Number of connections that rest between two pages of a listing, or between two requests to a store. Each page uses a
-/// rested connection. With 1,000 names per page this allows 300,000 names/s.
+/// Number of connections that may rest between two pages of a listing, or between two requests to a store. Each page
+/// uses a connection that has rested. With 1,000 names per page this allows 300,000 names/s.
 pub const RESTING_PAGES_MAX: usize = 16;
 /// Maximum number of suspect objects that a job names. Further ones are only counted.
 pub const DOUBTFUL_NAMES_MAX: usize = 10_000;

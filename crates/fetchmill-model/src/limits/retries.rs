@@ -20,23 +20,23 @@ pub const THROTTLE_CAP: Duration = Duration::from_secs(60);
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// Retry tokens of an origin.
 pub const RETRY_TOKENS_MAX: u32 = 500;
-/// Tokens that the first transient failure of a target takes.
+/// Tokens that a target's first transient failure costs.
 pub const RETRY_COST_TRANSIENT: u32 = 14;
-/// Tokens that a throttling status takes while no request succeeds.
+/// Tokens that a throttling status costs while no request succeeds.
 pub const RETRY_COST_THROTTLE: u32 = 5;
 /// Tokens that a success returns. With the costs above, an origin keeps its tokens if up to half of its replies fail
 /// (`docs/internals/decisions/0002`, `0025`).
 pub const RETRY_REFUND: u32 = 14;
 /// If a target fails again, its origin's health is checked, unless the origin was seen to be healthy within this time.
 pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
-/// Time with refusals and no success that counts as an outage, if the refusals take all tokens.
+/// Time with only refusals that counts as an outage, if the refusals use up all tokens.
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// The same time if refusals have a `Retry-After`.
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
-/// Time with refusals and no success that counts as an outage, for any number of refusals.
+/// Time with only refusals that counts as an outage, for any number of refusals.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
-/// Maximum number of origins whose requests a stream paces because they refuse some. Each takes about 4 KiB, with four
-/// seconds of replies in slots of 50 ms. Requests to further origins are not paced.
+/// Maximum number of origins that refuse some requests and to which a stream therefore paces its requests. Each takes
+/// about 4 KiB, with four seconds of replies in slots of 50 ms. Requests to further origins are not paced.
 pub const STREAM_THROTTLED_MAX: usize = 4096;
 /// An origin that has only refused requests for this long is not paced. The program receives the refusals.
 pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);
@@ -44,7 +44,8 @@ pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);
 pub const STREAM_THROTTLED_FOR: Duration = Duration::from_secs(60);
 /// Minimum pace in requests/s, for any number of refusals.
 pub const PACE_MIN: f64 = 1.0;
-/// Burst after a quiet time if an origin has a pace: the requests of a few timer ticks, so that they are not refused.
+/// Burst after a quiet time if an origin has a pace. It is short, so that its requests are not refused: those of a few
+/// timer ticks.
 pub const PACE_BURST: Duration = Duration::from_millis(20);
 /// First rest of an origin that is down. Each rest is twice as long as the one before it.
 pub const REST_BASE: Duration = Duration::from_secs(1);
@@ -52,8 +53,8 @@ pub const REST_BASE: Duration = Duration::from_secs(1);
 pub const REST_CAP: Duration = Duration::from_secs(120);
 /// Rest of an origin that serves earlier objects again, but no new target.
 pub const PARTLY_HEALTHY_REST: Duration = Duration::from_secs(5);
-/// First rest of one host of many. It is longer than [`REST_BASE`], because other hosts have work meanwhile and a few
-/// consecutive rests make a host dead.
+/// First rest of one host of many. It is longer than [`REST_BASE`], because other hosts have work meanwhile, and
+/// because a host counts as dead after a few consecutive rests.
 pub const HOST_REST_BASE: Duration = Duration::from_secs(5);
 /// The job ends (exit code 5) after this long without any success.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);

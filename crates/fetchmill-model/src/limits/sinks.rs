@@ -6,7 +6,7 @@ use super::MIB;
 
 /// Size at which a block is handed to the sink's thread. One more body may exceed it: 2 MiB at most.
 pub const BLOCK_BYTES: usize = 256 * 1024;
-/// Maximum number of outcomes in a block.
+/// Maximum outcomes in a block.
 pub const BLOCK_OUTCOMES_MAX: usize = 4096;
 /// Maximum number of blocks between workers and sinks. Further full blocks wait at their worker, which takes no new
 /// target meanwhile. All of them count towards `BODIES_BYTES_MAX`.
@@ -22,10 +22,10 @@ pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);
 
 /// Default size of a shard, without `--shard-size`.
 pub const SHARD_BYTES: u64 = 1024 * MIB as u64;
-/// Default size of a Parquet shard, which can be read only as a whole.
+/// Default size of a Parquet shard. It is smaller, because such a shard can be read only as a whole.
 pub const PARQUET_SHARD_BYTES: u64 = 128 * MIB as u64;
-/// Maximum number of a worker's shards that wait for their upload to a bucket. At this number the worker begins no
-/// other shard.
+/// Maximum number of a worker's shards that wait for their upload to a bucket. Until one is uploaded, the worker begins
+/// no other shard.
 pub const SHARDS_WAITING_MAX: usize = 2;
 /// Part size for uploads of larger shards. A shard is also read in pieces of this size.
 pub const UPLOAD_PART_BYTES: usize = 8 * MIB;
@@ -44,7 +44,7 @@ pub const INDEX_PART_READ_BYTES: usize = 16 * 1024;
 pub const SEAL_AFTER: Duration = Duration::from_secs(15);
 /// Bytes that are appended to a shard together. One more record may exceed it.
 pub const SHARD_BUFFER_BYTES: usize = MIB;
-/// Maximum bytes of encoded and unwritten row groups, for all workers together. One has at most 16 MiB.
+/// Maximum bytes of encoded row groups that are not written yet, for all workers together. One has at most 16 MiB.
 pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
 /// Maximum number of column chunks in the open shards of all workers together. Each takes about 0.6 KiB for the footer:
 /// 10 MiB in total. A shard with too many is sealed: with ten columns and two workers, at 819 row groups.
@@ -95,7 +95,7 @@ pub const TRANSFORM_END_WAIT: Duration = Duration::from_secs(1);
 pub const CHECK_CONCURRENCY: u32 = 4000;
 /// Default timeout of an attempt of a check, from the start of its connection to its end, without `--timeout`.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes that a check reads of a body: enough for a page's head, and little enough for a million pages.
+/// Bytes of a body that a check reads: enough for a page's head, and few enough for a million pages.
 pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
 /// Maximum number of rows of failed targets that a check shows at its end, with all their columns. A row has at most 64
 /// KiB of URL and 64 KiB for each of 20 redirects: 27 MiB if all have the maximum length.
@@ -112,6 +112,6 @@ pub const RESULTS_BATCH_BYTES: usize = MIB;
 /// Maximum number of rows of the first file that `diff` holds in memory. Each takes 16 bytes: 128 MiB in total. With
 /// more rows, both files are read several times, each time for a part of the rows.
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
-/// Maximum number of different answers, status and kind together. A 16-bit number stands for each, with at most 64
-/// bytes of text.
+/// Maximum number of different answers (statuses and kinds together). Each is represented by a 16-bit number, and its
+/// text has at most 64 bytes.
 pub const DIFF_ANSWERS_MAX: usize = 16 * 1024;

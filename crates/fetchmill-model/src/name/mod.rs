@@ -27,7 +27,7 @@ pub const STATE_FOLDER: &str = ".fetchmill";
 const EMPTY_MEMBER: &[u8] = b"%empty";
 /// File name on disk for an empty last segment. No escaped byte looks like it.
 const EMPTY_LAST_SEGMENT: &[u8] = b"%index";
-/// Approximate length at which a name in a message is cut.
+/// Approximate length to which a name in a message is cut.
 const DISPLAY_BYTES_MAX: usize = 200;
 
 /// Reason why a name cannot be a path.
@@ -89,13 +89,12 @@ pub(crate) fn encode_whole(name: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Returns whether a name has half a surrogate pair of UTF-16, as three bytes that UTF-8 never contains. Such a name
-/// comes from JSON that was made of bytes that are not text. The original name is lost, so the object cannot be
-/// requested.
+/// comes from JSON made from bytes that are not text. The original name is lost, so the object cannot be requested.
 pub fn has_surrogate(name: &[u8]) -> bool {
     memchr::memchr_iter(0xed, name).any(|at| name.get(at + 1).is_some_and(|next| *next >= 0xa0))
 }
 
-/// Returns whether a name is the name of a folder. In a listing this is a mistake, but a URL may have such a name.
+/// Returns whether a name is the name of a folder. In a listing this is a mistake, but a URL may be such a name.
 pub fn is_folder(name: &[u8]) -> bool {
     name.ends_with(b"/")
 }
@@ -195,8 +194,8 @@ pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
     (again == path).then_some(name)
 }
 
-/// Appends a name as the name of an archive member. Any name gives a member that can be unpacked beneath a folder. If
-/// [`to_path`] has a path and the name is not a folder's, the result is the same. Otherwise more is escaped: a segment
+/// Appends a name as the name of an archive member. Any name becomes a member that can be unpacked beneath a folder. If
+/// [`to_path`] accepts the name and it is not a folder's, the result is the path. Otherwise more is escaped: a segment
 /// `.` or `..`, and a `/` at the start, at the end or after another `/`. The empty name becomes `%empty`.
 pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     if name.is_empty() {

@@ -358,7 +358,7 @@ fn a_message_shows_no_control_characters() {
     assert_eq!(for_display(&[b'a'; 201]), "a".repeat(200) + "...");
 }
 
-/// Returns bytes, many of which are relevant here.
+/// Generates bytes, many of which have a special meaning in names.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), prop::sample::select(b"./%\\a2E\0\n \xc2\x85".to_vec())];
     prop::collection::vec(byte, 0..40)

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use super::{byte_set, escaped};
 
-/// Returns the name of a file that is made of a URL without its scheme.
+/// Returns the name of the file for a URL without its scheme.
 pub fn of_url(url: &[u8]) -> Cow<'_, [u8]> {
     recoded(url)
 }
@@ -29,7 +29,7 @@ pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     (!last.is_empty()).then(|| of_url(last))
 }
 
-/// Returns a prefix of names that a user has given, either in the form of a URL or in the form of a name.
+/// Returns the prefix of names that a user has given, as the start of a URL or of a name.
 pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     let is_of_name = given.iter().any(|byte| ALWAYS_ENCODED[*byte as usize]);
     if is_of_name { Cow::Borrowed(given) } else { of_url(given) }
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Returns bytes of which some have a meaning, often next to each other.
+    /// Generates text in which bytes with a special meaning are frequent, and often adjacent.
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
         let pieces = [
             "%", "%2", "25", "%25", "%3A", ":", "%3a", "%2F", "/", "%5C", "\\", "%C3", "%BC", "%c3",

@@ -21,8 +21,7 @@ pub struct Facts<'a> {
     pub fetched_at: Micros,
     /// The `Content-Type` field, as sent.
     pub content_type: Option<&'a [u8]>,
-    /// The `Content-Encoding` field, as sent, if the body is stored encoded although the request did not ask for an
-    /// encoding.
+    /// The `Content-Encoding` field, as sent, of a body that is stored in an encoding that was not requested.
     pub content_encoding: Option<&'a [u8]>,
     /// The `ETag` field, as sent.
     pub etag: Option<&'a [u8]>,
@@ -32,7 +31,7 @@ pub struct Facts<'a> {
     pub head: Option<&'a [u8]>,
     /// Requested URL, or the final URL after redirects, if it is not the object's name.
     pub url: Option<&'a [u8]>,
-    /// Values of the kept columns; see [`crate::target::extra_columns::extra_values`].
+    /// Values of the kept columns: see [`crate::target::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
     /// The list entry ([`crate::target::entry::ListEntry`]) of a target whose request is not a plain `GET` and that may
     /// still fail, for its row of failures. No format stores it.

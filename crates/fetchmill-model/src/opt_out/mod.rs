@@ -61,7 +61,7 @@ impl OptOutReader {
         self.html = Vec::new();
     }
 
-    /// Reads a head. The head of an object's rest adds to that of its start.
+    /// Reads a head. For an object in two pieces, the head of the rest adds to that of the start.
     pub fn head(&mut self, head: &[u8]) {
         self.is_html |= fields_in(head, b"content-type:").any(is_html);
         if self.found.is_none() {
@@ -106,7 +106,7 @@ fn reserving_field(head: &[u8]) -> Option<OptOut> {
 }
 
 /// Returns the rule of the first directive in an `X-Robots-Tag` value that applies to this program and reserves the
-/// object. `name: directive, directive` is for one program.
+/// object. `name: directive, directive` applies to one program.
 fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     let mut is_for_us = true;
     value.split(|byte| *byte == b',').find_map(|directive| {

@@ -19,11 +19,11 @@ pub enum HostRobots {
     Rules(Robots),
     /// The server failed to send it, so nothing may be requested. Contains the reason in words.
     Forbidden(String),
-    /// No complete reply came, so the rules are unknown.
+    /// No complete reply was received, so the rules are unknown.
     Unknown(FailureKind, String),
 }
 
-/// Decision about a target.
+/// Decision whether a target may be requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RobotsVerdict {
     /// The target may be requested.

@@ -99,7 +99,7 @@ failure_kinds! {
     PrivateAddress = "private-address", Final;
     /// The proxy cannot be reached, could not reach the origin, or is overloaded: 408, 429, 5xx.
     Proxy = "proxy", Transient;
-    /// The proxy refuses the connection to the origin, or its reply is not HTTP.
+    /// The proxy refuses to connect to the origin, or its reply is not HTTP.
     ProxyRefused = "proxy-refused", Final;
     /// The configured credentials for the store cannot be obtained.
     Credentials = "credentials", Transient;
@@ -118,7 +118,7 @@ failure_kinds! {
     /// The certificate, or another one in its chain, may not be used: its key or signature is too weak, it is not for
     /// servers, or it breaks a rule of its chain.
     TlsCertificate = "tls-certificate", Final;
-    /// The connection broke before the head of the reply.
+    /// The connection broke before the head of the reply was complete.
     Reset = "reset", Transient;
     /// The connection was not established in time.
     ConnectTimeout = "connect-timeout", Transient;
@@ -128,7 +128,7 @@ failure_kinds! {
     IdleTimeout = "idle-timeout", Transient;
     /// The attempt as a whole took too long.
     TotalTimeout = "total-timeout", Transient;
-    /// The body ended before its length.
+    /// The body ended before its stated length.
     Truncated = "truncated", Transient;
     /// The body does not match the checksum of the store.
     Checksum = "checksum", Transient;
@@ -148,11 +148,11 @@ failure_kinds! {
     UnverifiedLength = "unverified-length", Final;
     /// The object has another size or `ETag` than in the listing, because it was replaced meanwhile.
     Changed = "changed", Final;
-    /// A part of the object was requested, but the reply is a success with something else: the server ignores `Range`.
+    /// A part of the object was requested, but a successful reply contains something else: the server ignores `Range`.
     RangeIgnored = "range-ignored", Final;
     /// The object has no such part (416).
     RangeUnsatisfied = "range-unsatisfied", Final;
-    /// The reply has another part than the requested one.
+    /// The reply contains another part than the requested one.
     BadRange = "bad-range", Final;
     /// The encoding of the body was not requested, or the body does not match its encoding.
     BadEncoding = "bad-encoding", Final;
@@ -350,7 +350,7 @@ impl Runs {
         behind > 0 && number - self.0[behind - 1].0 < self.0[behind - 1].1
     }
 
-    /// Returns the count of numbers.
+    /// Returns how many numbers there are.
     pub fn count(&self) -> u64 {
         self.iter().map(|(_, length)| length).sum()
     }
@@ -418,7 +418,7 @@ pub struct SealedShard {
     pub objects: u64,
     /// Total bytes of their bodies.
     pub bytes: u64,
-    /// Shards whose objects it also contains. The transaction that seals it removes them.
+    /// Shards whose objects this shard contains too. The transaction that seals it removes them.
     pub replaces: Vec<ShardNumber>,
 }
 

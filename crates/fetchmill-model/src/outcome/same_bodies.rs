@@ -16,7 +16,7 @@ pub struct SameBodies {
     counts: Vec<BodyCount>,
 }
 
-/// Number of times that one body came.
+/// Number of times that one body was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct BodyCount {
     hash: u64,

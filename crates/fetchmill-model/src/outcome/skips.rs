@@ -1,4 +1,4 @@
-//! Targets that were skipped on purpose, by reason, with some names for each reason.
+//! Targets that were skipped on purpose, counted by reason, with some names for each reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum SkipReason {
     OtherPath,
     /// robots.txt forbids it.
     Robots,
-    /// It is the marker of a console for an empty folder in a bucket.
+    /// It is a marker with which a console represents an empty folder in a bucket.
     FolderMarker,
     /// It is not an object: neither a file nor a folder, or an old version in a bucket.
     NoObject,
@@ -52,7 +52,7 @@ impl SkipReason {
         SkipReason::Duplicate,
     ];
 
-    /// Returns whether the reason is the reply and not the listing.
+    /// Returns whether the reason was found in the reply, not in the listing.
     pub fn is_of_reply(self) -> bool {
         matches!(
             self,

@@ -1,10 +1,10 @@
 //! Finds the number of simultaneous requests that maximises an origin's goodput, and no more.
 //!
-//! Clock-free: time is an argument. A round is a time at one limit, in which goodput and mean latency are measured. All
-//! decisions are based on rounds.
+//! Clock-free: time is an argument. A round is a period at one limit, in which goodput and mean latency are measured.
+//! All decisions are based on rounds.
 //! - Climb: the limit doubles each round while goodput grows with it or latency does not. (TCP's slow start and BBR's
 //!   startup work like this.)
-//! - Shrink: the limit falls by 29 % at a time while that costs no goodput. Requests that only wait in a queue bring
+//! - Shrink: the limit falls by 29 % at a time while that costs no goodput. Requests that only wait in a queue gain
 //!   nothing.
 //! - Hold: at intervals, a trial alternates a slightly higher or lower limit with the held one, and the better one is
 //!   kept. If the held limit no longer gives the same goodput, the search climbs again from there. Other clients may be
@@ -27,7 +27,7 @@ pub use limit_search::{ConcurrencyBounds, ListingState};
 pub use round::Load;
 use round::{Measured, Round, WorkerState};
 
-/// Minimum time of a round, and of a round that is compared with only a few others.
+/// Minimum duration of a round, and of a round that is compared with only a few others.
 const ROUND_MIN: Millis = 200;
 const COMPARED_MIN: Millis = 400;
 /// Minimum replies of a round.
@@ -35,23 +35,24 @@ const ROUND_REPLIES: f64 = 16.0;
 /// Minimum replies of a trial's round, unless they would take longer than `TRIAL_MAX`.
 const TRIAL_REPLIES: f64 = 400.0;
 const TRIAL_MAX: Millis = 3_000;
-/// Time, and number of latencies, after which a round ends without a result.
+/// Time, and multiple of the latency, after which a round ends without a result.
 const ROUND_MAX: Millis = 5_000;
 const ROUND_MAX_LATENCIES: f64 = 6.0;
 /// Multiple of the lowest latency from which latency indicates an overload.
 const OVERLOADED: f64 = 8.0;
 /// Share of requests whose connections may still be opening when a round begins.
 const CONNECTING: f64 = 0.125;
-/// Maximum wait for these connections, as a time and in latencies. On a full link they may never come.
+/// Maximum wait for these connections, as a time and as a multiple of the latency. On a full link they may never open.
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
-/// Goodput lags by a latency, and by the time that the last connections take. Up to `CAREFUL` requests a climb does not
-/// wait for it. Above, it waits for this many latencies, but at most this many milliseconds.
+/// Goodput follows a change of the limit after one latency and the time that the last connections take to open. Up to
+/// `CAREFUL` requests, a climb does not wait for that. With more, it waits for this many latencies, but at most this
+/// many milliseconds.
 const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
-/// Memory for requests in flight. A connection has room for its next body and holds some bodies until they are certain,
-/// and half as many connections rest. So each request counts as two and a half bodies and the connection itself. Bodies
-/// above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
+/// Memory for requests in flight. A connection has room for its next body and holds some bodies until they are certain.
+/// Half as many more connections rest. So each request counts as two and a half bodies and the connection itself.
+/// Bodies above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;

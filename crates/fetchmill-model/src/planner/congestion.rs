@@ -3,8 +3,8 @@
 //! Clock-free: time is an argument. There is no pace until a request is refused. The first refusals set the pace to the
 //! rate at which the origin succeeded meanwhile, because an origin that refuses requests above a rate delivers that
 //! rate. From there the pace grows back to the last refused rate in some seconds, slowly near it and faster beyond,
-//! like CUBIC's window (RFC 9438). Far above it the pace is removed. Refusals that come at every pace do not indicate a
-//! rate, and are tolerated (docs/internals/decisions/0018).
+//! like CUBIC's window (RFC 9438). Far above it the pace is removed. Refusals that occur at every pace do not indicate
+//! a rate, and are tolerated (docs/internals/decisions/0018).
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ const STALE: Millis = 150;
 const FIRST_MEASURED: Millis = 100;
 /// Minimum time of a measurement after a cut.
 const MEASURED: Millis = 300;
-/// Minimum replies for a measurement of the rate, and for a measurement of the refused share.
+/// Minimum number of replies for measuring the rate, and for measuring the refused share.
 const MEASURED_REPLIES: f64 = 20.0;
 const SHARE_REPLIES: f64 = 100.0;
 /// A cut sets the pace to this part of the rate of successes. Without any success, `BLIND_CUT` applies to the pace.
@@ -31,7 +31,8 @@ const CUT: f64 = 0.95;
 const BLIND_CUT: f64 = 0.5;
 /// Refusals up to this share leave the pace unchanged. A larger share cuts it.
 const HELD_SHARE: f64 = 0.01;
-/// Growth of the pace: t seconds after its plateau it is 1 + t³ x `GROWTH` times the plateau. 5 % take 3 seconds.
+/// Growth of the pace: t seconds after its plateau it is 1 + t³ x `GROWTH` times the plateau. Growing by 5 % takes 3
+/// seconds.
 const GROWTH: f64 = 0.05 / 27.0;
 /// Factor by which the first pace grows in a second.
 const GUESS_GROWTH: f64 = 2.0;
@@ -39,16 +40,17 @@ const GUESS_GROWTH: f64 = 2.0;
 const FAR_ABOVE: f64 = 4.0;
 /// Beyond that, the pace is removed once no more than this part of it is used.
 const UNUSED: f64 = 0.5;
-/// A measured rate confirms the last one if it is at least this part of it. Otherwise one of the two was measured at a
-/// bad moment.
+/// A measured rate confirms the last one if it reaches at least this part of it. Otherwise one of the two was measured
+/// at a bad moment.
 const CONFIRMED: f64 = 0.7;
 /// After this number of useless cuts in a row, refusals do not depend on the pace.
 const USELESS_CUTS: u32 = 3;
 /// Minimum number of refusals in these cuts. Fewer may be chance.
 const USELESS_REFUSED: f64 = 10.0;
-/// A cut is useless if the refused share afterwards is between this part and its inverse of the share before.
+/// A cut is useless if the refused share afterwards is between this multiple of the share before and the inverse
+/// multiple.
 const UNCHANGED: f64 = 0.6;
-/// In addition, the requests must fall to this part or less. Otherwise the cut was hardly effective.
+/// A cut is judged only if the requests fell to this part or less. Otherwise it hardly took effect.
 const LOWERED: f64 = 0.9;
 /// First time for which refusals are then tolerated. It doubles, up to `PUT_UP_MAX`.
 const PUT_UP_FIRST: Millis = 10_000;
@@ -101,9 +103,10 @@ struct ActivePace {
     rate: f64,
     /// Rate of the last refusals, as far as known. Growth is slowest there.
     plateau: f64,
-    /// Seconds of growth since the plateau. Negative before it.
+    /// Seconds of growth since the plateau was reached. Negative before that.
     grown: f64,
-    /// Whether the first pace was measured in a short time. It then grows fast until a request is refused again.
+    /// Whether this is the first pace, measured in a short time. Such a pace grows fast until a request is refused
+    /// again.
     is_guess: bool,
 }
 
@@ -277,8 +280,8 @@ impl Congestion {
         self.since.is_some_and(|since| now >= since + self.enough())
     }
 
-    /// Returns the start of the measurement of the rate. Without a pace it is the first refusal: before that, fewer
-    /// requests were sent.
+    /// Returns the start of the measurement of the rate. Without a pace, it is the first refusal, because fewer
+    /// requests were sent before that.
     fn counted_from(&self, now: Millis) -> Millis {
         let from = now.saturating_sub(self.window(MEASURED_REPLIES));
         if self.held.is_some() {
@@ -333,7 +336,7 @@ impl Congestion {
             until: now + next,
             next: (next * 2).min(PUT_UP_MAX),
         };
-        // The best rate is unknown: refusals or a busy machine left only few requests.
+        // The best rate is unknown, because refusals or a busy machine allowed only a few requests.
         self.held = Some(ActivePace { is_guess: true, ..ActivePace::below(before, before) });
         self.since = Some(now + STALE);
     }

@@ -1,12 +1,13 @@
-//! The hosts of a job over many hosts: how many requests each may get now, and which are dead.
+//! The hosts of a job over many hosts: how many requests each may receive now, and which are dead.
 //!
 //! Clock-free: time is an argument. Each host belongs to one worker ([`HostId::worker`]), so a table has one owner and
 //! needs no lock. A host is scheme, name and port, like an [origin](super::origin).
 //!
 //! - Limits: requests in flight, and requests per second (the generic cell rate algorithm, ITU-T I.371).
-//! - After a 429 or 503 the host gets no request before the time that it named, or before a rest that doubles.
-//! - Prompt hosts always find a place. While there are targets of such hosts, all other hosts together get only the
-//!   remaining places, so slow hosts cannot take every place.
+//! - After a 429 or 503, the host gets no request until the time that it named, or during a rest that doubles each
+//!   time.
+//! - Prompt hosts always find a place. While there are targets of such hosts, all other hosts share the remaining
+//!   places, so slow hosts cannot take every place.
 //! - Breaker: a host rests after a number of consecutive failures to reach it, if these are at least half of its last
 //!   results. After a rest one target tests the host. If these tests fail as often as a target may be tried, the host
 //!   is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
@@ -17,7 +18,7 @@ use super::origin::Millis;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind};
 
-/// Requests that a host may get together after a quiet time, as time: a tenth of a second's worth.
+/// Burst of requests that a host may get after a quiet time, as time: a tenth of a second's worth.
 const BURST_MICROS: u64 = 100_000;
 /// Number of results that are remembered for a host, one bit each.
 const HISTORY: u32 = 20;
@@ -60,9 +61,9 @@ fn origin_text(url: &[u8]) -> &[u8] {
 /// Limits that apply to every host.
 #[derive(Debug, Clone, Copy)]
 pub struct HostRules {
-    /// Requests in flight to a host. 0 for no limit.
+    /// Maximum number of requests in flight to a host. 0 for no limit.
     pub connections: u32,
-    /// Requests/s to a host. `None` for no limit.
+    /// Maximum number of requests/s to a host. `None` for no limit.
     pub rate: Option<f64>,
     /// Number of tests of an unreachable host before it is dead.
     pub probes: u32,
@@ -70,11 +71,11 @@ pub struct HostRules {
     pub dead_for: Millis,
     /// Number of hosts whose state is kept.
     pub held_max: usize,
-    /// Requests in flight to all hosts together. 0 for no limit.
+    /// Maximum number of requests in flight to all hosts together. 0 for no limit.
     pub places: usize,
 }
 
-/// Whether a target of a host may go now.
+/// Whether a target of a host may start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// The target may go. It counts as in flight until [`HostTable::left`].
@@ -118,13 +119,13 @@ struct HostState {
     /// Consecutive rests without an answer.
     rests: u8,
     kind: Option<FailureKind>,
-    /// The host is dead: it is not tested for long.
+    /// Whether the host is dead: it is not tested for a long time.
     is_dead: bool,
     /// Start of the last rest.
     rested_at: Millis,
-    /// One target is testing the host.
+    /// Whether a target is testing the host.
     is_probed: bool,
-    /// The last reply was prompt.
+    /// Whether the last reply was prompt.
     is_prompt: bool,
     in_flight: u32,
 }
@@ -288,7 +289,7 @@ impl HostTable {
         self.note(id, seen, now);
     }
 
-    /// Records a result for a host without a target in flight, such as a failed lookup of its name.
+    /// Records a result for a host that has no target in flight, such as a failed lookup of its name.
     pub fn note(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let rules = self.rules;
         if matches!(seen, RequestOutcome::Failure(kind) if tells_of_host(kind))
@@ -339,8 +340,8 @@ impl HostTable {
         self.interval
     }
 
-    /// Returns when a target of a host that comes now may go at the earliest, for callers that defer it. `ahead`
-    /// targets of the host go before it.
+    /// Returns the earliest time at which a target of a host that arrives now may start, for callers that defer it.
+    /// `ahead` targets of the host go before it.
     pub fn outlook(&self, id: HostId, ahead: usize, now: Millis) -> Millis {
         let Some(host) = self.known.get(&id) else { return now };
         let by_rate =

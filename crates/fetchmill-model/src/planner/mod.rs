@@ -1,8 +1,8 @@
 //! The planner: which targets go out next, which wait, and when the job is done.
 //!
 //! It does no I/O and has no clock: time is an argument. A single lock protects it, taken once for each batch. A target
-//! is first announced (listed, not yet in the journal), then ready, then outstanding (with a worker), then finished. It
-//! may also wait and become outstanding again.
+//! is first announced (listed, not yet in the journal), then ready, then outstanding (with a worker), then finished. An
+//! outstanding target may also wait and become outstanding again.
 
 pub mod concurrency;
 pub mod congestion;
@@ -107,7 +107,7 @@ pub struct Planner {
     /// Set in a job over many hosts. The workers that own the hosts have the hosts' state.
     routes: Option<Routes>,
     jitter: Jitter,
-    /// End of a pause that the origin's state did not cause. 0 = no pause.
+    /// End of a pause that was not caused by the origin's state. 0 = no pause.
     paused_until: Millis,
 }
 
@@ -204,7 +204,7 @@ impl Planner {
         let listed = self.unassigned_targets();
         !self.is_past_end
             && listed + self.outstanding < limits::WINDOW_TARGETS_MAX
-            // Over many hosts, list far ahead, so that there is work for all of them.
+            // For many hosts, list far ahead, so that there is work for all of them.
             && (self.routes.is_some() || listed < self.read_ahead.targets())
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
@@ -275,7 +275,7 @@ impl Planner {
         NextWork::Batch(batch)
     }
 
-    /// Takes a random target that was never handed out, because neighbours may be broken together.
+    /// Takes a random target that was never handed out, because adjacent targets may all be broken.
     fn take_any_ready(&mut self) -> Option<Batch> {
         if self.ready.is_empty() {
             return None;
@@ -386,7 +386,7 @@ impl Planner {
         to_journal
     }
 
-    /// Records a worker's requests in flight, and its replies. The goodput of an origin at its pace, or in trouble,
+    /// Records a worker's requests in flight, and its replies. The goodput of an origin that is paced or in trouble
     /// does not show its capacity.
     pub fn observe_load(&mut self, worker: usize, load: Load, now: Millis) {
         let is_held = self.rate().is_some() || self.held_until(now).is_some();
@@ -414,7 +414,7 @@ impl Planner {
         self.only_host_limit().map_or(most, |limit| most.min(limit))
     }
 
-    /// Returns the limit of the only host, if no other limit is lower.
+    /// Returns the limit per host if there is only one host and no other limit is lower.
     pub fn reached_host_limit(&self) -> Option<usize> {
         self.only_host_limit().filter(|limit| *limit <= self.unbounded_concurrency())
     }
@@ -562,7 +562,7 @@ impl Planner {
     }
 
     /// Returns the number of attempts that sets a target's delay. With a pace it is 0 for a refused target, because the
-    /// pace already prevents a storm.
+    /// pace already prevents a burst of retries.
     fn patience(&self, target: &WaitingTarget) -> u32 {
         let is_paced = self.rate().is_some() && target.kind.class() == FailureClass::Throttle;
         if is_paced { 0 } else { target.attempts }

@@ -134,7 +134,7 @@ fn extensions_and_trailers_are_bounded() {
     assert_reply(&chunked(&extension(CHUNK_EXTENSION_BYTES_MAX)), Framing::Chunked, b"a", 0);
     assert_refused(&chunked(&extension(CHUNK_EXTENSION_BYTES_MAX + 1)), FailureKind::Framing);
 
-    // Extensions of all chunks together.
+    // The limit applies to the extensions of all chunks together.
     let many = format!("{}0\r\n\r\n", "1;xxx\r\na\r\n".repeat(900));
     assert_reply(&chunked(&many), Framing::Chunked, &[b'a'; 900], 0);
     let many = format!("{}0\r\n\r\n", "1;xxxxx\r\na\r\n".repeat(900));

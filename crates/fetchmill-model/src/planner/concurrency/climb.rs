@@ -5,20 +5,21 @@ use super::round::Measured;
 
 /// Growth of goodput that makes a doubled limit worth it. While latency shows no queue, no growth is needed.
 const GROWTH: f64 = 1.1;
-/// Required growth above [`CAREFUL`]. Chance alone, in waves of replies, looked like a tenth.
+/// Required growth above [`CAREFUL`]. It is higher, because replies in waves looked like a growth of a tenth by chance
+/// alone.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// Required growth after a change for the worse, which other clients of the origin may have caused. A job with half of
-/// the origin would gain 4 / 3 by doubling, and the others would take it back. A listing that reads ahead counts as
-/// another client.
+/// Required growth after a change for the worse, which other clients of the origin may have caused. A job that uses
+/// half of the origin would grow by 4 / 3 if it doubled its requests, and the other clients would take that back. A
+/// listing that reads ahead counts as another client.
 const SHARED_GROWTH: f64 = 1.5;
-/// If a limit gives this much more than the one before it, no requests wait in a queue.
+/// If a limit gives this much more goodput than the one before it, no requests wait in a queue.
 const PAID: f64 = 1.2;
 /// Number of consecutive limits without enough growth that ends a climb.
 const STRIKES: u32 = 2;
 /// Number of rounds in which such a limit does not count while the listing reads ahead for the first time. Its pages
 /// may fill a narrow link.
 const READ_AHEAD_ROUNDS: u32 = 20;
-/// Shrinking begins at the lowest limit that gave this part of the maximum.
+/// Shrinking begins at the lowest limit that gave this part of the maximum goodput.
 const NEARLY: f64 = 0.95;
 
 impl Climb {
@@ -26,7 +27,7 @@ impl Climb {
         self.levels.iter().map(|(_, goodput)| *goodput).fold(0.0, f64::max)
     }
 
-    /// Returns the first goodput measured at a limit. Goodput lags by a latency, so it still belongs to the limit
+    /// Returns the first goodput measured at a limit. Goodput lags by a latency, so this is still that of the limit
     /// before.
     fn at_first(&self, limit: usize) -> f64 {
         self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)

@@ -7,15 +7,15 @@ use super::limit_search::{
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// A round that differs from the held values by more than this factor is odd. This number of odd rounds in a row, over
-/// this time, is a change. A page of the listing may fill a narrow link for a shorter time.
+/// A round that differs from the held values by more than this factor is odd. This many consecutive odd rounds over
+/// this time count as a change. A page of the listing may fill a narrow link, but for a shorter time.
 const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 const CHANGED_FOR: Millis = 700;
 /// Weight of a new round in the held values.
 const HELD_WEIGHT: f64 = 0.3;
-/// A higher limit is on probation for this number of rounds, which take 2 s or more. The reason is that a second after
-/// new connections some of them rest, and others take their place. The limit is abandoned if it gives less than this
+/// A higher limit is on probation for this number of rounds, which take 2 s or more. It needs them because some of its
+/// new connections rest after a second, and others take their place. The limit is abandoned if it gives less than this
 /// part of the lower one's goodput. The next trial then comes after `PROBATION_CALM` calm rounds.
 const PROBATION_ROUNDS: u32 = 10;
 const PROBATION_KEEPS: f64 = 0.95;
@@ -28,7 +28,7 @@ const CALM_MAX: u32 = 32;
 const SHARED_CALM_MAX: u32 = 8;
 /// A lower limit is kept if goodput falls by at most this part of the step.
 const STEP_LOSS: f64 = 0.25;
-/// The same part if other clients may use the origin: the loss of a job that has three fifths of the goodput.
+/// The same part if other clients may use the origin: what a job with three fifths of the goodput loses.
 const SHARED_LOSS: f64 = 0.4;
 
 fn differs(now: f64, then: f64) -> bool {
@@ -166,7 +166,7 @@ impl LimitSearch {
         if trial.other < self.held
             && let Some(held) = hold.held
         {
-            // A lower limit costs as much goodput, so the latency does not come from a queue of ours.
+            // A lower limit costs goodput to the same degree, so the latency is not caused by a queue of our requests.
             self.floor = held.latency;
         }
         let calm_max = if self.is_shared { SHARED_CALM_MAX } else { CALM_MAX };

@@ -11,7 +11,7 @@ pub(super) const QUEUED: f64 = 1.25;
 pub(super) const CROWDED: f64 = 1.5;
 /// A limit that gives less than this part of a lower one's goodput is too high, regardless of latency.
 pub(super) const HARM: f64 = 0.8;
-/// A climb is careful above this limit. An origin can stand four times too many requests if they are a hundred, but not
+/// A climb is careful above this limit. An origin can bear four times too many requests if these are a hundred, but not
 /// if they are thousands.
 pub(super) const CAREFUL: usize = 1024;
 /// A higher limit is kept if goodput grows by at least this part of the step.
@@ -19,7 +19,7 @@ pub(super) const STEP_GAIN: f64 = 0.6;
 
 /// Factor by which a limit is lowered.
 const SHRINK: f64 = 1.4;
-/// A trial's first step, and calm rounds before it.
+/// First step of a trial, and number of calm rounds before it.
 const STEP: f64 = 1.06;
 const CALM_FIRST: u32 = 4;
 /// First step if other clients may use the origin, so that changes of their share are found sooner.
@@ -74,8 +74,8 @@ pub(super) struct Shrink {
     pub(super) good: usize,
     /// Highest goodput so far. `None` until `good` itself is measured.
     pub(super) goodput: Option<f64>,
-    /// Goodput before a higher limit was tried; goodput during the recovery from that limit, and the number of rounds
-    /// of the recovery.
+    /// Goodput before a higher limit was tried, goodput during the recovery from that limit, and number of rounds of
+    /// the recovery.
     pub(super) before: f64,
     pub(super) recovered: f64,
     pub(super) recoveries: u32,
@@ -98,7 +98,7 @@ pub(super) struct Raise {
 pub(super) struct Hold {
     /// Mean values of earlier rounds.
     pub(super) held: Option<Measured>,
-    /// Consecutive odd rounds, and their total time.
+    /// Number of consecutive odd rounds, and their total time.
     pub(super) odd: u32,
     pub(super) odd_for: Millis,
     pub(super) calm: u32,
@@ -145,7 +145,7 @@ pub(super) struct LimitSearch {
     /// Lowest mean latency since the last change, in microseconds.
     pub(super) floor: f64,
     pub(super) trials: TrialPlan,
-    /// Other clients may use the origin: it has become slower, or gives less, and this job is not the reason.
+    /// Other clients may use the origin: it has become slower or gives less goodput, and this job is not the reason.
     pub(super) is_shared: bool,
 }
 

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::planner::millis::Millis;
 
-/// A round counts if at most this share of its reports was starved, and if at least this part of the limit was in
-/// flight on average.
+/// A round counts if at most this share of its reports were starved, and if on average at least this part of the limit
+/// was in flight.
 const STARVED: f64 = 0.25;
 const USED: f64 = 0.6;
-/// A reply counts as one unit, and as one more for each of these bytes of its body.
+/// A reply counts as one unit, plus one for this many bytes of its body.
 const UNIT_BYTES: f64 = 16.0 * 1024.0;
 
 /// Measurements of a worker since its last report.
@@ -24,7 +24,7 @@ pub struct Load {
     pub in_flight: u32,
     /// Targets in flight whose request has been sent.
     pub exchanging: u32,
-    /// Something other than the limit kept the worker from more requests.
+    /// Whether something other than the limit kept the worker from making more requests.
     pub is_starved: bool,
 }
 
@@ -42,7 +42,8 @@ pub(super) struct Measured {
 /// Sums of the reports at one limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
-    /// Three times: the limit was set; all workers knew it and its connections were open; counting began.
+    /// Times at which the limit was set, at which all workers knew it and its connections were open, and at which
+    /// counting began.
     pub(super) since: Millis,
     pub(super) ready: Option<Millis>,
     pub(super) begun: Option<Millis>,
@@ -70,12 +71,12 @@ impl Round {
         self.latency_micros += load.latency_micros as f64;
     }
 
-    /// Returns whether the listing was behind often.
+    /// Returns whether the listing was often behind.
     pub(super) fn is_behind(&self) -> bool {
         f64::from(self.behind) > STARVED * f64::from(self.reports)
     }
 
-    /// Returns whether only the limit held the job back.
+    /// Returns whether nothing but the limit held the job back.
     pub(super) fn is_telling(&self, limit: usize) -> bool {
         let reports = f64::from(self.reports.max(1));
         f64::from(self.starved) <= STARVED * reports && self.in_flight >= USED * reports * limit as f64

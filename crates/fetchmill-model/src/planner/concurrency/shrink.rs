@@ -9,8 +9,8 @@ const SHRINK_KEEPS: f64 = 0.97;
 const CLEARLY_LESS: f64 = 0.85;
 /// If no requests wait in a queue yet, the limit is raised by this factor, and then by its root.
 const RAISE: f64 = 1.4;
-/// While goodput grows by this factor a round, requests and idle connections of a higher limit still slow the origin
-/// down. The growth is awaited for at most this number of rounds.
+/// While goodput grows by this factor per round, requests and idle connections of a higher limit still slow the origin
+/// down. The end of this growth is awaited for at most this many rounds.
 const RECOVERS: f64 = 1.1;
 const RECOVERIES: u32 = 5;
 

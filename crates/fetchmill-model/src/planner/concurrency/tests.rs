@@ -11,8 +11,8 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
-/// Share of an origin that pages leave while a listing reads ahead, and while a single page arrives later. A page has
-/// 10,000 names, in as many bytes as that many replies.
+/// Share of an origin's capacity that pages leave to requests while a listing reads ahead, and while a single page
+/// arrives later. A page has 10,000 names, in as many bytes as that many replies.
 const LEFT_BY_PAGES: f64 = 0.28;
 const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;
@@ -32,8 +32,8 @@ struct Origin {
     connect_micros: u64,
     /// Maximum relative deviation of its capacity. Each deviation lasts a tenth of a second.
     noise: f64,
-    /// Number of connections above which replies take longer, by the square of the excess. A second later, half as many
-    /// connections as the active ones rest, as in a real client.
+    /// Number of connections above which replies take longer, in proportion to the square of the excess. As in a real
+    /// client, half as many connections as the active ones rest a second later.
     crowd: f64,
 }
 
@@ -92,7 +92,7 @@ struct World {
     taken: f64,
     /// End of the listing's read-ahead, in microseconds.
     reads_ahead_until: u64,
-    /// Number of names handed out since the last page, if pages share capacity with requests, and the rest of a page.
+    /// Number of names handed out since the last page, if pages share capacity with requests. Then the rest of a page.
     names_taken: Option<f64>,
     page_left: f64,
     /// Bytes of a body.

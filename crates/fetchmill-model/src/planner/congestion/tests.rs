@@ -10,7 +10,7 @@ use super::super::retry::Jitter;
 use super::Congestion;
 use crate::limits;
 
-/// A client's processor time per request, in microseconds. It limits the client to 40,000 requests/s.
+/// Processor time of a client per request, in microseconds. It limits the client to 40,000 requests/s.
 const REQUEST_MICROS: u64 = 25;
 /// The same while other programs use the machine: 80 requests/s.
 const BUSY_REQUEST_MICROS: u64 = 12_500;
@@ -23,7 +23,7 @@ struct Server {
     /// Requests/s, and the burst after a quiet time.
     rate: fn(u64) -> f64,
     burst: f64,
-    /// Share of all other requests that it refuses, at any rate.
+    /// Share of all other requests that it refuses at any rate.
     stray: f64,
     /// `Retry-After` of refused requests.
     retry_after: Millis,
@@ -49,7 +49,7 @@ struct World {
     /// Successes and refusals of each second.
     seconds: Vec<(u32, u32)>,
     rests: u32,
-    /// Time until which the client's machine is busy, in microseconds.
+    /// End of the time for which the client's machine is busy, in microseconds.
     busy_until: u64,
 }
 
@@ -140,7 +140,7 @@ impl World {
             let rests = matches!(self.origin.gate(now / 1000), Gate::Resting(_));
             if idle > 0 && free_at <= now && !rests {
                 idle -= 1;
-                // A timer is exact to a millisecond, and late.
+                // A timer has a resolution of a millisecond, and fires late.
                 let wait = self.pace.reserve(now).div_ceil(1000) * 1000;
                 let cost = if now < self.busy_until { BUSY_REQUEST_MICROS } else { REQUEST_MICROS };
                 free_at = now + wait + cost;
