@@ -1,5 +1,5 @@
-//! The native engine: threads, connections and the stop signal. It connects all other parts. For other engines, it has
-//! a dispatcher instead of fetching threads, or a supervisor per process.
+//! The native engine: threads, connections and the stop signal. It connects all other parts. For other engines, a
+//! dispatcher, or a supervisor per process, replaces the fetching threads.
 //!
 //! A job has one thread each for itself, the journal, the listing, checks of the origin, and samples. For each
 //! processor there is a worker that fetches, and a writer that owns the worker's sink. The threads meet once per batch,

@@ -1,5 +1,5 @@
-//! Restricts the addresses of connections. The author of a list or redirect chooses its host names, and with
-//! [`AddressPolicy::PublicOnly`] none of these leads into networks that only this machine can reach.
+//! Restricts the addresses of connections. The author of a list or redirect chooses its host names. With
+//! [`AddressPolicy::PublicOnly`], none of these leads into networks that only this machine can reach.
 //!
 //! The policy checks the address that is connected to instead of the name, which may resolve differently in two
 //! lookups.
@@ -13,7 +13,7 @@ pub enum AddressPolicy {
     #[default]
     Anywhere,
     /// Public addresses. If a lookup returns any other address, all its addresses are rejected, because a name with
-    /// both kinds is no accident.
+    /// both kinds must be intended.
     PublicOnly,
 }
 

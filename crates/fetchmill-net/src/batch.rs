@@ -241,7 +241,7 @@ impl Http1Connection {
         }
     }
 
-    /// Sets the deadlines for more bytes. The time for each reply starts when the previous one is complete.
+    /// Sets the deadlines for further bytes. The time for each reply starts when the previous one is complete.
     fn go_on(&self, is_another: bool, watch: &Deadlines) {
         if is_another {
             watch.start();

@@ -20,8 +20,8 @@ use fetchmill_model::reply::certainty::{ConnectionReplies, MonotonicMicros, SILE
 use fetchmill_model::target::TargetList;
 
 const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
-/// Wait after which a connection was certainly silent. If it was unused for two ticks of the clock, it was silent for
-/// at least one.
+/// Wait after which it is certain that a connection was silent. If it was unused for two ticks of the clock, it was
+/// silent for at least one.
 const WAITED_MIN: MonotonicMicros = 2 * SILENCE_MIN;
 
 /// A task's connection at an origin, which may be closed.
@@ -118,8 +118,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server was asked to close the connection after the last reply. A reply without a
-    /// confirmation may belong to an earlier request, so nothing may be requested after it.
+    /// Returns whether the server was asked to close the connection after the last reply. If the server does not
+    /// confirm this in its reply, the reply may belong to an earlier request, so nothing may be requested after it.
     pub fn is_ending(&self) -> bool {
         matches!(&self.link, Some(ConnectionKind::Http1(own)) if own.replies.is_ending())
     }

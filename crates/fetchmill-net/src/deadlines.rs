@@ -25,8 +25,8 @@ pub struct Timeouts {
     /// Time for the whole attempt, plus 1 s per 64 KiB of the body.
     pub total: Duration,
     /// Time for connecting, handshake, head and body together, regardless of the body's length. It starts with the
-    /// first packet of the connection, or with the request on a kept connection. The lookup is not included. `None`
-    /// means no limit.
+    /// first packet of the connection, or with the request on a kept connection. The name lookup is not included.
+    /// `None` means no limit.
     pub attempt: Option<Duration>,
 }
 

@@ -43,9 +43,9 @@ impl ConnectFailure {
 
 /// Converts an error of connecting to an address.
 ///
-/// If the system gives up before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES` and `EPERM`
-/// come from a firewall on this machine, and `ENOPROTOOPT` and `EPROTO` from ICMP messages. These and all other numbers
-/// mean that the address is unreachable.
+/// If the system abandons the connection before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES`
+/// and `EPERM` come from a firewall on this machine, and `ENOPROTOOPT` and `EPROTO` from ICMP messages. These and all
+/// other numbers mean that the address is unreachable.
 pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectFailure {
     let kind = match error.raw_os_error() {
         // IPv6 addresses give the same error if IPv6 is turned off.

@@ -1,7 +1,7 @@
 //! The transport: connections that send requests and receive replies. It contains no policy. Callers decide how to
 //! handle failures.
 //!
-//! An object costs one write, one read and one peek. Reads use the worker's buffer, so idle connections have none.
+//! Each object costs one write, one read and one peek. Reads use the worker's buffer, so idle connections have none.
 
 mod address_policy;
 mod batch;
@@ -213,8 +213,8 @@ impl Http1Connection {
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
-            // Check the deadline last, so that data that has arrived counts even if this thread was stopped for longer
-            // than the deadline.
+            // Check the deadline last, so that data that has arrived counts even if this thread was stopped past the
+            // deadline.
             return match watch.poll_expired(context) {
                 Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
                 None => Poll::Pending,

@@ -2,15 +2,15 @@
 //!
 //! Linux tries every second port of its range first, and the others only when all of these are in use. The others are
 //! meant for programs that call bind. When half of the ports are in use (14,116 of the usual 28,232), each new
-//! connection to an address searches the used half first. This costs 0.8 ms of CPU time.
+//! connection to an address searches the used half first, which costs 0.8 ms of CPU time.
 //!
 //! Since Linux 6.8, a socket with its own port range is searched port by port, starting where the last search ended.
 //! Ports outside the system's range are ignored, so a range of all ports has no other effect.
 //!
 //! If this side closes a connection first, its port stays in `TIME_WAIT` for a minute. A job that closes thousands of
-//! connections would use up the ports for its server and stop until that minute is over. So after many closed
-//! connections, the next are reset, which leaves no port in `TIME_WAIT`. This is safe because nothing more is expected
-//! from a connection that is being closed.
+//! connections would use up the ports for its server, and would then wait until that minute is over. So after many
+//! closed connections, the next are reset, which leaves no port in `TIME_WAIT`. This is safe because nothing more is
+//! expected from a connection that is being closed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

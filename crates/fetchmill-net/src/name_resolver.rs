@@ -15,7 +15,8 @@ use fetchmill_model::outcome::FailureKind;
 /// Settings shared by all threads.
 #[derive(Debug, Clone)]
 pub enum NameResolverSetup {
-    /// The system's lookup (`getaddrinfo`). It knows names that only this machine knows, and needs a thread per name.
+    /// The system's lookup (`getaddrinfo`). It also finds names that only this machine knows, and needs a thread per
+    /// name.
     System(Resolver),
     /// fetchmill's own lookup.
     Own(Arc<DnsSetup>, SlotLimits),

@@ -35,7 +35,7 @@ pub struct OriginConnections {
     /// Statistics of the origin's replies. They determine how long a connection must be silent before its replies are
     /// certain.
     pub replies: RefCell<OriginReplies>,
-    /// Patience: how long to wait for a reply before the request is repeated.
+    /// How long to wait for a reply before the request is repeated.
     pub patience: Rc<RefCell<Patience>>,
     /// Number of connections waiting for late replies to abandoned requests.
     pub(super) late_replies: Cell<usize>,
@@ -57,7 +57,8 @@ pub struct OriginConnections {
     pub(super) needs_http1: Cell<bool>,
     /// Connections shared by several requests.
     pub(super) shared: RefCell<Vec<Weak<SharedHttp2>>>,
-    /// Maximum number of concurrent requests on the last connection. A new connection has not announced its limit yet.
+    /// Maximum number of concurrent requests on the last connection. It is also used for a new connection, whose server
+    /// has not announced its limit yet.
     pub(super) streams: Cell<usize>,
     pub(super) parts: RefCell<Option<Rc<Http2Parts>>>,
     /// Whether a task is opening a connection that others may share and therefore wait for.
@@ -154,7 +155,7 @@ impl OriginConnections {
         let mut all = self.shared.borrow_mut();
         all.retain(|shared| shared.upgrade().is_some_and(|shared| !shared.http2.is_closed()));
         let mut open = all.iter().filter_map(Weak::upgrade);
-        // One of the counted shares belongs to this search.
+        // One of the counted shares is that of this search itself.
         let has_room = |shared: &Rc<SharedHttp2>| self.streams_of(&shared.http2) >= Rc::strong_count(shared);
         open.find(|shared| has_room(shared) && self.is_within(reach, shared.address))
             .map(ConnectionKind::Http2)

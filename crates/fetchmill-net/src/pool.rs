@@ -226,8 +226,8 @@ impl Pool {
     }
 
     /// Moves a task to a connection on which only the reply to its next request can arrive. This is the connection that
-    /// has been silent for longest, if that is long enough. Otherwise the task gets none, and a new one is opened. The
-    /// clock must have just been set.
+    /// has been silent for the longest time, if that is long enough. Otherwise the task gets none, and a new one is
+    /// opened. The clock must have just been set.
     pub fn switch_to_rested(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -409,8 +409,8 @@ impl Pool {
                 let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
-                    // Waiting requests must not fail one after another, so each opens its own connection until the
-                    // origin is reached.
+                    // If they kept waiting, the waiting requests would fail one after another. So each opens its own
+                    // connection until the origin is reached.
                     origin.protocol.set(Some(Alpn::Http1));
                 }
                 return made;

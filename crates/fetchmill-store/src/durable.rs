@@ -1,5 +1,5 @@
 //! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards use it. So
-//! the order "bytes durable, receipt, journal" is visible in one place in each of them.
+//! in each of them, the order "bytes durable, receipt, journal" is visible in one place.
 //!
 //! Every file is opened beneath a folder that was opened once. So a name from outside cannot lead elsewhere, even if
 //! someone plants links below the folder while the job runs.

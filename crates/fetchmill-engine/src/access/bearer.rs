@@ -21,8 +21,8 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// Result of running the command. Tokens of two runs always count as different, because only the server knows whether a
-/// repeated token is still valid.
+/// Result of running the command. Tokens of two runs always count as different, even if they are equal, because only
+/// the server knows whether a token is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     text: Arc<str>,
@@ -104,7 +104,7 @@ pub(crate) struct BearerTokens {
     token: Mutex<Option<Token>>,
     /// Incremented with each new token.
     generation: AtomicU64,
-    /// Number of consecutive tokens without a successful request.
+    /// Number of consecutive tokens with which no request succeeded.
     refused: AtomicU32,
     refresher: Mutex<Option<Refresher<BearerTokens>>>,
 }

@@ -64,7 +64,7 @@ impl Location {
         self.reach = AddressPolicy::Anywhere;
     }
 
-    /// Creates the location of another request with the same limits.
+    /// Creates the location of another request with the same limits on redirects and addresses.
     pub(crate) fn beside(&self, url: String) -> Self {
         Location { url, reach: self.reach, ..Location::default() }
     }

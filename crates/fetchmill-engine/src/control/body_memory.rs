@@ -1,9 +1,9 @@
 //! Memory budget of one worker and its writer, for bodies on their way from a connection to the sink.
 //!
-//! Whoever holds bodies reserves their bytes, and releases them afterwards. A connection holds bytes during a transfer.
-//! A full block holds them until its sink has stored it. No one waits for room here, because a waiting holder would
-//! keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New requests wait while
-//! blocks are queued.
+//! Each holder of bodies reserves their bytes, and releases them afterwards. A connection holds bytes during a
+//! transfer. A full block holds them until its sink has stored it. No one waits for room here, because a waiting holder
+//! would keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New requests wait
+//! while blocks are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

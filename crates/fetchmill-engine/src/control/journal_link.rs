@@ -60,7 +60,7 @@ pub(crate) enum JournalRequest {
     Listing(ListingRequest),
     /// Data that must be durable before its sender continues. The answer arrives when it is.
     Commit(CommitRequest, SyncSender<CommitAnswer>),
-    /// This run ignores the replies to these targets.
+    /// These targets get no outcome in this run, although their requests were sent.
     Leave(Runs),
     /// Finished targets that became doubtful because of a late reply, with their names.
     Doubtful(Vec<(Sequence, Vec<u8>)>),
@@ -68,13 +68,14 @@ pub(crate) enum JournalRequest {
     Waiting(Vec<WaitingTarget>),
     /// Outages that the job waits for, as JSON, for readers of the journal.
     Waits(String),
-    /// JSON samples with their end times, and the current speed. Several samples replace all earlier ones.
+    /// Samples as JSON with their end times, and the current speed. If there are several samples, they replace all
+    /// earlier ones.
     Samples(Vec<(f64, String)>, String),
     /// Asks for waiting targets, because the planner has room.
     LoadWaiting { from: DueKey, max: usize },
     /// Recovers the files of a dead worker process. The answer lists the targets that are finished as a result.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// Asks which of these names no page of a walk has listed.
+    /// Asks which of these names no page of the walk has listed yet.
     KeepUnlisted(Names, Sender<Names>),
     /// Asks for the next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),

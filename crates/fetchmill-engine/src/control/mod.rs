@@ -100,9 +100,9 @@ pub(super) struct Control {
     /// Limits how far the list may be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
-    /// Limit that protects the server. It is set once, before workers exist or when the list's server is known.
+    /// Limit that protects the server. It is set once, before workers exist or as soon as the list's server is known.
     courtesy: OnceLock<Option<Courtesy>>,
-    /// Whether the list reveals the server, because the engine's connections are not visible here.
+    /// Whether the server is taken from the list, because the engine's connections are not visible here.
     heeds_list: bool,
     pub(super) counters: Vec<Counters>,
     pub(super) telemetry: Telemetry,

@@ -1,4 +1,4 @@
-//! The worker of a list that is written out. Each target becomes a row as listed, without a request.
+//! The worker of a list that is written out. Each target becomes a row as it was listed, without a request.
 //!
 //! Rows are sent to the writer in blocks, as in a check. If the program that started the job takes the rows, it gets
 //! them as chunks of JSON lines, at its own speed. No rows are stored in this case, and the writer only records

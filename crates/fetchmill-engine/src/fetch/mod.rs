@@ -1,6 +1,5 @@
-//! Everything that fetches or writes rows. There are four variants: a worker thread, a Python engine, a thread that
-//! fetches for a program, and the worker of a list that is written out. They are independent of each other. The other
-//! modules are shared.
+//! Everything that fetches or writes rows. There are four independent variants: a worker thread, a Python engine, a
+//! thread that fetches for a program, and the worker of a list that is written out. The other modules are shared.
 
 pub(super) mod dispatch;
 pub(super) mod idle_connections;

@@ -2,9 +2,9 @@
 //!
 //! An index depends only on its sealed shard, so it can be written again after a kill. It is written to the folder of
 //! open shards and synced. After that, its checksum is recorded in the journal, and the index is renamed without
-//! replacing a file. If an index in the journal is no longer among the open shards, the file with its final name
-//! belongs to the job. At the end of the job, missing and damaged indexes are written, and those of vanished shards are
-//! removed.
+//! replacing a file. If an index is in the journal but no longer among the open shards, it was renamed, and the file
+//! with its final name belongs to the job. At the end of the job, missing and damaged indexes are written, and those of
+//! vanished shards are removed.
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};

@@ -16,7 +16,7 @@ struct Connecting {
     since: Instant,
 }
 
-/// Runs at most one probe at a time. Probes become less frequent the longer they are requested.
+/// Runs at most one probe at a time. The longer probes are requested, the less frequent they become.
 #[derive(Debug)]
 pub(crate) struct ConnectProbe {
     connecting: Option<Connecting>,

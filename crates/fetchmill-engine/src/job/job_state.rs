@@ -101,6 +101,6 @@ pub struct JobReport {
     pub skipped: SkippedByReason,
     /// Number of targets that opted out, by rule and host.
     pub opt_outs: OptOutCounts,
-    /// Whether the job has no objects, although this was not intended.
+    /// Whether the job unexpectedly found no objects.
     pub found_nothing: bool,
 }

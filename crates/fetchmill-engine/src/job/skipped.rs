@@ -10,7 +10,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_store::journal::Journal;
 
-/// Reasons for names that do not match `--include`. Folder markers are not object names.
+/// Reasons for names that do not match `--include`. Folder markers count too, because they are not names of objects.
 const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
 
 /// The user's restrictions on names. If nothing matches them, they may be a mistake.
@@ -50,8 +50,8 @@ impl SkippedByReason {
         &self.0
     }
 
-    /// Returns whether the job has no objects, although this was not intended. This is the case if all listed targets
-    /// were skipped, a list contains no target, or no name matches the user's restrictions.
+    /// Returns whether the job unexpectedly found no objects. This is the case if all listed targets were skipped, a
+    /// list contains no target, or no name matches the user's restrictions.
     pub(crate) fn found_nothing(
         &self,
         tally: Tally,

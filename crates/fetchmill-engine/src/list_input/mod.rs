@@ -125,7 +125,7 @@ impl OpenedList {
     /// Continues after the part already read. Fails if the list was read to its end and its length has changed since.
     ///
     /// The length may change until the list was read to its end, because a truncated list may have been completed.
-    /// Until then, the digest of the part already read shows whether the list is the same. A sample depends on the
+    /// Before that, the digest of the part already read shows whether the list is the same. A sample depends on the
     /// whole list, so its length must not change at all.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
@@ -149,8 +149,7 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Takes the sample. Returns `false` if interrupted. The journal does not need to know the end of the list for
-    /// this.
+    /// Takes the sample. Returns `false` if interrupted. This does not require the end of the list in the journal.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;

@@ -5,7 +5,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
-/// Statuses with which servers reject an unknown or expired marker. All others concern the client.
+/// Statuses with which servers reject an unknown or expired marker. All other refusals concern the client.
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
 /// Hint for HTML pages that are not an index.

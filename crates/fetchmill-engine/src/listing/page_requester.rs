@@ -143,7 +143,7 @@ impl PageRequester {
     ) -> (PageRequest, PageBody) {
         let total = if is_index { std::time::Duration::MAX } else { self.timeouts.total };
         self.pool.tick(self.control.clock.now());
-        // A listing that reads ahead at full speed needs more connections than one page at a time does.
+        // Close connections that are left over from reading ahead at full speed, which needs more than one.
         self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
         let watch = Deadlines::new(Rc::clone(&self.clock), Timeouts { total, ..self.timeouts });
         let mut body = Resumable::new(body);

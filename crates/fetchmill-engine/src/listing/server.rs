@@ -49,7 +49,7 @@ pub(crate) struct ServerListerSetup {
     pub(crate) relisting: Option<Relisting>,
     /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether the objects are at the same origin. If so, listing replies also reveal the state of that origin.
+    /// Whether the objects are at the same origin. If so, replies to the listing also show the state of that origin.
     pub(crate) is_of_objects: bool,
     /// Maximum number of redirects per page.
     pub(crate) redirects_max: u32,

@@ -36,8 +36,8 @@ fn raise_descriptors() -> Option<u64> {
 }
 
 /// Raises the soft limit of file descriptors for streams, and lowers `auto` to the limits of this machine. With a fixed
-/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors: half as many
-/// connections again may rest, and the program needs some for its files.
+/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors, because half as
+/// many connections again may rest, and the program needs some descriptors for its files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
     if let Concurrency::Auto { most } = options.concurrency {
@@ -108,8 +108,8 @@ impl MachineShare {
         let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
         let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
         let left = left - threads * worker;
-        // Besides the connections in use, some are resting. If fewer can rest, more requests wait for the end of a
-        // rest.
+        // In addition to the connections in use, some are resting. With fewer of these, more requests wait for the end
+        // of a rest.
         let share = limits::RESTING_SHARE_MIN as u64;
         let connections = (left * share / (connection * share + 1)).max(1);
         let wanted = fitting_concurrency(request);

@@ -210,7 +210,7 @@ impl PreflightState {
     }
 }
 
-/// Returns the advice for the user. Another job may use a destination without listed targets.
+/// Returns the advice for the user. If no target was listed yet, another job may use the destination.
 fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     const PACKED: &str = "--format parquet (few large files, about 130 bytes per 100-byte object)";
     match (is_packed, is_begun) {

@@ -26,8 +26,8 @@ use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::{Format, Properties, StoredParts};
 
-/// Default maximum number of redirects for a target of a list. It allows `http://host` to `https://www.host/path`, with
-/// some to spare.
+/// Default maximum number of redirects for a target of a list. It is enough for the way from `http://host` to
+/// `https://www.host/path`, with some to spare.
 const REDIRECTS_OF_LIST: u32 = 5;
 
 options! {

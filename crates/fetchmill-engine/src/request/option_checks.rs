@@ -311,7 +311,7 @@ impl JobRequest {
         if self.workers != Workers::Native {
             return refuse("--method, --data, --data-json and headers with columns need --engine native");
         }
-        // A sync pass makes `GET` requests, and its condition does not affect a reply that contains an object.
+        // A sync pass makes `GET` requests, and its conditions do not affect replies that contain an object.
         if self.format == Format::Warc && self.pass.is_none() {
             return refuse(
                 "--format warc stores GET requests only; choose another format for --method and --data",

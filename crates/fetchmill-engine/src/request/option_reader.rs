@@ -36,8 +36,8 @@ struct JobSubject {
     pass: Option<PassOptions>,
     named_origin: Option<String>,
     command: Option<String>,
-    /// Whether the program's engine fetches in this process (`dispatcher`), or its number of `processes`. Without
-    /// either, the native engine fetches.
+    /// Whether the program's engine fetches in this process (`dispatcher`), or in how many `processes` it fetches.
+    /// Without either, the native engine fetches.
     #[serde(default)]
     dispatcher: bool,
     processes: Option<usize>,
@@ -65,7 +65,7 @@ struct Rows {
     /// Whether the program takes the rows.
     #[serde(default)]
     is_given: bool,
-    /// Whether it takes them as lines of a manifest.
+    /// Whether the program takes the rows as lines of a manifest.
     #[serde(default)]
     is_manifest: bool,
 }

@@ -227,7 +227,7 @@ mod tests {
         // Expected: 10 of 1,000. Three standard deviations more: 19.5.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
-        // 1.1 % is within chance for ten thousand targets, but not for a hundred thousand.
+        // 1.1 % may be chance for ten thousand targets, but not for a hundred thousand.
         assert!(!stops("1%", standing(9_890, 110, None)));
         assert!(stops("1%", standing(98_900, 1_100, None)));
         assert!(!stops("100%", standing(0, 100_000, None)));

@@ -165,8 +165,8 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Takes a block from the worker. If the job ends before the transform has processed a reply, that reply gets no
-    /// outcome. The next run fetches its target again.
+    /// Takes a block from the worker. If the job ends before the transform has processed a reply, its target gets no
+    /// outcome, and the next run fetches it again.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);

@@ -130,7 +130,7 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
     let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
     let replaced: Vec<ShardNumber> = replaced.collect();
     shard_folder.remove(&replaced)?;
-    // The files of all other uploaded shards are already gone. Only the last removal can have been interrupted.
+    // The files of all other uploaded shards are already gone, because only the last removal can have been interrupted.
     let is_left =
         |number| shard_folder.shard_path(number).exists() || shard_folder.manifest_path(number).exists();
     let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));

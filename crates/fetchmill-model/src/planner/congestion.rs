@@ -50,7 +50,7 @@ const USELESS_REFUSED: f64 = 10.0;
 /// A cut is useless if the refused share afterwards is between this multiple of the share before and the inverse
 /// multiple.
 const UNCHANGED: f64 = 0.6;
-/// A cut is judged only if the requests fell to this part or less. Otherwise it hardly took effect.
+/// A cut counts as useless only if the requests also fell to this part or less. Otherwise it hardly took effect.
 const LOWERED: f64 = 0.9;
 /// First time for which refusals are then tolerated. It doubles, up to `PUT_UP_MAX`.
 const PUT_UP_FIRST: Millis = 10_000;

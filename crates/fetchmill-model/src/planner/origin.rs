@@ -5,7 +5,7 @@
 //! The first failure of a target takes tokens, and a success returns some. An origin without tokens seems to be down:
 //! then only probes are sent, which test this ([`super::probing`]). If it is down, it rests and is tested again, with
 //! longer rests each time, until the first success. So an outage costs a few requests, not an attempt of every target.
-//! A target that fails again takes no tokens, because the target may be broken. But if nothing else has come for a
+//! A target that fails again takes no tokens, because the target itself may be broken. But if no success has come for a
 //! moment, it is a reason to probe (docs/internals/decisions/0025).
 //!
 //! If an origin refuses requests but others succeed meanwhile, this is not an outage: the refusals set its pace
@@ -137,8 +137,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether the refusals are an outage: there was no success for a while and they take all tokens, or there
-    /// was no success for long.
+    /// Returns whether the refusals are an outage: there was no success for a while and they used up all tokens, or
+    /// there was no success for a long time.
     fn are_outage(&self, now: Millis) -> bool {
         let millis = now.saturating_sub(self.since);
         let takes_all = self.count.saturating_mul(limits::RETRY_COST_THROTTLE) >= limits::RETRY_TOKENS_MAX;
@@ -191,7 +191,7 @@ impl OriginState {
 
     /// Records observations. `can_be_asked` says that there is something to probe the origin with.
     pub fn observe(&mut self, seen: Observations, can_be_asked: bool, now: Millis) {
-        // Successes that come together with failures may be from before the origin went down.
+        // Successes that are reported together with failures may be from before the origin went down.
         let is_stale = self.is_closed && seen.probes == 0 && (seen.transient > 0 || seen.repeated > 0);
         if seen.successes > 0 && !is_stale {
             self.succeed(now);
@@ -278,8 +278,8 @@ impl OriginState {
     }
 
     /// Opens the origin after a rest, because a health check succeeded but a target failed that had never failed
-    /// before. Many targets may be broken, or the origin may answer only earlier requests. After the rest, as many
-    /// targets are tried as tokens allow.
+    /// before. Many targets may be broken, or the origin may serve only objects that it has served before. After the
+    /// rest, as many targets are tried as tokens allow.
     pub fn is_partly_healthy(&mut self, now: Millis) {
         self.open();
         self.rests = 1;

@@ -17,19 +17,20 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a rate above 0 requests per second. After a quiet time a tenth of a second's worth may come together.
+    /// Creates a rate above 0 requests per second. After a quiet time, a tenth of a second's worth of requests may be
+    /// sent together.
     pub fn new(per_second: f64) -> Self {
         let pace = Self::unset(Duration::from_millis(100));
         pace.set(Some(per_second));
         pace
     }
 
-    /// Creates a pace without a rate. `burst` may come together after a quiet time.
+    /// Creates a pace without a rate. After a quiet time, the requests of `burst` may be sent together.
     pub fn unset(burst: Duration) -> Self {
         Pace { interval: AtomicU64::new(0), due: AtomicU64::new(0), burst: burst.as_nanos() as u64 }
     }
 
-    /// Sets a new rate, or removes it. Places that are already taken stay unchanged.
+    /// Sets a new rate, or removes it. Times that are already reserved stay unchanged.
     pub fn set(&self, per_second: Option<f64>) {
         let interval = per_second.map_or(0, |per_second| (1e9 / per_second).clamp(1.0, 1e15) as u64);
         self.interval.store(interval, Ordering::Relaxed);
@@ -40,7 +41,7 @@ impl Pace {
         self.interval.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the next place. Returns how long to wait for it, in microseconds.
+    /// Reserves the next time. Returns how long to wait for it, in microseconds.
     pub fn reserve(&self, now: u64) -> u64 {
         let interval = self.interval.load(Ordering::Relaxed);
         if interval == 0 {
@@ -55,8 +56,8 @@ impl Pace {
     }
 }
 
-/// A byte rate that is charged when bytes arrive. Before more is requested, the caller waits until the arrived bytes
-/// are within the rate.
+/// A byte rate that is charged when bytes arrive. Before requesting more, the caller waits until the arrived bytes are
+/// within the rate.
 #[derive(Debug)]
 pub struct ByteRate {
     per_second: f64,
@@ -146,7 +147,7 @@ mod tests {
         let now = 10_000_000;
         assert_eq!(rate.wait(now), None);
 
-        // A tenth of a second's worth may come together.
+        // A tenth of a second's worth of bytes may arrive together.
         rate.take(100_000, now);
         assert_eq!(rate.wait(now), None);
         rate.take(1_000_000, now);

@@ -1,19 +1,19 @@
 //! The preflight checks whether the files of a job fit into a file system, before it is full.
 //!
-//! A billion files need a billion inodes (about 16 TB of ext4 with its default) and a block each. Both are known long
-//! before the last file is written: the listing gives the number of objects, and the first thousand give their size.
-//! The free space is read once when a run begins, and everything that the run stores is counted against it. So the
-//! result does not depend on uncommitted data, and a page or a block costs only some arithmetic.
+//! A billion files need an inode each (by default, those of an ext4 of about 16 TB) and a block each. Both needs are
+//! known long before the last file is written: the listing gives the number of objects, and the first thousand give
+//! their size. The free space is read once when a run begins, and everything that the run stores is counted against it.
+//! So the result does not depend on uncommitted data, and a page or a block costs only some arithmetic.
 //!
 //! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders of names and
 //! folder entries are not counted, and only nine tenths of a mean are.
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 
-/// Minimum space of a file, even if the file system has larger blocks: they may be shared or compressed, which no field
-/// shows.
+/// Minimum space of a file, even if the file system has larger blocks. Such blocks may be shared or compressed, which
+/// no field of its statistics shows.
 const BLOCK_MAX: u64 = 4096;
-/// Bytes of the journal. Its write-ahead log is truncated at a thousand pages of 4 KiB.
+/// Maximum bytes counted for the journal, whose write-ahead log is truncated at a thousand pages of 4 KiB.
 const JOURNAL_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a small job's journal per object.
 const JOURNAL_BYTES_AN_OBJECT: u64 = 64;
@@ -34,8 +34,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Creates the room from the numbers of the file system. File systems without a number of inodes store small files
-    /// inside other structures.
+    /// Creates the room from the numbers of the file system. File systems that report no number of inodes store small
+    /// files inside other structures.
     pub fn new(inodes: (u64, u64), blocks: u64, block: u64) -> Self {
         let (inodes, free) = inodes;
         let is_limited = inodes > 0;
@@ -96,7 +96,7 @@ pub enum Shortage {
         /// Number of free inodes at the start of the run.
         free: u64,
     },
-    /// Bytes, estimated from the mean size of fetched objects. Before there is a mean, one block per file.
+    /// Bytes, estimated from the mean size of fetched objects. Until there is a mean, one block per file.
     Bytes {
         /// Approximate number of needed bytes.
         needed: u64,
@@ -140,8 +140,8 @@ fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Shortage
         .then_some(Shortage::Bytes { needed: certain.saturating_add(of_rest), free })
 }
 
-/// Returns the space of the remaining targets, and whether it is based on a mean. That a file takes at least one block
-/// is exact.
+/// Returns the space of the remaining targets, and whether it is based on a mean. A space of one block per file is
+/// exact, not based on a mean.
 fn space_of_rest(room: &Room, work: &Work, rest: u64) -> (u64, bool) {
     match [work.sample, work.before].iter().find(|sample| sample.is_enough()) {
         Some(sample) => {

@@ -1,4 +1,4 @@
-//! Probes: what to request after a rest, or if an origin seems to be down, to find out whether it is.
+//! Probes: what to request in order to find out whether an origin is down, after a rest or if it seems to be down.
 //!
 //! A target that has never failed goes first. If there is none, or it has failed too, something that is known to exist
 //! is requested again: a fetched object, or the first page of the listing. This is a health check, whose reply is
@@ -25,7 +25,7 @@ pub enum HealthStatus {
     Healthy,
     /// No reply, or a reply that shows that the server is in trouble.
     Down,
-    /// This client cannot request it, so nothing is known.
+    /// This client cannot make the request, so nothing is known.
     Unknown,
 }
 

@@ -1,12 +1,13 @@
-//! Limits how far the listing of a job's only origin may be ahead. Pages that are not needed yet take bandwidth, server
-//! time and memory from objects. At 10 Mbit/s, 256 Ki names took a third of the bandwidth for 15 s.
+//! Limits how far the listing of a job's only origin may be ahead of the fetching. Pages that are not needed yet take
+//! bandwidth, server time and memory from objects. At 10 Mbit/s, 256 Ki names took a third of the bandwidth for 15 s.
 
 use super::millis::Millis;
 use crate::limits;
 
 /// Length of the read-ahead, in milliseconds of fetching.
 const AHEAD: f64 = 10_000.0;
-/// Interval of rate measurements. The rate is measured over one to two seconds, since batches are settled together.
+/// Interval of rate measurements. The rate is measured over one to two seconds, because the targets of a batch finish
+/// together.
 const MEASURED: Millis = 1_000;
 
 /// See the module.

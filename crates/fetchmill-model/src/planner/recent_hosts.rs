@@ -35,7 +35,7 @@ impl<V> Default for Generation<V> {
 }
 
 impl<V> RecentHosts<V> {
-    /// Keeps up to `hosts_max` hosts, and up to `bytes_max` bytes of values and the two largest ones.
+    /// Keeps up to `hosts_max` hosts, and values of up to `bytes_max` bytes plus the two largest values.
     pub fn new(hosts_max: usize, bytes_max: usize) -> Self {
         let (hosts_max, bytes_max) = ((hosts_max / 2).max(1), bytes_max / 2);
         RecentHosts { young: Generation::default(), old: HashMap::new(), hosts_max, bytes_max }

@@ -10,7 +10,7 @@ use crate::outcome::{FailureClass, FailureKind};
 use crate::planner::origin::Millis;
 use crate::target::WaitingTarget;
 
-/// A target whose attempt failed and that will be tried again.
+/// A target that will be tried again after a failed attempt.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Retry {
     /// The target. The planner sets its not-before time.
@@ -34,7 +34,7 @@ pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, rand
         (base.as_millis() as Millis).saturating_mul(1 << attempts.min(16)).min(cap.as_millis() as Millis);
     let jitter = random % (most + 1);
     let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
-    // Add jitter, so that targets with the same `Retry-After` do not come back together.
+    // Add jitter, so that targets with the same `Retry-After` are not tried again together.
     if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
 }
 

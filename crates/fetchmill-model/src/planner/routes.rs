@@ -51,7 +51,7 @@ impl Routes {
         &mut self.workers[HostId::of_url(ListEntry::read(entry).url).worker(count)]
     }
 
-    /// Divides part of a page.
+    /// Divides part of a page among the workers.
     pub(super) fn add_page(&mut self, page: &Arc<Page>, range: Range<usize>) {
         self.is_divided = true;
         let mut parts: Vec<Vec<u32>> = vec![Vec::new(); self.workers.len()];

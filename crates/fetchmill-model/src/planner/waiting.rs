@@ -4,7 +4,7 @@
 //! the journal's table, and is loaded when there is space again. Without a horizon everything is in memory.
 //!
 //! When a target is added, the caller gets back the targets that no longer fit, and must put them into the journal.
-//! This must happen in the same order as the requested loads, or a load would overtake it.
+//! This must happen in order with the requested loads. Otherwise a load could overtake such a target and miss it.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,7 @@ impl WaitingTargets {
         WaitingTargets { held: BTreeMap::new(), held_max, horizon: None, taken: 0, during_load: None }
     }
 
-    /// Adds a target. Returns this target, or another one, if there is no room for it. The caller puts it into the
-    /// journal.
+    /// Adds a target. If there is no room, returns this target or another one. The caller puts it into the journal.
     #[must_use]
     pub fn add(&mut self, target: WaitingTarget) -> Option<WaitingTarget> {
         if let Some(came) = &mut self.during_load {
@@ -87,7 +86,7 @@ impl WaitingTargets {
         self.held.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// Returns the same with the failure of its last attempt.
+    /// Returns when the next target is due, with the failure of its last attempt.
     pub fn next(&self) -> Option<(Millis, FailureKind)> {
         self.held.first_key_value().map(|(key, target)| (key.0, target.kind))
     }
@@ -259,7 +258,8 @@ mod tests {
         let mut spilled = std::collections::BTreeSet::new();
 
         for sequence in 0..count {
-            // Like the targets of a worker's process that has died: all are due together, the later ones first.
+            // Like the targets of a worker's process that has died: all are due together, and the later ones are added
+            // first.
             let not_held = waiting.add(target(count - sequence, 7));
             spilled.extend(not_held.map(|target| target.sequence));
             assert!(waiting.held() <= WAITING_HELD_MAX);

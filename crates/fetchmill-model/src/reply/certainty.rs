@@ -2,8 +2,8 @@
 //!
 //! A reply of HTTP/1.1 has no number: it answers the oldest request that has no reply yet. If a server sends one reply
 //! too many, all later replies on the connection shift by one, and each object gets its neighbour's bytes. The extra
-//! reply shows only at the end: a reply is left over when no request is in flight. So replies are held until their
-//! connection was seen quiet
+//! reply is noticed only at the end, when a reply arrives although no request is in flight. So replies are held until
+//! their connection has been quiet
 //! ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 //!
 //! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
@@ -13,26 +13,27 @@ pub type MonotonicMicros = u64;
 
 /// An unsolicited reply is noticed if it comes within this time after the previous reply.
 pub const SILENCE_MIN: MonotonicMicros = 50_000;
-/// Maximum rest of a connection. A connection that would need a longer one is asked to close instead.
+/// Maximum rest of a connection. If a longer one were needed, the server is asked to close the connection instead.
 pub const REST_MAX: MonotonicMicros = 1_000_000;
-/// Maximum time to collect replies before the connection rests.
+/// Maximum time for which replies are collected before the connection rests.
 pub const WINDOW_MAX: MonotonicMicros = 1_000_000;
-/// The first window of a connection is shortened at random, but has at least this fraction of a window.
+/// The first window of a connection is shortened at random, but not below this fraction of a window.
 const FIRST_WINDOW: f64 = 0.25;
-/// Multiplier that scrambles a number: the upper half of the product is as good as random. It is 2^64 divided by the
-/// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+/// Multiplier that scrambles a number: the upper half of the product looks random. It is 2^64 divided by the golden
+/// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Number of replies after which a connection ends, if its origin has sent an unsolicited reply.
 pub const SUSPECT_REPLIES_MAX: u32 = 100;
-/// Cost of a new connection in requests: 4.5 of CPU over loopback, one or two of time over a network.
+/// Cost of a new connection in requests: as much CPU as 4.5 requests over loopback, as much time as one or two over a
+/// network.
 const CONNECTION_COST: f64 = 3.0;
 /// Cost of a resting connection as a fraction of a working one, because others work meanwhile.
 const IDLE_COST: f64 = 0.25;
 /// Number of replies after which an origin counts as known. Its first replies to arrive are its fastest.
 const KNOWN_REPLIES: f64 = 64.0;
-/// The slowest reply of an origin is remembered for one to two of these periods.
+/// Length of a period. The slowest reply of an origin is remembered for one to two periods.
 const SLOWEST_KEPT: MonotonicMicros = 30_000_000;
-/// If the number of requests in flight falls to this fraction, replies come sooner than before.
+/// If the number of requests in flight falls to this fraction, replies may come sooner than before.
 const FAR_FEWER: f64 = 0.75;
 /// Weight of one reply in the mean reply time of an origin.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
@@ -46,7 +47,7 @@ pub struct OriginReplies {
     slowest: MonotonicMicros,
     slowest_before: MonotonicMicros,
     slowest_since: MonotonicMicros,
-    /// Number of replies that show how slow replies can be: replies to requests sent since the last change.
+    /// Number of replies that show how slow replies can be, because their requests were sent since the last change.
     known: f64,
     known_since: MonotonicMicros,
     /// Number of replies and breaks that are not forgotten yet.
@@ -55,7 +56,7 @@ pub struct OriginReplies {
     has_surplus: bool,
 }
 
-/// Replies of a connection since the last time when no other reply was on its way.
+/// Replies on a connection since the last time at which no other reply could be on its way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionReplies {
     /// Number of replies since then.
@@ -63,15 +64,15 @@ pub struct ConnectionReplies {
     /// Number of replies over the whole connection.
     total: u32,
     slowest: MonotonicMicros,
-    /// Whether it has rested after several replies.
+    /// Whether the connection has rested after several replies.
     has_collected: bool,
     /// Time at which the first of these requests was sent.
     started: MonotonicMicros,
     /// Whether its last request asks the server to close it.
     is_ending: bool,
-    /// Duration of its silence in the last rest.
+    /// Duration of the connection's silence in the last rest.
     rested_for: MonotonicMicros,
-    /// Duration of the silence that it needs now.
+    /// Duration of the silence that the connection needs now.
     rests_for: MonotonicMicros,
 }
 
@@ -92,8 +93,8 @@ impl OriginReplies {
         self.note_batch(1, took, now);
     }
 
-    /// Records a batch of `count` replies to requests that were sent together. Each reply counts with its share of the
-    /// time, but any of them may have taken nearly all of it.
+    /// Records a batch of `count` replies to requests that were sent together. For the mean, each reply counts with its
+    /// share of the time. For the slowest reply, any of them may have taken nearly all of it.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
         self.replies += f64::from(count);
         if self.replies > BREAKS_KEPT {
@@ -111,14 +112,14 @@ impl OriginReplies {
         self.slowest = self.slowest.max(took);
     }
 
-    /// Records that a reply to an abandoned request began after this time.
+    /// Records that the reply to an abandoned request began only after this time.
     pub fn note_late(&mut self, took: MonotonicMicros) {
         self.slowest = self.slowest.max(took);
     }
 
     /// Records that the number of requests in flight changes from `before` to `requests`. If it is far smaller, earlier
     /// replies were slow because of the other requests. Then the longest possible time of a reply is as unknown as at
-    /// the start. Observations of a connection itself still count for it.
+    /// the start. A connection's own observations still count for that connection.
     pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
         if requests as f64 > before as f64 * FAR_FEWER {
             return;
@@ -127,8 +128,8 @@ impl OriginReplies {
         (self.known, self.known_since) = (0.0, now);
     }
 
-    /// Returns how many requests may be sent together on a connection that has its first reply: as many as it may
-    /// answer until it rests or ends.
+    /// Returns how many requests may be sent together on a connection that has its first reply: as many as the server
+    /// may answer before the connection rests or ends.
     pub fn batch_max(&self, of: &ConnectionReplies) -> u32 {
         if of.is_ending {
             return 1;
@@ -160,8 +161,9 @@ impl OriginReplies {
 
     /// Returns the number of replies in a window if connections break. With n replies per connection, each reply costs
     /// `CONNECTION_COST` / n of a request for the connection, and n / 2 x (breaks per reply) requests are repeated. The
-    /// time is minimal at the root of twice the quotient. The root of the quotient costs 6 % more time but repeats 29 %
-    /// fewer requests, which the server counts.
+    /// total time is minimal at the square root of twice the quotient (`CONNECTION_COST` / breaks per reply). The
+    /// square root of the quotient itself costs 6 % more time but repeats 29 % fewer requests. The server notices
+    /// those.
     fn window_replies(&self) -> u32 {
         if self.breaks == 0.0 {
             return u32::MAX;
@@ -181,16 +183,16 @@ impl OriginReplies {
         (first as MonotonicMicros).max(self.silence_of_many()).min(WINDOW_MAX)
     }
 
-    /// Returns whether a short rest after each reply costs less time than a long rest after many. A single reply since
-    /// the last rest cannot belong to another request, so a short rest is enough.
+    /// Returns whether a short rest after each reply costs less time than a long rest after many. A short rest is
+    /// enough there, because a single reply since the last rest cannot belong to another request.
     fn rests_after_each(&self) -> bool {
         let long = self.silence_of_many().min(REST_MAX) as f64 + self.lost_in_window() / IDLE_COST;
         self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
     }
 
-    /// Returns whether a connection with one reply rests immediately because little is known. Slower replies have not
-    /// come yet, and several replies may need a silence that is longer than a drain. After several replies the
-    /// connection must continue, because the length of their silence is not known yet.
+    /// Returns whether a connection with one reply rests immediately because little is known. Slower replies may still
+    /// come, and several replies may then need a longer silence than the time that a drain gives. A connection with
+    /// several replies must continue, because it is not known yet how long its silence must be.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
         self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }
@@ -208,14 +210,14 @@ impl OriginReplies {
         (connection + again) * WINDOW_MAX as f64
     }
 
-    /// Returns the silence after several replies. If a reply was shifted, the missing one follows within the usual time
-    /// of a reply.
+    /// Returns the silence after several replies. If replies were shifted, one is still missing, and it follows within
+    /// the usual time of a reply.
     fn silence_of_many(&self) -> MonotonicMicros {
         (2 * self.slowest()).max(SILENCE_MIN)
     }
 
-    /// Returns how long a connection without requests in flight must stay silent before its replies are certain. If
-    /// replies may be slow, a few of them do not show how slow: a missing reply may be the slowest.
+    /// Returns how long a connection without requests in flight must stay silent before its replies are certain. A few
+    /// replies do not show how slow replies can be: a missing reply may be the slowest.
     pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
         self.silence_while(of, 0)
     }
@@ -233,9 +235,9 @@ impl OriginReplies {
         self.silence_of_many().max(2 * of.slowest).max(waiting).max(least)
     }
 
-    /// Returns how long a connection must stay silent after its server was asked to close it. Normally the close comes
-    /// soon and is the proof. Without a close, only silence makes the replies certain, and until `KNOWN_REPLIES`
-    /// replies the slowest possible reply is not known.
+    /// Returns how long a connection must stay silent after its server was asked to close it. Normally it closes soon,
+    /// which proves the replies. If it does not, only silence makes them certain. Before `KNOWN_REPLIES` replies, it is
+    /// not known how slow a reply can be.
     pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
         let least = if self.known < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
         self.silence(of).max(least)
@@ -254,7 +256,7 @@ impl OriginReplies {
             return NextStep::GoOn;
         }
         let silence = self.silence(of);
-        // After a window that is shorter than the rest, a new connection costs less time.
+        // If the window was shorter than its rest would be, a new connection costs less time.
         let is_slower = self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
         // A full connection must not get more replies. If its rest would be too long, it gets one more reply.

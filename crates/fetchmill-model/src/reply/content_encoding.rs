@@ -42,7 +42,7 @@ pub fn not_asked_for(name: &[u8]) -> String {
 /// Reason why a body is not decoded.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// The body does not match its encoding. Contains the problem.
+    /// The body does not match its encoding. Contains a description of the problem.
     Malformed(String),
     /// The decoded body would be too long.
     TooLong,
@@ -52,7 +52,7 @@ pub enum DecodeError {
 
 impl ContentEncoding {
     /// Reads the values of the `Content-Encoding` fields. `None` if the body is not encoded. Several nested encodings
-    /// are an error: they were not requested, and each would need its own bound.
+    /// are an error, because they were not requested and each would need its own limit.
     pub fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         let is_encoding = |name: &&[u8]| !name.is_empty() && !is_identity(name);
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn windows_are_bounded() {
         let framed = |exponent: u8| {
-            // A frame with a window descriptor, whose one block is empty and the last (RFC 8878, 3.1.1).
+            // A frame with a window descriptor and one block, which is empty and marked as the last (RFC 8878, 3.1.1).
             [&[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..], &[1, 0, 0]].concat()
         };
         let largest = ZSTD_WINDOW_LOG_MAX as u8 - 10;

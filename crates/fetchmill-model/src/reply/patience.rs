@@ -1,9 +1,9 @@
 //! Rules for the wait for a reply before its request is repeated on another connection.
 //!
-//! Options limit an attempt: 30 s for a head. If replies take a millisecond and one request in 2,000 hangs, hung
-//! requests could occupy all places in flight within that limit. So a request that is far slower than its origin's
-//! replies is abandoned if replies to later requests have come meanwhile. It is then repeated on a new connection. Few
-//! requests are repeated, and none while the origin refuses requests
+//! Options limit the time of an attempt, for example 30 s for a head. If replies take a millisecond and one request in
+//! 2,000 hangs, hung requests could occupy all places in flight within that time. So a request that is far slower than
+//! its origin's replies is abandoned if replies to later requests have come meanwhile. It is then repeated on a new
+//! connection. Few requests are repeated, and none while the origin refuses requests
 //! ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
 //!
 //! Pure rules: no I/O and no clock.
@@ -21,10 +21,11 @@ const MOST: Millis = 1_000;
 const MEANS: f64 = 8.0;
 /// Weight of one reply in the mean.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// Replies, or pages of a listing, after which the mean is known well.
+/// Number of replies, or of pages of a listing, after which the mean is well known.
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
-/// Replies after which the mean is known approximately. Until it is known well, the wait is at least [`MOST`].
+/// Number of replies after which the mean is approximately known. Until it is well known, the wait is at least
+/// [`MOST`].
 const KNOWN_A_LITTLE: u64 = 4;
 /// A reply to a repeated request is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
@@ -32,17 +33,18 @@ const FAST: Millis = 8;
 const LONGER: Millis = 4;
 /// Maximum number of abandoned requests for one target.
 const TIMES_MAX: u32 = 3;
-/// Extra requests that each reply allows. Pages allow more, because there are few of them and all objects wait for a
-/// page that hangs.
+/// Extra requests that each reply allows. Each page allows more, because there are few pages, and if one hangs all
+/// objects wait for it.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 0.1;
-/// Extra requests that are allowed before any reply, so that a few replies are enough for one.
+/// Extra requests that are allowed before any reply, so that the first is allowed after a few replies.
 const EXTRA_FIRST: f64 = 1.0;
 /// Maximum number of extra requests that can accumulate.
 const EXTRA_MAX: f64 = 200.0;
-/// Replies to later requests that must have come. A pause of the origin, or of this machine, delays all of them.
+/// Number of replies to later requests that must have come. If the origin or this machine only pauses, all of them are
+/// delayed.
 const OVERTAKEN_BY: u64 = 64;
-/// Up to this number of requests in flight, no later reply is needed, because nothing follows the last requests of a
+/// With at most this many requests in flight, no later reply is needed, because nothing follows the last requests of a
 /// job. With more in flight and too few later replies, the wait is multiplied by [`LONGER`].
 const LAST: usize = 4;
 /// Milliseconds after a refusal during which no request is repeated.
@@ -62,7 +64,7 @@ pub struct Patience {
     extra: f64,
     /// Extra requests that each reply adds.
     extra_each: f64,
-    /// Replies after which the mean is known well.
+    /// Number of replies after which the mean is well known.
     known: u64,
     /// No request is repeated before this time.
     refused_until: Millis,
@@ -97,7 +99,7 @@ impl Patience {
         self.extra = (self.extra + f64::from(count) * self.extra_each).min(EXTRA_MAX);
     }
 
-    /// Notes that the origin refused a request because there were too many requests.
+    /// Notes that the origin refused a request because there were too many.
     pub fn note_refused(&mut self, now: Millis) {
         self.refused_until = now + REFUSED;
     }

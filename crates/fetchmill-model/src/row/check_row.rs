@@ -80,7 +80,7 @@ pub struct CheckRow<'a> {
     pub kept: Vec<Option<Cow<'a, str>>>,
 }
 
-/// Answer of a row as one word. It is counted, and used to compare two checks.
+/// Answer of a row as one word, for counting and for comparing two checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CheckAnswer {
     /// A complete reply with this status.

@@ -1,6 +1,6 @@
 //! Compares a body with a hash from a list, or with a checksum from a store. Of several checksums over the whole
-//! object, only the cheapest is compared. CRC-64/NVME, CRC-32C and CRC-32 take up to about 0.1 ms for each megabyte,
-//! SHA 0.5 ms and MD5 1.5 ms.
+//! object, only the cheapest is compared. Per megabyte, CRC-64/NVME, CRC-32C and CRC-32 take up to about 0.1 ms, SHA
+//! 0.5 ms and MD5 1.5 ms.
 
 use std::fmt;
 
@@ -125,7 +125,7 @@ impl<'h> GivenChecksums<'h> {
                 self.is_composite |= !value.eq_ignore_ascii_case(b"FULL_OBJECT");
             }
             _ if is("x-amz-server-side-encryption-customer-algorithm") => self.has_own_etag = true,
-            // A bucket in a single zone has artificial ETags.
+            // A bucket in a single zone has ETags that are not derived from the body.
             _ if is("x-amz-storage-class") => self.has_own_etag |= value == b"EXPRESS_ONEZONE",
             _ => {}
         }

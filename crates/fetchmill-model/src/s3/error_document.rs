@@ -7,7 +7,7 @@ use crate::limits::XML_DEPTH_MAX;
 use crate::name;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// Maximum bytes read from the text of an element. The longest messages of AWS have some hundred characters.
+/// Maximum bytes read from the text of an element. The longest messages of AWS have a few hundred characters.
 const VALUE_BYTES_MAX: usize = 1024;
 
 /// Contents of an error document. The texts are short, and can be shown.
@@ -25,7 +25,7 @@ pub struct ErrorDocument {
     pub server_time: Option<u64>,
 }
 
-/// Remedy for an error of a store.
+/// What remedies an error of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
     /// Fewer requests.
@@ -124,7 +124,7 @@ impl ErrorDocument {
         }
     }
 
-    /// Returns advice for the user, in one clause. `None` if there is none, or if the message contains it.
+    /// Returns advice for the user, as one clause. `None` if there is none, or if the message already contains it.
     pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {

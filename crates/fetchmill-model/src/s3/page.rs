@@ -29,7 +29,7 @@ pub struct PageEnd {
     pub disorder: Option<Disorder>,
     /// Folders of a page that was requested by folder, each with its final `/`. At most [`FOLDERS_KEPT`].
     pub folders: Vec<Vec<u8>>,
-    /// Whether more keys follow. If a page does not say so, more keys follow if it has a token.
+    /// Whether more keys follow. For a page that does not state it: whether the page has a token.
     pub is_truncated: bool,
     /// Continuation token for the next page.
     pub token: Option<String>,
@@ -47,8 +47,8 @@ pub struct Disorder {
 /// Number of folders kept from a page. No request needs more.
 const FOLDERS_KEPT: usize = 8;
 
-/// Passes the keys of a page to `each`, in the order of the store. When an error is found, the keys before it were
-/// already passed.
+/// Passes the keys of a page to `each`, in the order of the store. If there is an error, the keys before it have
+/// already been passed.
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("the page is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -72,8 +72,8 @@ pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<P
     }
 }
 
-/// Returns whether keys are percent-encoded. Some stores say so after the keys, so this searches the whole page first.
-/// The search cannot match text, because `<` and `>` are escaped there.
+/// Returns whether keys are percent-encoded. Some stores state it only after the keys, so this searches the whole page
+/// first. The search cannot match the text of a key, because `<` and `>` are escaped there.
 fn is_url_encoded(text: &str) -> bool {
     const ELEMENT: &[u8] = b"EncodingType>";
     memchr::memmem::find_iter(text.as_bytes(), ELEMENT)
@@ -182,7 +182,7 @@ impl<'e> PageParser<'e> {
         Ok(())
     }
 
-    /// Supports only the five predefined entities of XML. Others would have to be declared.
+    /// Supports only the five predefined entities of XML, because others would have to be declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), BadPage> {
         let bad_reference = || bad("the page has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| bad_reference())? {

@@ -49,7 +49,7 @@ impl KeyBounds {
     }
 
     fn allow(&self, BucketEntry { listed, storage_class }: &BucketEntry<'_>) -> bool {
-        // A listing leaves out the usual class, or the store has no classes.
+        // The class is missing if it is the usual one, or if the store has no classes.
         let class = if storage_class.is_empty() { STANDARD } else { storage_class };
         let has_class = self.storage_class.is_empty() || self.storage_class.iter().any(|name| name == class);
         let size = listed.size.unwrap_or(0);
@@ -71,8 +71,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Returns the reason why a key is not a target. `None` if it is one. Folder markers are not targets: they have no
-    /// bytes, and a name that no file can have.
+    /// Returns the reason why a key is not a target. `None` if it is one. Folder markers are not targets, because they
+    /// have no bytes, and their names cannot be those of files.
     pub fn reason_to_skip(&self, object: &BucketEntry<'_>) -> Option<SkipReason> {
         let listed = &object.listed;
         if listed.key.ends_with(b"/") && listed.size == Some(0) {

@@ -43,7 +43,7 @@ pub struct Signer {
 struct SignedFields {
     lines: Vec<u8>,
     /// Parts of the canonical request: before the hash of the body, between the date and the session token, and after
-    /// that.
+    /// the token.
     canonical: [Vec<u8>; 3],
     /// Names of all signed fields, without and with the session token.
     names: [String; 2],
@@ -79,7 +79,7 @@ impl SignedFields {
 #[derive(Debug)]
 struct SigningDay {
     date: [u8; DAY_LEN],
-    /// Credentials, including the secret, because an access key may get another one.
+    /// Credentials, including the secret, because the secret of an access key may change.
     credentials: Credentials,
     key: hmac::Key,
 }
@@ -252,7 +252,7 @@ impl Signer {
 }
 
 /// Appends the path in its signed form. The segments `.` and `..` are sent with `%2E`, so that nothing on the way
-/// resolves them. A store decodes them, and signs plain dots.
+/// resolves them. A store decodes them and computes the signature of plain dots.
 fn write_path(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memmem::find(rest, b"%2E") {

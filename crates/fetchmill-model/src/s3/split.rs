@@ -1,4 +1,4 @@
-//! Splits the key space, so that a listing that is too long for one connection can also start in its middle.
+//! Splits the key space, so that several connections can list different parts of it.
 //!
 //! Keys are read as fractions, character by character, as in an arithmetic coder. Digits and letters have wide
 //! intervals and other ASCII characters narrow ones. All other Unicode characters share the last interval. The middle
@@ -6,7 +6,7 @@
 
 /// Interval of all keys. Each character takes some of its bits; rare characters take more.
 const WHOLE: u128 = 1 << 120;
-/// An interval narrower than this is not divided by another character.
+/// An interval narrower than this is not divided further.
 const WIDTH_MIN: u128 = 1 << 32;
 /// Code points from here on share one interval.
 const BEYOND: u32 = 0x7f;
@@ -17,8 +17,8 @@ const BEYOND_COUNT: u128 = 0x11_0000 - BEYOND as u128;
 const STARTS: [u32; BEYOND as usize + 2] = starts();
 
 /// Returns a UTF-8 string with the prefix that is greater than `after` and less than `until` (`None` = the end of the
-/// prefix's keys). It is near the middle of this part of the prefix's keys. Returns `None` if nothing is between the
-/// two, or too little for a division.
+/// prefix's keys). It is near the middle of this part of the prefix's keys. Returns `None` if there is nothing, or too
+/// little, between the two.
 pub fn between(after: &[u8], until: Option<&[u8]>, prefix: &[u8]) -> Option<Vec<u8>> {
     let after = after.max(prefix);
     let until = until.filter(|until| until.starts_with(prefix) || *until < prefix);
@@ -46,7 +46,7 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     let (mut start, mut width) = (0, WHOLE);
     let mut found = None;
     while width >= WIDTH_MIN {
-        // A character that replaces a forbidden one may start after the target.
+        // The interval of a character that replaces a forbidden one may start after the target.
         let character = character_at(target.saturating_sub(start), width);
         (start, width) = interval(character, start, width);
         text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());

@@ -11,7 +11,7 @@ const SCHEME: &str = "s3://";
 /// Folder of manifests below the prefix, as in a local destination. Programs that read all files below a prefix as one
 /// table skip names that start with a dot.
 const MANIFESTS: &str = ".fetchmill/index/";
-/// Maximum length of a prefix in bytes. It follows from S3's limit for keys, since a shard's name has at most 80 bytes.
+/// Maximum length of a prefix in bytes. It follows from S3's limit for keys and a shard's name of at most 80 bytes.
 const PREFIX_BYTES_MAX: usize = 900;
 
 /// Destination of a job's shards.

@@ -1,8 +1,8 @@
 //! The list/get API: pages of names, each with a marker that leads to the next page.
 //!
 //! `GET /list` returns `{"FileNames": [...], "NextMarker": "..."}`. On the last page the marker is missing, null or
-//! empty. It is opaque, so the listing cannot be parallelised. An optional `"Total": N` states the number of names in
-//! all pages. `GET /get/NAME` returns the bytes.
+//! empty. It is opaque, so pages can only be requested one after another. An optional `"Total": N` states the number of
+//! names in all pages. `GET /get/NAME` returns the bytes.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
     }
 }
 
-/// Returns the number at one of the paths. It is only a hint, so a page with another value there is still valid.
+/// Returns the number at one of the paths. It is only a hint, so a page with any other value there is still valid.
 fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     if paths.iter().any(|path| path.is_empty()) {
         return whole_number(value.get());
@@ -212,8 +212,8 @@ impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        // Half a surrogate pair, as Python's `json` writes invalid text, concerns only its own name. `bytes` returns it
-        // as three bytes that are not UTF-8 (see `name::has_surrogate`).
+        // Half a surrogate pair, as which Python's `json` writes invalid text, affects only its own name. `bytes`
+        // returns it as three bytes that are not UTF-8 (see `name::has_surrogate`).
         deserializer.deserialize_bytes(self)
     }
 }

@@ -63,7 +63,7 @@ enum EntryValue {
     #[default]
     Nothing,
     Number(u64),
-    /// An HTTP date, which is always in GMT.
+    /// A time, given as an HTTP date, which is always in GMT.
     Time(ListedTime),
 }
 
@@ -145,7 +145,7 @@ impl Visitor<'_> for RawNameVisitor {
 
 struct EntriesSeed<'p, 'f, E> {
     pages: &'p mut FolderPages<'f, E>,
-    /// Reason for the stop if it was not the JSON.
+    /// Reason why reading stopped, if it was not invalid JSON.
     failed: &'p mut Option<FolderReadError>,
 }
 

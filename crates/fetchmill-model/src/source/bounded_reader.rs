@@ -8,8 +8,8 @@ use super::BadPage;
 use super::folder::FolderReadError;
 use crate::limits::{INDEX_BYTES_MAX, INDEX_TAG_BYTES_MAX};
 
-/// Ends a document that is too large, and one whose parser collects input without a result. The error holds a
-/// [`BadPage`].
+/// Ends a document that is too large, or for which the parser collects too much input without a result. The error holds
+/// a [`BadPage`].
 pub(super) struct BoundedReader<R> {
     reader: R,
     all: u64,

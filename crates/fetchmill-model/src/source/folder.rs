@@ -30,11 +30,11 @@ pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
 pub enum FolderReadError {
     /// The reply is not a listing.
     Page(BadPage),
-    /// The reply is an HTML page that does not say that it is an index.
+    /// The reply is an HTML page that does not identify itself as an index.
     NotIndex(String),
     /// The connection failed during the read. The folder may be read again.
     Io(std::io::Error),
-    /// The page arrived completely, but has no end. The folder may be read again.
+    /// The reply arrived completely, but the page in it has no end. The folder may be read again.
     Cut(&'static str),
     /// `each` has failed.
     Job(Error),
@@ -66,7 +66,7 @@ pub(super) enum EntryKind {
 }
 
 impl EntryKind {
-    /// Returns whether this is a file with only a name.
+    /// Returns whether this is a file of which only the name is known.
     pub(super) fn tells_nothing(self) -> bool {
         self == EntryKind::File(FileFacts::default())
     }

@@ -124,7 +124,7 @@ pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>
     Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
 }
 
-/// Resolves the URL of the next page, which a page states as a whole or as a reference relative to its own URL (RFC
+/// Resolves the URL of the next page, which a page states completely or as a reference relative to its own URL (RFC
 /// 3986). Like a marker, it must stay on the origin.
 pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     let mut url = on_origin(origin, text, |text| page.join(text))?;

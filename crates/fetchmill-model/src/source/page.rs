@@ -16,7 +16,7 @@ pub enum PageCursor {
     },
     /// A JSON page of another API.
     Json {
-        /// URL of the page. No page may come twice.
+        /// URL of the page. No page may occur twice.
         url: String,
         /// Digest of its items. No two pages may have the same digest. `None` for a page without items.
         items_digest: Option<u128>,
@@ -31,7 +31,8 @@ pub enum PageCursor {
         path: Vec<u8>,
         /// Folders found in it, with their full paths.
         found: Names,
-        /// Folders that are not entered because they are too deep or have an invalid name. Each fails with `listing`.
+        /// Folders that are not entered because they are too deep or have an invalid name. Each becomes a target that
+        /// fails with `listing`.
         refused: Names,
         /// Number of entries read from the folder so far.
         read: u64,

@@ -11,7 +11,7 @@ pub struct ListPosition {
     pub line: u64,
     /// Digest of everything before the position.
     pub digest: u64,
-    /// Number of files before the current one in a list of several files. All other numbers except `entries` count in
+    /// Number of files before the current one in a list of several files. All other numbers except `entries` refer to
     /// the current file.
     pub file: u64,
 }

@@ -98,7 +98,7 @@ impl Robots {
 struct Group {
     is_own: bool,
     is_of_all: bool,
-    /// The group has rules, so a line that names a program begins the next group.
+    /// Whether the group has rules. If so, a line that names a program begins the next group.
     has_rules: bool,
 }
 
@@ -159,7 +159,7 @@ impl Rule {
     }
 }
 
-/// Returns the part of the text that must be read, without a cut line.
+/// Returns the part of the text that must be read, without an incomplete last line.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let Some(start) = text.get(..ROBOTS_BYTES_MAX) else { return text };
     &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]
@@ -221,7 +221,7 @@ mod tests {
             assert_eq!(allows(robots, path), is_allowed, "{path}");
         }
         assert!(!allows("User-agent: fetchmillion\nAllow: /\nUser-agent: *\nDisallow: /", "/"));
-        // A group for the program that forbids nothing stands for itself.
+        // A group for the program applies even if it forbids nothing.
         assert!(allows("User-agent: fetchmill\nDisallow:\nUser-agent: *\nDisallow: /", "/"));
     }
 

@@ -308,7 +308,7 @@ impl SitemapParser {
             }
             (3, SitemapPlace::Loc) => {
                 self.place = SitemapPlace::Entry;
-                // An entry with two URLs is two entries.
+                // An entry with two URLs counts as two entries.
                 let before = if self.loc.is_some() { self.end_entry()? } else { None };
                 self.loc = Some(std::mem::take(&mut self.text));
                 Ok(before)
@@ -393,7 +393,7 @@ mod tests {
         Ok(pages)
     }
 
-    /// URLs, sitemaps, and how many were left out.
+    /// Returns the URLs, the sitemaps, and how many links were left out.
     fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
         let text = |name: &[u8]| String::from_utf8(ListEntry::read(name).url.to_vec()).unwrap();
         let page = read_as(format!("{HEAD}{body}").as_bytes(), "").unwrap().remove(0);
@@ -473,7 +473,7 @@ mod tests {
             Ok::<_, FolderReadError>(all)
         };
 
-        // The source is known.
+        // The source itself is already known.
         assert_eq!(found_at(SITEMAP_INDEX_DEPTH_MAX - 1).unwrap(), [b"maps/2.xml"]);
         let Err(FolderReadError::Page(refused)) = found_at(SITEMAP_INDEX_DEPTH_MAX) else { panic!() };
         assert!(refused.0.contains("more than 5 levels"), "{refused}");

@@ -1,5 +1,5 @@
-//! An entry of a list as bytes: its form in the names of a page, and so in the journal, and the name of its stored
-//! object.
+//! An entry of a list as bytes, as it is stored among the names of a page and so in the journal, and the name of its
+//! stored object.
 //!
 //! Manifests contain only names. [`EntryTraits`] of the job decide whether an entry can be derived from a name.
 //!

@@ -14,7 +14,7 @@ use crate::limits::KEPT_COLUMNS_MAX;
 pub const COLUMNS_PART: &str = "columns";
 /// Part of a job's identity with the types of kept columns that are not text.
 pub const TYPES_PART: &str = "column types";
-/// Part of a job's identity that states which rows there are. It is absent if only objects have rows.
+/// Part of a job's identity that states which targets have rows. It is absent if only objects do.
 pub const ROWS_PART: &str = "rows";
 /// Value of [`ROWS_PART`] if every target has a row.
 pub const ALL_ROWS: &str = "all";
@@ -28,7 +28,7 @@ pub const ITEM_COLUMN: &str = "_item";
 pub const UNFIT_COLUMN: &str = "_unfit";
 /// Maximum length of the name of an item column, in bytes.
 const ITEM_COLUMN_NAME_MAX: usize = 256;
-/// Part of a job's identity that states where the encoding of bodies is. Jobs of fetchmill 0.1.0 do not have it.
+/// Part of a job's identity that states where the encoding of bodies is stored. Jobs of fetchmill 0.1.0 do not have it.
 pub const ENCODINGS_PART: &str = "encodings";
 /// Value of [`ENCODINGS_PART`] if rows contain the encoding.
 pub const ENCODINGS_IN_COLUMN: &str = "column";
@@ -170,7 +170,7 @@ const BOOLS: [(&str, bool); 2] = [("true", true), ("false", false)];
 /// outcomes of targets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ExtraColumns {
-    /// Kept columns, which follow the column of the URL. `None` if there is no column of the URL either.
+    /// Kept columns, which follow the column of the URL. `None` if there is no URL column either.
     kept: Option<Arc<[String]>>,
     /// Types of the kept columns that are not text, by name.
     types: Arc<TypesByName>,
@@ -306,7 +306,7 @@ impl ExtraColumns {
         (!self.types.is_empty()).then(|| serde_json::json!(*self.types).to_string())
     }
 
-    /// Returns whether objects may have a URL that is not their name.
+    /// Returns whether objects may have a URL that differs from their name.
     pub fn has_url(&self) -> bool {
         self.kept.is_some() && !self.has_items
     }

@@ -107,7 +107,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Creates a page. Its names count in `live_bytes` from the time they were listed until the page is dropped.
+    /// Creates a page. `live_bytes` includes its names from the time they were listed until the page is dropped.
     pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
         Page { first, names, live_bytes }
     }
@@ -144,7 +144,7 @@ pub struct WaitingTarget {
 pub enum Batch {
     /// Part of a page, by position.
     Page(Arc<Page>, Range<usize>),
-    /// The targets of a page that one worker has because of their hosts, by position.
+    /// The targets of a page whose hosts belong to one worker, by position.
     Picked(Arc<Page>, Vec<u32>),
     /// Targets that are tried again.
     Retries(Vec<WaitingTarget>),

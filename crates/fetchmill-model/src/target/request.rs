@@ -34,8 +34,8 @@ impl<'a> TargetRequest<'a> {
         *self == TargetRequest::plain()
     }
 
-    /// Returns whether the request has at most a part of the object and an expected hash. Everything else then comes
-    /// from the job.
+    /// Returns whether the request specifies at most a part of the object and an expected hash. Everything else then
+    /// comes from the job.
     pub fn is_plain_part(&self) -> bool {
         let TargetRequest { range, hash, .. } = *self;
         *self == TargetRequest { range, hash, ..TargetRequest::default() }
@@ -53,8 +53,8 @@ impl<'a> TargetRequest<'a> {
         write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
-    /// Reads the output of [`TargetRequest::write`]. `None` for other bytes, and for a method or a field that would
-    /// turn into something else in a request.
+    /// Reads the output of [`TargetRequest::write`]. `None` for other bytes, and for a method or a field that could
+    /// change the meaning of a request.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut values = extra_values(bytes);
         let text = |value: &'a [u8]| std::str::from_utf8(value).ok();

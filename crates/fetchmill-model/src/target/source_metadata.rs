@@ -129,8 +129,8 @@ pub struct SizedName<'a> {
     pub modified: Option<ListedTime>,
 }
 
-/// First byte of a name with facts. Names from before sizes were kept are only their own bytes, and never begin with
-/// it.
+/// First byte of a name with facts. Older names, from before sizes were kept, consist of their own bytes alone and
+/// never begin with it.
 const SIZED: u8 = 0;
 /// Follows [`SIZED`] if there is a time. No number is written as this LEB128.
 const TIMED: &[u8] = &[0x80, 0];

@@ -56,7 +56,7 @@ pub fn parse_utc(text: &[u8]) -> Option<u64> {
     parse_date(date)
 }
 
-/// Parses a date like [`parse_utc`], but ignores a fraction of a second.
+/// Parses a date like [`parse_utc`], but accepts and ignores fractional seconds.
 pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;
     let is_end = match rest {
@@ -88,8 +88,9 @@ pub fn http_date(seconds: u64) -> String {
 }
 
 /// Parses an HTTP date as seconds since 1970, in any of the forms that a recipient must accept (RFC 9110, 5.6.7). Other
-/// forms that servers send are accepted too: a day with one digit, `UTC` or `+0000` for `GMT`, no zone. Two-digit years
-/// from 70 to 99 are in the last century, as in curl. The name of the day is not compared with the date.
+/// forms that servers send are accepted too: a day with one digit, `UTC` or `+0000` for `GMT`, a missing zone.
+/// Two-digit years from 70 to 99 are in the last century, as in curl. The name of the day is not compared with the
+/// date.
 pub fn parse_http_date(value: &[u8]) -> Option<u64> {
     parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
 }

@@ -36,7 +36,7 @@ const SECRET_STARTS: [&str; 9] =
 /// Replacement for a hidden value.
 const HIDDEN: &str = "***";
 
-/// Returns a text for people. Values of secret parameters are hidden, and so are users and passwords before a host. The
+/// Returns `text` for people, with the values of secret parameters hidden, and users and passwords before a host. The
 /// journal and the shards of failures keep the original text, because a retry needs it.
 pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains('=') && !text.contains('@') {

@@ -7,7 +7,7 @@ use crate::outcome::{FailureKind, Outcome};
 use crate::reply::body_type::AcceptedTypes;
 use crate::target::source_metadata::ListedKey;
 
-/// Number of bytes that are read of a reply's body that may be an error document.
+/// Number of bytes that are read of a reply's body if it may be an error document.
 pub const ERROR_BYTES_MAX: usize = 4096;
 
 /// Rules for all attempts of a job, a stream, a listing or an upload.
@@ -16,8 +16,9 @@ pub const ERROR_BYTES_MAX: usize = 4096;
 pub struct Rules {
     /// Maximum number of counted attempts.
     pub attempts_max: u32,
-    /// Whether throttling replies do not count as attempts for [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE), because
-    /// the server asks for a pause, not for fewer objects. In a check, a stream and a listing each of them counts.
+    /// Whether throttling replies do not count as attempts during [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE),
+    /// because the server asks for a pause, not for fewer objects. In a check, a stream and a listing each of them
+    /// counts.
     pub is_patient: bool,
     /// Whether a request may be repeated. A request that changes something on the server may not.
     pub may_repeat: bool,
@@ -27,7 +28,7 @@ pub struct Rules {
     pub allow_eof_bodies: bool,
     /// Maximum size of a body in bytes.
     pub body_max: u64,
-    /// Whether the client, such as a stream's program, gets replies of every status. Every reply must then be complete.
+    /// Whether the client, such as a stream's program, gets replies with any status. Every reply must then be complete.
     pub gives_every_reply: bool,
     /// Whether a check tests a target that seems dead once more, later.
     pub has_second_look: bool,
@@ -40,7 +41,8 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Rules for requests that are not targets: redirects are not followed, and the caller counts attempts or time.
+    /// Returns rules for requests that are not targets: redirects are not followed, and the caller counts attempts or
+    /// time.
     fn default() -> Self {
         Rules {
             attempts_max: u32::MAX,
@@ -96,7 +98,7 @@ pub struct ReplyFacts<'r> {
     pub part: Option<&'r ExpectedPart>,
     /// Whether the request had `If-None-Match` or `If-Modified-Since`.
     pub is_conditional: bool,
-    /// Whether the rest of an object was requested, and the reply is neither the rest nor the whole object.
+    /// Whether the rest of an object was requested, but the reply is neither the rest nor the whole object.
     pub is_no_rest: bool,
     /// Whether the request contained a token that can be renewed.
     pub shows_token: bool,

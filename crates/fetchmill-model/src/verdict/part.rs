@@ -20,12 +20,13 @@ pub struct ExpectedPart {
 /// Meaning of a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartReply {
-    /// No head yet, or a head that neither is the part nor says that there is none: an error, a redirect.
+    /// There is no head yet, or the head neither has the part nor states that the part is missing: an error, a
+    /// redirect.
     Neither,
-    /// The reply is the part.
+    /// The reply contains the part.
     Part,
-    /// The reply is not the part. `is_short` means that its body is still read to its end, so that the connection can
-    /// be reused.
+    /// The reply does not contain the part. `is_short` means that its body is read to its end, so that the connection
+    /// can be reused.
     Other { kind: FailureKind, detail: Box<str>, is_short: bool },
 }
 

@@ -18,15 +18,15 @@ use crate::verdict::failure_detail::changed_detail;
 /// Status of a reply to a conditional request if the object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
-/// Budgets spent on one target, page or upload. With each planned attempt all but the first two fields restart, because
-/// the journal stores only those for a waiting target.
+/// Budgets spent on one target, page or upload. All but the first two fields are reset for each planned attempt,
+/// because the journal stores only those two for a waiting target.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptState {
     /// Number of counted attempts before this one.
     pub attempts: u32,
     /// Time of the first throttling reply. 0 for never. In a check: time at which its recheck was due.
     pub throttled_since: Millis,
-    /// Number of connections that ended or failed because they had been used before.
+    /// Number of failures that did not count as attempts, such as those of connections that had been used before.
     pub forgiven: u32,
     /// Number of requests that were repeated with another region, clock or credentials.
     pub corrections: u32,
@@ -34,9 +34,9 @@ pub struct AttemptState {
     pub refusals: u32,
     /// Number of requests that were abandoned because other requests got their replies ([`crate::reply::patience`]).
     pub abandoned: u32,
-    /// Number of consecutive requests that brought little or nothing of the rest of the object.
+    /// Number of consecutive requests that received little or nothing of the rest of the object.
     pub in_vain: u32,
-    /// Whether the object broke off and the rest was requested.
+    /// Whether the body broke off and its rest was requested.
     pub is_resumed: bool,
 }
 
@@ -122,7 +122,7 @@ impl AttemptState {
     /// Decides the next step after a status that only this job treats as throttling. If no attempt is left, the reply
     /// has its usual meaning.
     fn after_retried_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
-        // A reply without a time may be repeated forever, so each attempt counts.
+        // A server may send a reply without a time forever, so each attempt counts.
         let rules = Rules { is_patient: rules.is_patient && reply.asks_to_wait, ..*rules };
         match self.after_failure(FailureKind::Throttled, &rules, now) {
             Verdict::Settle(..) => {
@@ -154,7 +154,7 @@ impl AttemptState {
     }
 
     /// Returns the immediate next step after a body broke off, if its rest can be requested. `brought` is the number of
-    /// bytes from the last request. `None` means that the break is treated like any other failure.
+    /// bytes that the last request received. `None` means that the break is treated like any other failure.
     ///
     /// The kept bytes come from a connection without earlier replies, so it is certain which request they answer.
     pub fn after_break_off(&mut self, broken: BrokenFacts, brought: u64, rules: &Rules) -> Option<BreakOff> {
@@ -178,8 +178,8 @@ impl AttemptState {
         self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
     }
 
-    /// Decides the next step after a reply that is not the requested rest. It shows nothing else: only the reply to a
-    /// request for the whole object counts.
+    /// Decides the next step after a reply that is not the requested rest. Nothing else follows from that reply: only
+    /// the reply to a request for the whole object counts.
     fn after_no_rest(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         let status = reply.status;
         let of_status =
@@ -251,7 +251,7 @@ impl AttemptState {
         }
         let detail = document.as_ref().map(|document| detail_of(document, self.corrections));
         let verdict = match meaning {
-            // A client that gets every reply finds the error there.
+            // A client that gets every reply finds the error in it.
             Some(StoreError::BadCredentials) if !rules.gives_every_reply => {
                 // A single misdirected reply must not stop a job.
                 if self.refusals > 0 && reply.is_certain || !rules.may_repeat {
@@ -305,7 +305,7 @@ impl AttemptState {
 }
 
 impl ReplyFacts<'_> {
-    /// Returns why a successful reply is not the object that the source described.
+    /// Returns how a successful reply differs from the object that the source described.
     pub fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
         let size = listed.size?;
         if self.length != size
@@ -313,7 +313,7 @@ impl ReplyFacts<'_> {
         {
             return Some(kind);
         }
-        // An encoded form has another length, unless a store keeps it encoded. If one side has no ETag, this is not a
+        // An encoded form has another length, unless a store keeps it encoded. A missing ETag on one side is not a
         // difference.
         let is_same_size = self.length == size || (self.is_encoded && self.store.is_none());
         let is_same = |sent: &[u8]| listed.etag.is_empty() || is_same_etag(sent, listed.etag);

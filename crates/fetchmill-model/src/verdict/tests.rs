@@ -170,7 +170,7 @@ fn a_store_says_what_is_wrong() {
         (with(ELSEWHERE, 301, None, None), job(), "failed redirect: PermanentRedirect: m".into()),
         (with(b"", 301, Some(b"eu-west-1"), None), job(), "region eu-west-1".into()),
         (with(b"", 301, None, None), follows, "redirect".into()),
-        // The region of an object's bucket was known before.
+        // The region of an object's bucket is known before the object is requested.
         (with(DENIED, 403, Some(b"eu-west-1"), None), job(), "failed status: AccessDenied: no".into()),
         (with(FROZEN, 403, None, None), job(), "failed status: InvalidObjectState: in the archive".into()),
         (with(WRONG_KEY, 403, None, None), job(), "again".into()),
@@ -452,7 +452,7 @@ fn next(state: &mut AttemptState, attempt: &Any, rules: &Rules, now: Millis) -> 
             let store =
                 StoreReply { start: starts[start], region, date: Some(DATE), ..StoreReply::default() };
             let listed = size.map(|size| ListedKey { size: Some(size), ..ListedKey::default() });
-            // Replies without an inspected body are from a server other than a store.
+            // Replies whose body is not inspected come from servers other than stores.
             let store = (start > 0).then_some(store);
             let facts = ReplyFacts {
                 status,

@@ -62,11 +62,11 @@ pub enum Judged {
 /// Use of a connection after a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterReply {
-    /// It can take more requests.
+    /// The connection can take more requests.
     Open,
-    /// It cannot be reused, because the server closes it.
+    /// The connection cannot be reused, because the server closes it.
     Ends,
-    /// It cannot be reused, because bytes followed the reply.
+    /// The connection cannot be reused, because bytes followed the reply.
     Surplus,
 }
 

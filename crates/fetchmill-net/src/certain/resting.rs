@@ -97,8 +97,8 @@ impl<H: HeldReplies> RestingConnections<H> {
     }
 
     /// Waits for the server to close the connection after this reply. If nothing arrives before that, the held replies
-    /// become certain. If the close takes long, the connection rests as usual, or longer while little is known about
-    /// its origin.
+    /// become certain. If the server takes long to close it, the connection rests as usual, or longer while little is
+    /// known about its origin.
     pub async fn end(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         let mut judged = Judged::Pending;
         if task.is_holding() {

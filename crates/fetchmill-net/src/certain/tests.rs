@@ -1,4 +1,4 @@
-//! Tests of the states of a connection. The server belongs to the test and sends what the test wants.
+//! Tests of the states of a connection. Each test controls what its server sends.
 
 use std::cell::Cell;
 use std::future::Future;

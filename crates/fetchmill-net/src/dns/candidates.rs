@@ -8,8 +8,8 @@ use super::setup::DnsSetup;
 /// A name in wire format.
 pub(super) type WireName = Name<Vec<u8>>;
 
-/// Returns the names to query in order. Returns none if `name` is not a valid name, and only `name` itself if it ends
-/// with a dot.
+/// Returns the names to query in order. If `name` is not a valid name, returns none. If it ends with a dot, returns
+/// only `name` itself.
 pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     let (relative, is_absolute) = match name.strip_suffix('.') {
         Some(name) => (name, true),
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(texts("search x.test", name), Vec::<String>::new(), "{name}");
         }
         assert_eq!(texts("", &format!("{long}d")), Vec::<String>::new());
-        // Too long only with the search domain.
+        // The name is too long only with the search domain appended.
         assert_eq!(texts("search x.test", &long), [long]);
     }
 }

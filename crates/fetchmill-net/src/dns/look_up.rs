@@ -226,7 +226,7 @@ impl LookUp {
     }
 
     /// Handles a refused socket. Another server is queried immediately. If all were queried, each is tried again when
-    /// due, because a restarting server is back a moment later.
+    /// due, because a server that restarts is back a moment later.
     pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {

@@ -38,7 +38,7 @@ impl Family {
     }
 }
 
-/// Features of queries to a server: all, until the server turns out not to support one.
+/// Features of queries to a server. All are used until the server turns out not to support one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryForm {
     /// Letters in random case. An honest answer repeats them, and a forger must guess them.

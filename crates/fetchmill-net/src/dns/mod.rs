@@ -59,7 +59,8 @@ struct DnsInner {
     /// Whether a fast slot has become free for that caller.
     has_place: Cell<bool>,
     news: Notify,
-    /// Number of tasks waiting for a fast slot. They have priority over tokens, because there are always more tokens.
+    /// Number of tasks waiting for a fast slot. They have priority over tokens. Otherwise they would never get a slot,
+    /// because there are always more tokens.
     waiting: Cell<usize>,
     places: Notify,
 }

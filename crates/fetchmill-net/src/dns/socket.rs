@@ -16,7 +16,8 @@ use tokio::task::AbortHandle;
 use super::random::QueryRandom;
 use fetchmill_model::limits;
 
-/// Number of ids to try before a socket counts as busy. If half of them are in use, one in 65,536 searches finds none.
+/// Number of ids to try before a socket counts as busy. If half of the ids are in use, one in 65,536 searches finds
+/// none.
 const IDS_TRIED_MAX: usize = 16;
 
 /// Identifies a socket by its server and its index.

@@ -105,7 +105,7 @@ impl Upstreams {
         }
         let mut sending = socket.send(id, asker, &self.buffer);
         if sending == SendResult::Refused {
-            // The error may belong to an earlier query. The owners of earlier queries are notified, and this query is
+            // The error may belong to an earlier query, so the owners of earlier queries are notified and this query is
             // sent again.
             self.refused.push(place);
             sending = socket.send(id, asker, &self.buffer);

@@ -1,4 +1,4 @@
-//! Tests of the addresses that connections may lead to. Every test server has a loopback address, which is not public.
+//! Tests of the addresses that connections may lead to. All test servers have loopback addresses, which are not public.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 
 const BUDGET: Duration = Duration::from_millis(600);
-/// Less than the budget, because a watch is only as exact as its ticks.
+/// Less than the budget, because a watch is only as precise as its ticks.
 const EARLY: Duration = Duration::from_millis(570);
 const LATE: Duration = Duration::from_millis(1000);
 

@@ -99,7 +99,7 @@ async fn asked_socks(text: &str, answers: &'static [&'static [u8]]) -> (Result<(
                 heard.borrow_mut().extend_from_slice(&bytes[..count]);
                 send(&mut stream, answer).await;
             }
-            // If the proxy closed the connection with unread data, the connection would be reset.
+            // If the proxy closed the connection while data is unread, the connection would be reset.
             sleep(10_000).await;
         }
     })

@@ -200,7 +200,7 @@ fn kind_of_certificate(error: &CertificateError) -> FailureKind {
         }
         CertificateError::Other(other) if other.0.is::<SelfSigned>() => FailureKind::TlsSelfSigned,
         CertificateError::UnknownIssuer => FailureKind::TlsUnknownCa,
-        // The server does not have its certificate's key. An invalid chain would give an unknown issuer.
+        // The server does not have its certificate's key. An invalid chain would be reported as an unknown issuer.
         CertificateError::BadSignature => FailureKind::Tls,
         _ => FailureKind::TlsCertificate,
     }

@@ -147,7 +147,7 @@ fn weak_key() -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(WeakKey))).into()
 }
 
-/// Returns whether a certificate cannot be used to verify signatures. Only certificates of insecure hosts get here
+/// Returns whether a certificate cannot be used to verify signatures. Only certificates of insecure hosts arrive here
 /// without verification. For other hosts, such a certificate was rejected before.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
@@ -167,7 +167,7 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
 /// Tells a self-signed certificate from one with an unknown issuer.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer with the right name that did not make the signature does not count.
+    // An issuer does not count if it has the right name but did not make the signature.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()
@@ -240,8 +240,8 @@ fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((dates::parse_utc(date.as_bytes())?, rest))
 }
 
-/// Returns whether a certificate was rejected because it may sign others. This is checked before its issuer is
-/// searched.
+/// Returns whether a certificate was rejected because it may sign others. This is checked before its issuer is searched
+/// for.
 fn is_authority(reason: &CertificateError) -> bool {
     let CertificateError::Other(other) = reason else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))

@@ -22,7 +22,8 @@ pub struct SavedProgress {
     pub pulled: u64,
     /// Digest of these items in their order.
     pub digest: u64,
-    /// Items whose reply the program has not finished with, counted from 0. There are never more than are outstanding.
+    /// Items, counted from 0, whose reply the program has not finished with. There are at most as many as may be
+    /// outstanding.
     pub missing: Runs,
 }
 

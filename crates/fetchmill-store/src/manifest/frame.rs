@@ -354,7 +354,7 @@ impl Frame {
         }
         for cells in &mut self.cells {
             name_end = name_end.saturating_add(take_number(&mut rest)?);
-            // An offset that does not fit exceeds all names, which is checked below.
+            // An offset that does not fit is beyond all names, which is checked below.
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
         let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };

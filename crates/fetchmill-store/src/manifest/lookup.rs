@@ -122,7 +122,8 @@ impl Manifest {
         if row < self.footer.rows { after.checked_sub(1) } else { None }
     }
 
-    /// Returns all rows with this name, in file order. A missing name usually costs one read, a found one two.
+    /// Returns all rows with this name, in file order. A lookup usually costs one read for a missing name, and two for
+    /// an existing one.
     pub fn find(&self, name: &[u8]) -> Result<Vec<FoundRow>> {
         self.find_hashed(name, hash44(name))
     }

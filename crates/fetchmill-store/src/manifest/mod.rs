@@ -1,7 +1,7 @@
 //! The manifest of a shard, a file next to it with a row per object.
 //!
-//! It allows finding one name among ten million with a few reads, and `ls` can list objects without reading bodies. It
-//! tells `verify` which objects should exist, and names damaged or lost objects so that they can be planned again.
+//! With it, a few reads find one name among ten million, and `ls` lists objects without reading bodies. It tells
+//! `verify` which objects should exist, and names damaged or lost objects so that they can be planned again.
 //!
 //! While its shard is open, the manifest is a log of frames (`frame`). The receipt contains its length, and
 //! anything beyond is ignored. On sealing, a hash table and a directory of the frames are appended (`index`):

@@ -52,7 +52,7 @@ impl Owned {
     }
 }
 
-/// Few different names, so that some occur twice.
+/// Generates rows with few different names, so that some occur twice.
 fn rows_strategy() -> impl Strategy<Value = Vec<Owned>> {
     let name = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),

@@ -63,7 +63,7 @@ const EXPIRED: &str = "the credentials have expired; renew them and run the same
 struct RefreshState {
     /// Whether a search was requested or is running.
     is_wanted: bool,
-    /// Reason of the last failure. Until this time, callers get the same answer.
+    /// Reason of the last failure, and the time until which callers get the same answer.
     failed: Option<(String, Instant)>,
     is_over: bool,
 }
@@ -249,7 +249,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         state.failed = Some((why, again));
         drop(state);
         self.wait = (self.wait * 2).min(limits::CREDENTIALS_RETRY_MAX);
-        // Credentials without an expiry are searched only on request.
+        // Credentials without an expiry are searched for only on request.
         self.due = self.due().map(|due| due.max(again));
     }
 

@@ -28,11 +28,11 @@ struct AccessState {
     /// `None` if requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
-    /// Origins whose requests are signed, with the region for the signature.
+    /// Origins whose requests are signed, with the region that signatures contain.
     origins: HashMap<OriginKey, String>,
 }
 
-/// See the [module documentation](self). Uses one row of memory per bucket of the job, for at most
+/// See the [module documentation](self). Takes the memory of one table row per bucket of the job, for at most
 /// `limits::S3_BUCKETS_MAX` buckets.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -125,8 +125,8 @@ impl Access {
         if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
     }
 
-    /// Returns the time since the search for credentials began, unless it failed. A target without credentials tries
-    /// again.
+    /// Returns the time since the search for credentials began, unless it failed. Targets without credentials are then
+    /// tried again.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
         // The credentials may have arrived after the caller checked.
@@ -264,7 +264,7 @@ impl Access {
         self.credentials_generation.load(Ordering::Acquire)
     }
 
-    /// Returns whether requests are signed at present. Does not start a search for credentials.
+    /// Returns whether requests are signed at present, without starting a search for credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         self.known().credentials.is_some()
     }

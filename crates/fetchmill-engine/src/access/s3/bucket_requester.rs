@@ -1,5 +1,5 @@
-//! Makes requests to a store other than for a job's objects ([`crate::attempt`]), each on a connection that is new or
-//! has rested.
+//! Makes the requests to a store that are not for a job's objects ([`crate::attempt`]), each on a connection that is
+//! new or has rested.
 
 use std::rc::Rc;
 
@@ -63,7 +63,7 @@ struct BucketAttempt {
     place: Option<BucketAddress>,
     /// Generation of the credentials used for signing.
     generation: u64,
-    /// The last reply, or the reason for a missing one.
+    /// The last reply, or the reason why there is none.
     answer: BucketAnswer,
     /// Result of the request.
     end: BucketEnd,

@@ -1,4 +1,4 @@
-//! Requests to a store other than for a job's objects: the first contact, listing pages, uploads. Any number may run
+//! Requests to a store that are not for a job's objects: the first contact, listing pages, uploads. Any number may run
 //! concurrently, each on its own connection.
 
 use std::cell::Cell;
@@ -43,7 +43,7 @@ impl BucketRequest<'_> {
     }
 }
 
-/// A reply, or the reason for a missing one.
+/// A reply, or the reason why there is none.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
 /// A reply. Its body is no longer than a page.

@@ -64,7 +64,7 @@ pub(super) struct CredentialRequest<'a> {
     pub(super) method: &'a str,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Option<&'a [u8]>,
-    /// Whether the server is part of this machine's environment, and so is reached without a proxy.
+    /// Whether the server belongs to this machine's environment and is therefore reached without a proxy.
     pub(super) is_near: bool,
 }
 
@@ -146,7 +146,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // The request has the only deadline, so the clock may stand still.
+        // The deadline of the whole request is the only one, so the clock may stand still.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));

@@ -1,5 +1,5 @@
 //! The credentials for signing requests. They come from the environment, a token, a profile, the container or the
-//! machine. The first found are used, in boto3's order (docs/internals/decisions/0019).
+//! machine. The first that are found are used, searched in boto3's order (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,7 +63,7 @@ impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
     /// Searches for the current credentials. Returns `None` if there are none, so that requests are not signed. This
-    /// takes up to `METADATA_TIMEOUT`. Fails if a configured source gives no credentials, and soon after `is_over`
+    /// takes up to `METADATA_TIMEOUT`. Fails if a configured source provides no credentials, and soon after `is_over`
     /// returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {

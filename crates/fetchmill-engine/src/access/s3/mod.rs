@@ -1,4 +1,4 @@
-//! S3 and compatible stores: credentials, knowledge about buckets, interpretation of replies, and requests other than
+//! S3 and compatible stores: credentials, knowledge about buckets, interpretation of replies, and requests that are not
 //! for objects.
 
 mod access;

@@ -206,7 +206,7 @@ fn is_on_within(environment: &Environment, options: &S3Options, Switch { variabl
     said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Fails if a key would be sent unencrypted to another machine.
+/// Fails if an encryption key would be sent in plain text to another machine.
 fn must_hide(url: &OriginUrl) -> Result<()> {
     let host = url.host();
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());

@@ -1,11 +1,11 @@
 //! Finds the bottleneck of a job from measurements of the last seconds. These functions use no clock and do no I/O.
 //!
 //! A job's capacity is the maximum number of requests in flight. The use of this capacity ([`super::capacity`]) gives
-//! the first hint. Empty slots wait for targets, the sink or hosts. Slots that wait for a rate are counted separately.
-//! If all slots are busy, the limit is the server, the network, this machine's processors, or the number of slots
-//! itself. To tell these apart, the code compares reply times with those under low load, and connect times with the
-//! shortest one seen. A cause is the answer if it takes at least 60 % of the capacity. If no cause does, the answer is
-//! `mixed` (docs/internals/decisions/0031).
+//! the first hint. Empty slots wait for targets, the sink or hosts. Slots that wait for a rate limit are counted
+//! separately. If all slots are busy, the limit is the server, the network, this machine's processors, or the number of
+//! slots itself. To tell these apart, the code compares reply times with those under low load, and connect times with
+//! the shortest one seen. A cause is the answer if it takes at least 60 % of the capacity. If no cause does, the answer
+//! is `mixed` (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
 
@@ -19,8 +19,8 @@ use fetchmill_model::text::dates::utc;
 
 /// Minimum share of the capacity that makes a cause the answer.
 const DOMINANT: f64 = 0.6;
-/// A rate limits the job if at least this share of it is used. The threshold is lower for the pace of a throttling
-/// origin, because that pace fluctuates.
+/// A rate limits the job if at least this share of it is used. For the pace of a throttling origin the threshold is
+/// lower, because that pace fluctuates.
 const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
 /// Processors are saturated if at least this share of their time is busy.
@@ -31,8 +31,8 @@ const WANTED: f64 = 0.75;
 const QUEUED: f64 = 1.5;
 /// The queue is in the network if connect times exceed the shortest one by at least this share of the queueing time,
 /// and by `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the network is the cause
-/// even if the first replies were slow too. Under low load, those replies wait for the first bytes of all other
-/// connections.
+/// even if the first replies were slow too. Even under low load, those first replies wait for the first bytes of all
+/// other connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
@@ -42,7 +42,7 @@ const ON_THE_WAY_MIN: f64 = 0.002;
 pub enum LimitKind {
     /// The source lists targets too slowly.
     Listing,
-    /// The server gets slower with more requests.
+    /// The server becomes slower with more requests.
     Server,
     /// The network path to the server is saturated.
     Network,
@@ -116,7 +116,7 @@ pub(crate) enum Search {
     Trying,
     /// The search has ended because a higher concurrency did not help.
     Found,
-    /// The search reached this limit, which is a limit of this machine or protects `whom`.
+    /// The search reached this limit, which is that of this machine or protects `whom`.
     AtMost { most: usize, whom: Option<&'static str> },
 }
 
@@ -213,7 +213,7 @@ struct Cause {
     kind: LimitKind,
     share: f64,
     text: String,
-    /// The largest single share in `share`. `text` describes its cause.
+    /// The largest single share in `share`, whose cause `text` describes.
     of_text: f64,
 }
 
@@ -289,7 +289,7 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        // A worker without targets for its own hosts waits for the other workers' hosts.
+        // A worker that has no targets for its own hosts waits for the hosts of other workers.
         let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
         let hosts = hosts.filter(|of| share(*of) > 0.0);
         add(
@@ -310,7 +310,8 @@ impl LimitFacts {
         causes
     }
 
-    /// Describes targets that wait for a rate that is not used up: they come in bursts, or the rate has just changed.
+    /// Describes targets that wait for a rate although it is not used up: they arrive in bursts, or the rate has just
+    /// changed.
     fn of_pace(&self) -> (LimitKind, String) {
         let Pacing { throttled, bwlimit, .. } = &self.pacing;
         if let Some((pace, host)) = throttled {
@@ -414,7 +415,7 @@ impl LimitFacts {
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
-        // Other programs on the processors matter only if the job needs the processors.
+        // Other programs that use the processors matter only if the job needs the processors.
         let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
         (is_used_up && is_wanted).then(|| {
             let text = format!(
@@ -468,7 +469,7 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
-    /// Describes such a job if reply times are missing. The engine does not report them, or there were no recent
+    /// Describes such a job if reply times are missing. Either the engine does not report them, or there were no recent
     /// replies.
     fn of_exchanges_without_times(&self) -> (LimitKind, String) {
         let in_flight = whole(self.in_flight);

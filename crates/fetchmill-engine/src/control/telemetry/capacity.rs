@@ -36,7 +36,7 @@ pub(super) const OF_HOSTS: [CapacityUse; 4] =
 
 /// Number of uses.
 const USES: usize = CapacityUse::Names as usize + 1;
-/// Units that represent a worker's whole capacity at a tick.
+/// Number of units that represent a worker's whole capacity at a tick.
 const WHOLE: u64 = 1_000;
 
 /// Counters that one worker updates once per tick.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Upper end of the histograms, which start at a microsecond. Longer times count as an hour. A histogram takes 13 KiB
-/// with two significant digits and 2 KiB with one.
+/// Upper end of the histograms: an hour. They start at a microsecond, and longer times count as an hour. A histogram
+/// takes 13 KiB with two significant digits and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
 /// Number of samples in the recent latency.
 const RECENT: usize = 10;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::latency::{Latency, LatencyHistogram};
 use fetchmill_model::origin::OriginKey;
 
-/// Maximum number of origins recorded at a time. These are the first to reply.
+/// Maximum number of origins recorded at a time. The first to reply are recorded.
 const ORIGINS_MAX: usize = 64;
 /// Number of samples in the recent latency.
 const RECENT: usize = 10;

@@ -24,13 +24,14 @@ impl Series {
         series
     }
 
-    /// Adds a sample. Returns the samples that this completes, which are all of them if neighbours were merged.
+    /// Adds a sample. Returns the samples that are complete now and were not before: all of them if neighbours were
+    /// merged.
     pub(crate) fn push(&mut self, sample: Sample) -> Vec<Sample> {
         let sample = match self.open.take() {
             Some(open) => open.merged(sample),
             None => sample,
         };
-        // Measured lengths are inexact, so allow half a second less.
+        // Measured lengths are inexact, so half a second may be missing.
         if sample.interval < self.seconds - 0.5 {
             self.open = Some(sample);
             return Vec::new();

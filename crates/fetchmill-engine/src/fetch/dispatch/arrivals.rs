@@ -1,5 +1,5 @@
 //! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes of pace
-//! and concurrency by a second; a mismatched reply only lowers the pace slightly.
+//! and concurrency by a second, while a mismatched reply only makes the pace slightly less exact.
 
 use std::sync::Mutex;
 

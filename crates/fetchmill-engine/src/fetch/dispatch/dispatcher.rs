@@ -26,7 +26,7 @@ use fetchmill_model::target::Sequence;
 
 /// Delay during which a block collects more outcomes. The sink's commit window starts with the block.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
-/// Interval between load reports. An engine reports to the dispatcher several times in it.
+/// Interval between load reports. During it, an engine reports to the dispatcher several times.
 const LOAD_EVERY: Duration = Duration::from_millis(100);
 /// If an engine has enough targets, up to 1 / `IDLE_SHARE` of its slots may be empty.
 const IDLE_SHARE: usize = 8;
@@ -69,8 +69,8 @@ pub struct Dispatcher {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RunningRequests {
     requests: usize,
-    /// Maxima since the last load report: requests, and targets that wait for a slot. Replies come in waves, and
-    /// engines mostly report right after one.
+    /// Maximum number of requests, and of targets that wait for a slot, since the last load report. Maxima are used
+    /// because replies come in waves, and engines mostly report right after one.
     most: usize,
     waiting: usize,
 }
@@ -247,7 +247,7 @@ impl Dispatcher {
             in_flight: in_flight as u32,
             // Only the engine knows whether a request is being sent or its connection is still being opened.
             exchanging: in_flight as u32,
-            // Threads and tasks need a moment to start, which is not a lack of targets.
+            // While threads and tasks start, slots are empty for a moment, which is not a lack of targets.
             is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
             ..seen
         })

@@ -12,12 +12,13 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::Sequence;
 
-/// Minimum interval between checks of targets held back by a rate. All targets due by then go together.
+/// Minimum interval between checks of targets held back by a rate. All targets that are due by then are handed out
+/// together.
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
     /// Returns up to `max` targets to fetch. If there are none, waits up to `patience` and may return an empty batch.
-    /// Returns `None` if there will be no more, or if the job is asked to stop.
+    /// Returns `None` if there will be no more targets, or if the job was asked to stop.
     pub fn next_batch(&mut self, max: usize, patience: Duration) -> Result<Option<Vec<DispatchedTarget>>> {
         let until = Instant::now() + patience;
         let mut batch = Vec::new();
@@ -78,7 +79,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the only target not handed out, if there is exactly one.
+    /// Returns the only target that is not handed out yet, if there is exactly one.
     fn only(&self) -> Option<Sequence> {
         match &self.paced {
             Some(paced) => self.queue.is_empty().then_some(paced.sequence),
@@ -86,7 +87,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns targets not handed out to the job, because the origin is in trouble. This does not count as an attempt.
+    /// Returns targets that were not handed out to the job, because the origin is in trouble. This does not count as an
+    /// attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -116,7 +118,7 @@ impl Dispatcher {
         self.held.insert(target.sequence, target);
     }
 
-    /// Returns the next target that may go now.
+    /// Returns the next target that may be requested now.
     fn next_target(&mut self, by_hosts: bool, now: Millis) -> Option<CurrentTarget> {
         loop {
             let admitted = match self.hosts.take_ready() {

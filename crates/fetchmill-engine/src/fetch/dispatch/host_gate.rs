@@ -107,7 +107,7 @@ impl HostGate {
         }
     }
 
-    /// Checks once whether kept targets may go.
+    /// Checks once whether kept targets may be requested.
     pub(crate) fn look(&mut self, now: Millis) {
         for _ in 0..self.held.len() {
             let Some(target) = self.held.pop_front() else { return };

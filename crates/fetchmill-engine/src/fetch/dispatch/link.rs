@@ -1,5 +1,5 @@
-//! The link between a dispatcher and its job, which carries reports to the job and targets back. It is direct within a
-//! process, and uses a socket between processes ([`super::worker_process`]).
+//! The link between a dispatcher and its job, which carries reports to the job and targets to the dispatcher. Within a
+//! process the calls are direct. Between processes they use a socket ([`super::worker_process`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(super) trait JobLink: Send {
     /// Returns the maximum number of requests in flight.
     fn share(&self) -> usize;
 
-    /// Returns targets that were not started to the job. Returns those that the job cannot take.
+    /// Hands targets that were not started back to the job. Returns those that the job cannot take.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
     /// Ends the link after the last turn, once everything is durable.
@@ -87,7 +87,7 @@ impl LocalLink {
         counters.set_in_flight(done.in_flight);
     }
 
-    /// Waits for news from the job, until `until` or the time `due`, whichever is earlier.
+    /// Waits for news from the job, until `until` or `due`, whichever is earlier.
     fn wait(&self, until: Instant, due: Option<u64>) {
         let now = self.control.clock.now();
         let left = until.saturating_duration_since(Instant::now());

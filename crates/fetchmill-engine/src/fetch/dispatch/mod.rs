@@ -2,9 +2,9 @@
 //! job (planning, outcomes, formats, durability) works as for the native engine.
 //!
 //! A dispatcher belongs to one thread of its engine. Targets and answers are passed in batches, so the dispatcher
-//! locks, sends and writes once per batch. It has one sink with a writer thread, in the same process. In the job's
-//! process, it calls the job directly. In another process, it uses two sockets ([`worker_process`]) to a [`supervisor`]
-//! of the job. The supervisor tracks the dispatcher's targets, and plans them again if the process dies.
+//! locks, sends and writes once per batch. It has one sink with a writer thread, in its own process. A dispatcher in
+//! the job's process calls the job directly. A dispatcher in another process uses two sockets ([`worker_process`]) to a
+//! [`supervisor`] of the job. The supervisor tracks the dispatcher's targets, and plans them again if the process dies.
 
 mod answers;
 mod arrivals;

@@ -34,7 +34,7 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            // If the body may differ from the bytes sent, the engine has already decoded it.
+            // If the body may differ from the bytes that were sent, the engine has already decoded it.
             let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
             facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);
@@ -86,7 +86,8 @@ impl Dispatcher {
 
     /// Records a failed attempt, after `attempts` counted attempts.
     pub(super) fn observe(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
-        // A refusal was recorded on arrival. An exception in a program's own function says nothing about an origin.
+        // A refusal was already recorded on arrival, and an exception in a program's own function says nothing about an
+        // origin.
         let is_observed = self.arrivals.is_some() && kind.class() == FailureClass::Throttle;
         if is_observed || self.link.has_many_origins() || kind == FailureKind::Function {
             return;

@@ -3,7 +3,7 @@
 //! again.
 //!
 //! A target may have killed the process. After a death, the process's targets are handed out one at a time. If the
-//! process dies again, the only target that it had is charged an attempt.
+//! process dies again, this counts as an attempt for the only target that it had.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
@@ -53,7 +53,7 @@ pub(crate) struct Supervisor {
     pub(crate) poison_candidates: PoisonCandidates,
 }
 
-/// Targets of a process without a receipt: at most one batch and two commit windows.
+/// Targets of a process that no receipt contains yet: at most one batch and two commit windows.
 #[derive(Default)]
 struct ProcessTargets {
     given: HashMap<Sequence, AssignedTarget>,

@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Returns whether a list with this URL would request exactly this URL. A server that lists objects is sent names with
-/// `..` unchanged. In a list, such a URL would be normalised to another one.
+/// Returns whether a list with this URL would request exactly this URL. Names with `..` are sent unchanged to a server
+/// that lists objects. In a list, such a URL would be normalised to another one.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }
@@ -111,7 +111,7 @@ mod tests {
             (&b"a/b c"[..], Some("http://a:81/get/a/b%20c")),
             (b"a//b/", Some("http://a:81/get/a//b/")),
             (b"?#%", Some("http://a:81/get/%3F%23%25")),
-            // With these names, a list would use another name or request another object.
+            // For these names, a list would use another name or request another object.
             (b"", None),
             (b"a/../b", None),
             (b".", None),

@@ -82,7 +82,7 @@ pub enum ReplyBody {
     Large(Vec<u8>),
 }
 
-/// Reason for a missing reply.
+/// Reason why there is no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoReply {
     /// No complete reply was received.
@@ -109,14 +109,14 @@ impl NoReply {
     }
 }
 
-/// A reply, or the reason for a missing one.
+/// A reply, or the reason why there is none.
 #[derive(Debug)]
 pub struct ReplyRecord {
     /// Slot of the request.
     pub slot: u32,
     /// Status of a complete reply. 0 if there is none.
     pub status: u16,
-    /// Reason for a missing reply, with a text for the user.
+    /// Reason why there is no reply, with a text for the user.
     pub failure: Option<(NoReply, Cow<'static, str>)>,
     /// Final URL, if there were redirects.
     pub url: Option<Box<str>>,

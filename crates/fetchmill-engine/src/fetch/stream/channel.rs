@@ -140,7 +140,7 @@ impl StreamState {
         self.signal(&mut handed);
     }
 
-    /// Returns whether the program needs this reply before any that it keeps.
+    /// Returns whether the program needs this reply before it can use those that it keeps.
     pub(super) fn wants(&self, slot: u32) -> bool {
         self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
     }

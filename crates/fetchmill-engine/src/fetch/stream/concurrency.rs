@@ -36,7 +36,7 @@ pub(super) struct StreamConcurrency {
     search: Option<OriginSearch>,
 }
 
-/// The concurrency search for one origin.
+/// The concurrency search, which runs for one origin at a time.
 struct OriginSearch {
     most: usize,
     /// Whether the user set the maximum. Otherwise the polite limits apply.

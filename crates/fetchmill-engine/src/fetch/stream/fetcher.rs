@@ -144,14 +144,14 @@ pub(super) struct FetchThread {
     pub(super) receiving: Cell<usize>,
     /// Bytes of replies held until they are certain.
     pub(super) held_bytes: Cell<usize>,
-    /// Signalled when `receiving`, `held_bytes` or the untaken bytes may have decreased.
+    /// Signalled when `receiving`, `held_bytes` or the bytes that are not taken yet may have decreased.
     pub(super) room: Notify,
     /// Number of tasks with large bodies that wait for memory.
     pub(super) waiting_for_room: Cell<usize>,
     /// Connections without a request that have not been silent for a whole rest yet.
     pub(super) resting: RestingConnections<UncertainReplies>,
-    /// Connections after their rest, with its end, oldest first. If something arrives late on one, its certain replies
-    /// become doubtful. There is at most one per allowed request in flight.
+    /// Connections that have rested, with the end of their rest, oldest first. If something arrives late on one, its
+    /// certain replies become doubtful. There is at most one per allowed request in flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
     /// Number of tasks without a request whose connection has uncertain replies.
     pub(super) waiting_for_silence: Cell<usize>,
@@ -298,7 +298,7 @@ impl FetchThread {
 
     /// Wakes or creates tasks for the requests that can start.
     fn start_tasks(self: &Rc<Self>) {
-        // Even if memory is full, one task must look for the wanted request.
+        // Even if memory is full, one task must search for the wanted request.
         let most = if self.takes_only_wanted() { 1 } else { self.places() };
         let ready = self.queue.borrow().ready(self.clock.get()).min(most);
         let idle = self.idle_connections.count();

@@ -1,4 +1,4 @@
-//! Requests of a thread: those not started, those to be repeated, and that of each task.
+//! Requests of a thread: those not started, those to be repeated, and the current one of each task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use fetchmill_model::verdict::AttemptState;
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
-    /// Arrival of the reply's first bytes. `None` if the whole reply arrived at once.
+    /// Arrival of the reply's first bytes. `None` if the whole reply arrived together.
     pub(super) first_byte: Option<u64>,
     /// Arrival of the reply's last byte.
     pub(super) ended: Option<u64>,
@@ -88,7 +88,7 @@ impl TaskRequest {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
     }
 
-    /// Returns whether the program needs this reply before any that it keeps.
+    /// Returns whether the program needs this reply before it can use those that it keeps.
     pub(super) fn is_wanted(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
     }

@@ -44,7 +44,7 @@ impl ThrottledOrigin {
         }
     }
 
-    /// Returns whether the origin grants some requests besides its refusals.
+    /// Returns whether the origin grants some requests and refuses only others.
     fn gives(&self, now: Millis) -> bool {
         let lately = limits::STREAM_REFUSED_ONLY.as_millis() as Millis;
         self.succeeded_at.get().is_some_and(|at| now.saturating_sub(at) < lately)

@@ -174,8 +174,8 @@ impl FetchThread {
     fn wait_for(&self, request: &mut TaskRequest, kind: FailureKind, asked: Option<Millis>) -> AttemptEnd {
         let is_refused =
             kind == FailureKind::Throttled && self.throttling.is_throttled(&request.at.url, self.clock.get());
-        // Ignore the requested delay. All of the stream's replies would wait in memory for that long, although the
-        // origin grants other requests.
+        // Ignore the requested delay. If it were obeyed, all of the stream's replies would wait in memory for that
+        // long, although the origin grants other requests.
         let (attempts, asked) = if is_refused { (0, None) } else { (request.state.attempts, asked) };
         let wait = delay(kind, attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(request), wait);

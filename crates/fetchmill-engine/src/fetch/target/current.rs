@@ -202,7 +202,7 @@ impl CurrentTarget {
                 self.is_of_store = true;
             }
         }
-        // A folder accepts this name, because file names are bytes.
+        // The file system would accept this name, because file names are bytes.
         if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
             return Err(FailureKind::Name);
         }
@@ -248,7 +248,7 @@ impl CurrentTarget {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Returns whether another attempt may start over. This requires that the request was not made, or may be repeated.
+    /// Returns whether another attempt may start over. It may if the request was not made yet, or may be repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }

@@ -70,7 +70,7 @@ impl TargetQueue {
         Some((page.first + position as Sequence, page.names.get(position)))
     }
 
-    /// Skips the next target, because it was taken by another way.
+    /// Skips the next target, because it was already taken in another way.
     pub(crate) fn skip(&mut self) {
         match self {
             TargetQueue::Page(_, range) => drop(range.next()),

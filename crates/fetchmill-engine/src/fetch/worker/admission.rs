@@ -1,6 +1,6 @@
 //! Admits the targets of a job over many hosts before they get a connection. A target waits for its host's address, and
-//! then for its turn at the host. Waiting targets are not in flight, so a slow, dead or huge host does not block the
-//! others.
+//! then for its turn at the host. Waiting targets are not in flight, so a host that is slow, dead or has very many
+//! targets does not block the others.
 //!
 //! The number of waiting targets is bounded. A target that does not fit is deferred to the journal and comes back
 //! later.
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether an admitted target may start. It may if it is going to fetch robots.txt, or if the known
+    /// Returns whether an admitted target may start. It may start if it is going to fetch robots.txt, or if the known
     /// robots.txt allows its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
@@ -101,7 +101,7 @@ impl Worker {
         self.begin_row(target);
         target.asked_at = self.control().clock.micros();
         if target.last_kind == Some(FailureKind::DnsTimeout) && self.pool.names().is_slow_full() {
-            // An earlier lookup of this name was slow. Do not let it take the place of a fast one.
+            // An earlier lookup of this name was slow, so this one must not take the place of a fast one.
             self.defer(target, self.waiters.place_among_slow(now), now);
             return false;
         }
@@ -205,7 +205,7 @@ impl Worker {
         self.idle_connections.wake(self.supply.len());
     }
 
-    /// Records that a lookup found no address, which counts as an attempt.
+    /// Records that a lookup found no address. This counts as an attempt.
     fn was_not_found(&self, mut target: CurrentTarget, kind: FailureKind, now: Millis) {
         self.waiters.note(target.host, RequestOutcome::Failure(kind), now);
         let _ = self.failed(&mut target, Failure::unconnected(kind), None);

@@ -1,5 +1,5 @@
-//! Releases targets that wait for their host, in a job over many hosts. One may go when another target leaves the host,
-//! or when the host has rested. At a dead host, waiting targets fail.
+//! Releases targets that wait for their host, in a job over many hosts. A target may start when another target leaves
+//! the host, or when the host has rested. At a dead host, waiting targets fail.
 
 use super::state::Worker;
 use super::waiters::AdmissionStep;
@@ -26,7 +26,7 @@ impl Worker {
         }
     }
 
-    /// Releases as many targets of a host as may go now.
+    /// Releases as many targets of a host as may start now.
     pub(super) fn release(&self, host: HostId) {
         let now = self.clock.now();
         loop {

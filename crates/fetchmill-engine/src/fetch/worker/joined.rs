@@ -1,6 +1,6 @@
 //! Coalesces requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
-//! part. If the reply contains exactly the requested range, it is cut into the parts. Otherwise each part is requested
-//! separately, and nothing is decided about its target.
+//! part. If the reply contains exactly the requested range, it is cut into the parts. Otherwise nothing is decided
+//! about the targets, and each part is requested separately.
 
 use super::body::BodyReceiver;
 use super::state::Worker;

@@ -50,7 +50,7 @@ impl WorkerLoad {
         self.counter.note(took, bytes);
     }
 
-    /// Records a head that will be stored. A long head affects the estimate for a few dozen shorter ones.
+    /// Records a head that will be stored. A long head affects the estimate until a few dozen shorter ones have come.
     pub(super) fn note_stored_head(&self, length: u32) {
         let before = self.head_bytes.get();
         self.head_bytes.set(length.max(before - before / 16));

@@ -7,7 +7,7 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 
-/// Detail of a target that a redirect led to a host without a free slot.
+/// Detail of a target whose redirect led to a host without a free slot.
 const LEFT: &str = "the request was sent, but the host of its redirect had no free place";
 
 impl Worker {

@@ -45,7 +45,7 @@ impl Worker {
             if self.setup.properties.keeps >= StoredParts::Heads {
                 self.load.note_stored_head(head.length);
             }
-            // In flight, both the body and the head take memory.
+            // While a reply is in flight, both its body and its head take memory.
             self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
         is_well

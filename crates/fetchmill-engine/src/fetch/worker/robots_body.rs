@@ -44,7 +44,7 @@ impl RobotsBody {
         self.has_no_room
     }
 
-    /// Returns the decoded content. If decoding fails, returns what comes before the error.
+    /// Returns the decoded content. If decoding fails, returns the content before the error.
     pub(super) fn text(&self) -> Vec<u8> {
         // An unknown or missing encoding leaves the content unchanged.
         let Ok(Some(encoding)) = &self.encoding else { return self.bytes.clone() };

@@ -76,7 +76,7 @@ impl Worker {
 }
 
 /// Returns the failure kind of a row. A complete reply has none, whatever its status, because a check reports how a
-/// site answers. A body longer than the check reads has none either.
+/// site answers. A body that is longer than a check reads is not a failure either.
 fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     use FailureKind::{BodyTooLarge, Redirect, ServerError, Status, Throttled, UnverifiedLength};
     let Outcome::Failed(kind) = outcome else { return None };

@@ -105,8 +105,8 @@ impl SinkQueue {
         self.is_congested.get() || self.waits_for_memory.get()
     }
 
-    /// Returns whether the memory for bodies is used up and the sink will free some. The sink must hold blocks for
-    /// this, because a body in transfer may keep its memory for a long time.
+    /// Returns whether the memory for bodies is used up and the sink will free some. It frees some only if it holds
+    /// blocks. A body in transfer may keep its memory for a long time.
     fn is_short_of_memory(&self, heads: usize) -> bool {
         !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
     }

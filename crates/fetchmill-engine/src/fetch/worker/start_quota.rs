@@ -1,9 +1,9 @@
 //! Limits how many targets a worker starts per tick, depending on its load.
 //!
 //! A TLS connection costs a third of a millisecond of processor time, and thousands may be opened together. Each of
-//! them then waits for all others, and may time out because of this machine instead of the host. So a worker whose tick
-//! is late opens half as many connections in its next tick. A worker that is on time and has used its whole quota may
-//! open a quarter more.
+//! them then waits for all others, and may time out because of this machine, not because of its host. So a worker whose
+//! tick is late opens half as many connections in its next tick. A worker that is on time and has used its whole quota
+//! may open a quarter more.
 
 use std::cell::Cell;
 
@@ -12,12 +12,13 @@ use fetchmill_model::planner::origin::Millis;
 
 /// Delay of a tick in milliseconds from which the worker counts as too busy.
 const LATE: Millis = 60;
-/// Delay of a tick in milliseconds that may have made attempts fail.
+/// Delay of a tick in milliseconds from which attempts may have failed because of it.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;
 const MOST: usize = 4096;
-/// Maximum cost per tick of targets that may have to wait. One unit takes about 5 us, and replies must not wait longer.
+/// Maximum cost per tick of targets that may have to wait for their hosts. One unit takes about 5 us, and replies wait
+/// meanwhile.
 const SPENT_MAX: usize = 4096;
 /// Cost of a target that is queued after others of its host.
 pub(super) const TO_TAKE: usize = 1;

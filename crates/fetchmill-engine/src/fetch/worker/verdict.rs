@@ -160,7 +160,8 @@ impl Worker {
         if replied.is_some() && kind.class() == FailureClass::Final {
             return RequestOutcome::Answer;
         }
-        // Use the precise time. The worker's clock is up to one tick late, which would make the request too early.
+        // Use the precise time, because the worker's clock is up to one tick late and the request would be sent too
+        // early.
         let until = retry_after
             .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         hosts::seen(kind, until)

@@ -67,7 +67,7 @@ pub(super) struct Waiters {
     held: Cell<usize>,
     held_max: usize,
     /// Targets whose name lookups exceed the limit of concurrent lookups. While there are any, no other target is
-    /// taken. All but the last came from a redirect, so there are at most as many as tasks.
+    /// taken. All but the last come from redirects, so there are at most as many as tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
     /// Time of the last scheduled retry of a deferred name, in microseconds, and the interval between two retries.
     slow_until: Cell<u64>,
@@ -357,7 +357,7 @@ impl Waiters {
     }
 
     /// Returns the time of a deferred name's next lookup. Deferred names come back at the rate at which slow lookups
-    /// end. This keeps names without an answer from being retried constantly.
+    /// end. Otherwise names without an answer would be retried constantly.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;

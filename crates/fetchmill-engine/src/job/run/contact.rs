@@ -154,7 +154,7 @@ fn prepare_upload(
         uploader.claim(control)?;
         journal.claim_destination()?;
     }
-    // If nothing is left to fetch, the run would upload the same failures file again.
+    // If nothing is left to fetch, the run would only upload the same failures file again, so it is kept.
     if !journal.is_settled()? || plan.request.retry_failed.is_some() {
         withdraw_failures(&uploader, journal, control)?;
     }

@@ -196,7 +196,7 @@ impl NativeWorkers {
     fn of(engine: &Engine<'_>, count: usize) -> Result<Self> {
         let plan = engine.plan();
         let resting_max = plan.machine.resting_max.div_ceil(count);
-        // With one origin, a rested connection is the next to be used and to rest again.
+        // With one origin, connections that have rested are kept, because they are used next and then rest again.
         let rested = if engine.control.origins.are_many() { 0 } else { resting_max };
         // Listing pages are not decoded, so they are requested without an encoding.
         let template = plan.object_server()?.map(|(_, template)| template);

@@ -68,7 +68,8 @@ fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>
     }
 }
 
-/// Returns whether requests may have carried credentials. All of them may, or only those of some list targets.
+/// Returns whether requests may have contained credentials: either all requests, or only those for some targets of a
+/// list.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
     // Conditions added by a sync are not secret. The fields of a program's own requests are unknown.
     let of_rows = &plan.request.list.request.headers;

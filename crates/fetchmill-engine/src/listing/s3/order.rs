@@ -2,8 +2,8 @@
 //!
 //! A store on top of a file system may walk it folder by folder. In that order, `a/1` comes before `a-b`, although `-`
 //! is less than `/`. A page or range that starts after a key contains only greater keys. The page or range before it
-//! ends at the first greater key. A lesser key listed after that is in neither of them, and nothing shows that it is
-//! missing.
+//! ends at the first greater key. A lesser key that is listed after that key is in neither of them, and nothing shows
+//! that it is missing.
 //!
 //! Such keys exist only if a folder and another name share a prefix, followed by `/` in one and a lesser byte in the
 //! other. For each such byte in a key, the check requests the prefix before it and looks for such names. If there are

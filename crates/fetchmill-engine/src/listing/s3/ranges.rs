@@ -44,7 +44,7 @@ struct ListingRange {
     /// Token of the next page, if the store gave one.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// Key after which no other was found, so that a split there would be useless.
+    /// Key after which no other key was found. A split there would be useless.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,

@@ -122,8 +122,8 @@ impl Transform {
         }
     }
 
-    /// Starts the process and waits until the function is loaded. Call this on a thread that outlives the transform:
-    /// the process dies with the calling thread.
+    /// Starts the process and waits until the function is loaded. Call this on a thread that outlives the transform,
+    /// because the process dies with the calling thread.
     pub(crate) fn start(&mut self) -> Result<TransformProgress> {
         let mut last = String::new();
         for _ in 0..TRANSFORM_STARTS_MAX {

@@ -17,7 +17,7 @@ use crate::control::stop::StopSignal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{TICK, TRANSFORM_END_WAIT};
 
-/// Reason for a missing answer.
+/// Reason why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoTransformReply {
     /// The job stopped waiting.
@@ -26,7 +26,7 @@ pub(super) enum NoTransformReply {
     Died,
 }
 
-/// An answer, or the reason for a missing one.
+/// An answer, or the reason why there is none.
 pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 
 /// See the [module documentation](self).

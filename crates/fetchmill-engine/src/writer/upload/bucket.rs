@@ -124,7 +124,7 @@ impl Bucket {
         })
     }
 
-    /// Tries once to create an object that must not exist. `None` means that the result is unknown: read the object to
+    /// Tries once to create an object that must not exist. `None` means that the result is unknown. Read the object to
     /// find out.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);

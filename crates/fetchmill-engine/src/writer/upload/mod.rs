@@ -1,10 +1,10 @@
 //! The thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
 //! manifest. The journal records the start of an upload before its first request, and the end before the file is
-//! removed. The next run rechecks unfinished uploads. If an object exists already, it must have the same bytes,
-//! otherwise it does not belong to the job.
+//! removed. The next run rechecks unfinished uploads. If an object already exists, it must have the same bytes.
+//! Otherwise it does not belong to the job.
 //!
-//! The failures file is a job's last object, and is uploaded after the thread has ended. No other object is ever
-//! deleted: this one is deleted before a retry run, and only if the job created it.
+//! The failures file is a job's last object, and is uploaded after the thread has ended. It is the only object that is
+//! ever deleted: before a retry run, and only if the job created it.
 //!
 //! Uploads never block a fetching thread. A writer waits for uploads before it starts a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).

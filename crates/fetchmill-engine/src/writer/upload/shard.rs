@@ -84,7 +84,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes what was uploaded of a file that is gone from disk: its parts, or the object.
+    /// Removes what was uploaded of a file that is gone from disk: its uploaded parts, or the complete object.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
@@ -305,7 +305,7 @@ impl UploadClient {
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);
-        // The object ends with the first part that is not full.
+        // The first part that is not full ends the object.
         for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {
             let answer = self.read(connection, key, index).await?;
             match answer.status {

@@ -1,6 +1,6 @@
 //! Formats that need more than a magic number: containers, and headers that are checked field by field.
 
-/// Returns whether `bytes` are at `position`.
+/// Returns whether `start` has `bytes` at `position`.
 pub(super) fn has(start: &[u8], position: usize, bytes: &[u8]) -> bool {
     start.get(position..).is_some_and(|rest| rest.starts_with(bytes))
 }
@@ -29,7 +29,7 @@ fn brand_of(start: &[u8]) -> Option<Brand> {
     let length = u32::from_be_bytes(*start.first_chunk()?) as usize;
     let brands = start.get(8..length.min(start.len()))?;
     let major: &[u8; 4] = brands.first_chunk()?;
-    // The version of the major brand is between it and the compatible brands.
+    // The major brand is followed by its version, then by the compatible brands.
     let compatible = || brands.get(8..).unwrap_or_default().chunks_exact(4);
     Some(match major {
         b"avif" | b"avis" => Brand::Avif,

@@ -1,7 +1,7 @@
 //! The meaning of a link on an index page: an entry of the folder, another view of it, or something else.
 //!
 //! # Rules
-//! - A link is resolved as in a browser, but byte by byte. The server's character encoding is unknown, and sending the
+//! - A link is resolved as in a browser, but byte by byte. The server's character encoding is unknown, but sending the
 //!   same bytes back requests the same file.
 //! - Only a link directly into the folder is an entry. Other links are not followed.
 //! - A name is the percent-decoded segment of the path, and never contains a slash.
@@ -47,7 +47,7 @@ pub(super) struct IndexPlace {
 impl IndexPlace {
     /// Creates the folder. `folder` is its path below that of the source, without slashes at its ends.
     pub(super) fn new(origin: &OriginUrl, folder: &[u8]) -> Self {
-        // A path that cannot be decoded has only the entries of relative links.
+        // For a path that cannot be decoded, only relative links are entries.
         let base = percent::decode(origin.path().as_bytes()).unwrap_or_else(|| origin.path().into());
         let segments = base.split(|byte| *byte == b'/').chain(folder.split(|byte| *byte == b'/'));
         let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect();
@@ -60,7 +60,7 @@ impl IndexPlace {
         }
     }
 
-    /// Takes all links below the folder as its entries. `url` is the URL of its page. Returns `None` if that is not
+    /// Takes all links below the folder as its entries. `url` is the URL of its page. Returns `None` if the URL is not
     /// below the folder.
     pub(super) fn all_below(mut self, url: &[u8]) -> Option<Self> {
         self.reach = LinkReach::Below;
@@ -68,8 +68,8 @@ impl IndexPlace {
         (is_at_origin && self.base.starts_with(&self.segments)).then_some(self)
     }
 
-    /// Resolves relative links against `href`, as `<base href>` requires. Returns `None` if it is at another origin or
-    /// not a path.
+    /// Resolves relative links against `href`, as `<base href>` requires. Returns `None` if `href` leads to another
+    /// origin or is not a path.
     pub(super) fn set_base(&mut self, href: &[u8]) -> Option<()> {
         let href = url_of(href);
         let (path, _) = split_query(&href);
@@ -164,7 +164,7 @@ fn url_of(href: &[u8]) -> Vec<u8> {
     href[..memchr::memchr(b'#', href).unwrap_or(href.len())].to_vec()
 }
 
-/// Splits a link before its query. Returns the rest and the query.
+/// Splits a link into the part before its query and the query.
 fn split_query(href: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', href) {
         Some(at) => (&href[..at], Some(&href[at..])),

@@ -132,7 +132,7 @@ mod tests {
         Ok(pages)
     }
 
-    /// Names of files and of folders, and how many links were left out.
+    /// Returns the names of files, the names of folders, and how many links were left out.
     fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let page = read_in(body.as_bytes(), &PendingFolder::default(), true).unwrap().remove(0);

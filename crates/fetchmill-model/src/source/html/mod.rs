@@ -36,7 +36,8 @@ pub fn read_folder(
     let place = IndexPlace::new(origin, &folder.path);
     let mut pages = FolderPages::new(folder, each);
     let mut index = IndexReader::default();
-    // The last entry. If an icon also has a link, the link of the name comes next, followed by the facts of the file.
+    // The last entry. If its link belongs to an icon, the link of the name comes next, followed by the facts of the
+    // file.
     let mut last: Option<(Vec<u8>, EntryKind)> = None;
     for token in tokens(reader) {
         match token.map_err(read_error)? {
@@ -91,7 +92,7 @@ struct IndexReader {
     /// The first heading.
     heading: Option<Vec<u8>>,
     has_end: bool,
-    /// Entries so far. A link may come twice, for example for an icon and for a name.
+    /// Entries so far. A link may occur twice, for example for an icon and for a name.
     seen: SeenEntries,
 }
 

@@ -229,7 +229,7 @@ fn what_is_too_large_is_refused() {
     assert!(refusal(&index(&many)).contains("more than 1000000 links"));
     let long = "x".repeat(INDEX_HREF_BYTES_MAX + 1);
     assert_eq!(read(&index(&format!("<a href={long}>"))).unwrap(), (vec![], vec![], 1));
-    // Input that a tokenizer collects until it can tell its kind.
+    // Input that a tokenizer collects until it can tell what kind of token it is.
     let digits = "0".repeat(1 << 20);
     assert!(refusal(&index(&format!("&#{digits};"))).contains("tag of more than"));
     let word = "a".repeat(1 << 20);

@@ -28,7 +28,7 @@ pub(super) enum IndexToken {
     Link {
         /// Target of the link, with its entities decoded.
         href: Vec<u8>,
-        /// Text after the link, including the next cells of its table row, separated by a space. Empty if it is too
+        /// Text after the link, including the following cells of its table row, separated by spaces. Empty if it is too
         /// long.
         behind: Vec<u8>,
     },
@@ -239,7 +239,8 @@ impl Emitter for IndexEmitter {
     fn set_force_quirks(&mut self) {}
 
     fn push_tag_name(&mut self, name: &[u8]) {
-        // The tokenizer also keeps a name that may turn out to be text. A long name counts as bytes without a result.
+        // The tokenizer also keeps a name that may turn out to be text, so a long name counts as bytes without a
+        // result.
         self.tag.push(name, WORD_BYTES_MAX);
     }
 

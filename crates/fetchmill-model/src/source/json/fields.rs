@@ -47,7 +47,7 @@ impl FieldPath {
 /// A value as written in its page. `None` if there is no such field.
 pub(super) type FieldText<'t> = Option<&'t str>;
 
-/// Finds the values of fields in `text`, which is one JSON value. Returns them in the order of the paths.
+/// Finds the values of fields in `text`, which is one JSON value. Returns the values in the order of the paths.
 pub(super) fn find_fields<'t, const N: usize>(
     text: &'t str,
     paths: [Option<&FieldPath>; N],

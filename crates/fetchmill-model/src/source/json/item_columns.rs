@@ -1,7 +1,7 @@
 //! Items of an API as rows: their columns and values.
 //!
-//! A column is a field of the items. A value that does not fit its column is null there, and the field is named in
-//! [`UNFIT_COLUMN`]. The row also contains the item itself, so nothing is lost.
+//! A column is a field of the items. A value that does not fit its column becomes null, and [`UNFIT_COLUMN`] names its
+//! field. The row also contains the item itself, so nothing is lost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ fn type_of(value: &str) -> Option<ColumnType> {
     }
 }
 
-/// Returns the type that fits the values of both.
+/// Returns the type that fits the values of both types.
 fn joined(one: Option<ColumnType>, other: Option<ColumnType>) -> Option<ColumnType> {
     let (Some(one_type), Some(other_type)) = (one, other) else { return one.or(other) };
     if one_type == other_type {
@@ -105,8 +105,8 @@ pub struct ItemColumns {
 }
 
 impl ItemColumns {
-    /// Creates the values of a job with these columns, of which the last one is [`UNFIT_COLUMN`]. A format without
-    /// columns has none.
+    /// Creates the reader for a job with these columns, the last of which is [`UNFIT_COLUMN`]. A format without columns
+    /// has none.
     pub fn new(columns: impl Iterator<Item = (String, ColumnType)>) -> Self {
         let columns: Vec<_> = columns.filter(|(name, _)| name != UNFIT_COLUMN).collect();
         let places = columns.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
@@ -129,7 +129,7 @@ impl ItemColumns {
                     add_name(unfit, name);
                 }
             }
-            // The field comes twice, so neither is its value.
+            // The field occurs twice, so neither value is used.
             Some(place) => {
                 if values[*place].take().is_some() || value != NULL {
                     add_name(unfit, name);
@@ -174,7 +174,7 @@ fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns whether the float64 is a different integer from the text. Rounded fractions do not count, as everywhere.
+/// Returns whether the float64 is another integer than the text. Fractions may be rounded, as everywhere.
 fn is_rounded(text: &str, number: f64) -> bool {
     text.parse::<i128>().is_ok_and(|exact| number as i128 != exact)
 }

@@ -50,7 +50,7 @@ pub(super) struct ReadItems {
     pub(super) count: u64,
     /// Items that a filter has excluded.
     pub(super) skipped: Skips,
-    /// Number of items without the field of the URL.
+    /// Number of items without the URL field.
     pub(super) without_url: u64,
     /// Digest of all items as written in the page.
     pub(super) digest: Xxh3,
@@ -121,7 +121,7 @@ impl ItemReader<'_> {
         ListEntry { key, kept, ..ListEntry::default() }.write(entry);
     }
 
-    /// Adds an entry. A short reference becomes a long URL, so the size of a page is limited again here.
+    /// Adds an entry. A short reference may become a long URL, so the size of a page is limited again here.
     fn push_entry(&mut self, entry: &[u8]) -> Result<(), String> {
         if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
             return Err(

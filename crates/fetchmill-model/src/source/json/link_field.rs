@@ -1,7 +1,7 @@
 //! The `Link` field of a reply's head (RFC 8288): the link to the next page.
 //!
-//! It is parsed strictly. Without a next page a listing ends, so a field that cannot be parsed is an error. Otherwise
-//! the pages after it would never be fetched.
+//! It is parsed strictly. A field that cannot be parsed is an error. If it counted as missing, the listing would end,
+//! and the pages after it would never be fetched.
 
 use crate::http1::header_field::is_token;
 

@@ -1,7 +1,7 @@
 //! JSON pages of any API: an array of items, each with the URL of an object, and a link to the next page.
 //!
 //! A page is read as a whole, because the link may come before or after the items. Pages are not trusted: the next page
-//! must be at the source's own origin, and each page may come only once.
+//! must be at the source's own origin, and no page may occur twice.
 
 mod fields;
 mod item_columns;

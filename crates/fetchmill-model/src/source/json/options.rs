@@ -24,7 +24,7 @@ pub enum NextPage {
     None,
 }
 
-/// Contents of JSON pages that are stored.
+/// What is stored of JSON pages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stored {

@@ -48,7 +48,7 @@ pub struct JsonPage {
     pub page: ListedPage,
     /// Number of items, including skipped ones.
     pub items: u64,
-    /// Whether none of its items has the field of the URL. The option probably names the wrong field.
+    /// Whether none of its items has the URL field. The option probably names the wrong field.
     pub is_without_urls: bool,
     /// Whether the link to the next page is missing altogether. The option probably names the wrong field.
     pub has_no_lead: bool,
@@ -122,8 +122,8 @@ impl JsonPages {
         url
     }
 
-    /// Returns the number of a page, or of the items before it. The first number is that in the source, or the start of
-    /// the count.
+    /// Returns the number of a page, or of the items before it. The first number is the one in the source's URL, or the
+    /// start of the count.
     fn number(&self, from: Option<&str>) -> Result<u64> {
         let (param, start) = match self.next {
             NextPage::Page => (&self.param, 1),

@@ -59,7 +59,7 @@ pub(super) fn is_manifest<'n>(mut has: impl FnMut(&'n str) -> bool) -> bool {
     LISTED_COLUMNS.iter().all(|(name, _)| has(name))
 }
 
-/// Instructions for building entries. Columns are positions in `wanted`.
+/// Instructions for building entries. Columns are given as positions in `wanted`.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnPlan {
     wanted: Vec<ColumnSelector>,
@@ -75,9 +75,9 @@ pub(super) struct ColumnPlan {
     kept: Vec<KeptColumn>,
     /// Pieces of each target's request. `None` for a plain `GET`.
     request: Option<RequestPieces<usize>>,
-    /// Whether requests are `GET`s without a body.
+    /// Whether all requests are `GET`s without a body.
     is_bare_get: bool,
-    /// Column of the items' own requests, for items of a program.
+    /// Column with the requests of single items, for items of a program.
     own_request: Option<usize>,
     /// First wanted column of a manifest, followed by the others in the order of [`MANIFEST`]. `None` if they are not
     /// wanted.
@@ -211,7 +211,7 @@ impl ColumnPlan {
         self
     }
 
-    /// Adds a column for the own requests of a program's items, after their other values.
+    /// Adds a column for the requests of single items of a program, after their other values.
     pub(super) fn with_own_requests(mut self) -> Self {
         self.own_request = Some(self.wanted.len());
         self
@@ -259,7 +259,7 @@ impl ColumnPlan {
             return self.understood(self.value(values, column)?);
         }
         let mut text = String::new();
-        // Start positions of values that are dots.
+        // Start positions of values that consist of dots.
         let mut dots = Vec::new();
         for piece in &self.url {
             match piece {
@@ -331,7 +331,7 @@ impl ColumnPlan {
                 NamePiece::Text(text) => name.push_str(text),
                 NamePiece::Index => name_template::push_index(&mut name, index),
                 NamePiece::Column { column, is_raw } => match self.value(values, *column)? {
-                    // Otherwise the name would be that of other records, or of a hidden file.
+                    // Otherwise the name could equal that of another record, or be that of a hidden file.
                     "" => return Err(format!("column {} is empty", self.wanted[*column].text())),
                     value if *is_raw => name.push_str(value),
                     value => name_template::push_value(&mut name, value),
@@ -352,7 +352,7 @@ impl ColumnPlan {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
         out.clear();
-        // An empty key is not a name, and a manifest's name is that of the whole object.
+        // An empty key is not a name, and the name in a manifest is that of the whole object, not of a part.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let value = |column| values.get(column).filter(|value| !value.is_empty());
         let key = match self.key {

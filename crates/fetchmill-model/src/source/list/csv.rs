@@ -16,7 +16,7 @@ use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX
 use crate::source::ListPosition;
 
 const TOO_WIDE: &str = "it has more than 16,384 columns";
-/// Maximum number of lines of a TSV field. Each line that opens a quote may cost reading this many lines.
+/// Maximum number of lines of a TSV field. For each line that opens a quote, this many lines may be read.
 const LENIENT_LINES_MAX: u64 = 100;
 /// Number of field names that are shown if one is missing.
 const SHOWN_NAMES: usize = 20;
@@ -419,8 +419,8 @@ impl FieldSplitter {
         self.places.push(start as u32..line.end as u32);
     }
 
-    /// Splits a record in which a quote may be part of its field. A field may have a quote that is not closed on its
-    /// line. It continues over lines only if the lines together have the usual number of fields, and not each of them
+    /// Splits a record in which a quote may be part of its field. If a quote is not closed on its line, the field
+    /// continues on the next lines only if these lines together have the usual number of fields, but not each of them
     /// alone.
     fn unquote_leniently(
         &mut self,
@@ -448,7 +448,7 @@ impl FieldSplitter {
         Ok(NextRecord::Record(first_line))
     }
 
-    /// Returns whether lines are one record, and not a record each.
+    /// Returns whether lines are one record, rather than one record each.
     fn is_over_lines(&self, lines: Range<usize>) -> bool {
         let bytes = self.lines.bytes(lines);
         let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
@@ -481,8 +481,8 @@ impl FieldSplitter {
         Some(is_open)
     }
 
-    /// Splits a record with quotes, which may span many lines. If it would be too long, only its first line is bad, and
-    /// the next line may be a record again.
+    /// Splits a record with quotes, which may span many lines. If the record would be too long, only its first line is
+    /// invalid, and the next line may begin a record again.
     fn unquote(&mut self, before: Extent, first_end: usize, lines_max: u64) -> Result<NextRecord> {
         let first_line = Extent { bytes: first_end, ..before };
         let unclosed = Ok(NextRecord::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
@@ -543,7 +543,7 @@ fn parser_of(dialect: Dialect) -> csv_core::Reader {
     builder.build()
 }
 
-/// Whether a field is quoted as a whole, with the rest of the line after its delimiter, if there is one.
+/// Whether a field is quoted as a whole. If so, the rest of the line after its delimiter, if there is one.
 #[derive(Debug, PartialEq, Eq)]
 enum FieldTaken<'b> {
     Quoted(Option<&'b [u8]>),

@@ -1,4 +1,4 @@
-//! Decompresses a list, as its first bytes require.
+//! Decompresses a list. Its first bytes determine the compression.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -35,8 +35,8 @@ impl Read for CountedInput {
 
 type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
-/// An input that detects its compression. If the source reports that there is nothing now (`WouldBlock`), this is
-/// passed on, and no data is lost.
+/// An input that detects its compression. If the source has nothing at the moment (`WouldBlock`), this error is passed
+/// on, and no data is lost.
 pub(super) struct DecodedInput {
     state: DecodeState,
     read: BytesRead,
@@ -113,7 +113,7 @@ impl DecodedInput {
     }
 }
 
-/// Returns a stream without its compression, which its first bytes or `promised` state.
+/// Returns a decompressed stream. Its first bytes or `promised` determine the compression.
 pub fn decoded(input: Box<dyn Read + Send>, promised: Option<Compression>) -> impl Read {
     DecodedInput::new(input, promised)
 }
@@ -160,7 +160,8 @@ fn explain_dictionary(error: io::Error) -> io::Error {
     )
 }
 
-/// Explains a zstd error in the user's terms if its text is misleading: too large a window is not damage.
+/// Explains a zstd error in the user's terms if its text is misleading: a window that is too large does not mean
+/// damage.
 fn explain_window(error: io::Error) -> io::Error {
     if !error.to_string().contains("too much memory") {
         return error;
@@ -176,8 +177,8 @@ fn explain_window(error: io::Error) -> io::Error {
     )
 }
 
-/// Returns the compression of a list from its first six bytes. A zstd stream may begin with a skippable frame, which
-/// has its number in the lowest bits.
+/// Returns the compression of a list from its first six bytes. A zstd stream may begin with a skippable frame, whose
+/// number is in the lowest bits of its magic number.
 pub fn compression_of(head: &[u8]) -> Option<Compression> {
     match head {
         [0x1f, 0x8b, ..] => Some(Compression::Gzip),

@@ -76,7 +76,7 @@ impl Dialect {
             return self.delimiter;
         }
         let count = |delimiter: &u8| memchr::memchr_iter(*delimiter, line).count();
-        // Of two equally frequent ones, the first.
+        // Of two equally frequent delimiters, the first counts.
         let best = OTHER_DELIMITERS.into_iter().rev().max_by_key(count);
         best.filter(|delimiter| count(delimiter) > 0).unwrap_or(self.delimiter)
     }

@@ -62,7 +62,7 @@ fn expression_of(option: &str, pattern: &str) -> Result<String> {
 
 fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Error {
     let error = error.to_string();
-    // Both crates draw the position of the mistake. The last line is the description.
+    // Both crates draw a picture of the mistake's position. The last line is the description.
     let what = error.lines().last().unwrap_or_default().trim();
     Error::Usage(format!(
         "{option} {pattern} is not valid: {what}; give a glob such as '*.jpg' or a regular expression such \

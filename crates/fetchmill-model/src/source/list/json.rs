@@ -20,7 +20,7 @@ use crate::row::LISTED_COLUMNS;
 use crate::source::ListPosition;
 use crate::source::json_text::JsonText;
 
-/// Number of values that are checked for a wanted field, if there are objects among them.
+/// Number of values among which a wanted field must occur, if there are objects among them.
 const CHECKED_VALUES: usize = 1000;
 /// Decompressed bytes that are searched for a column that few values have. This takes up to one second.
 const CHECKED_BYTES: usize = 64 << 20;

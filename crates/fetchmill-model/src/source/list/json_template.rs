@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonPiece {
     Text(String),
-    /// A column's value, in a string or as a value of its own.
+    /// A column's value, within a string or as a separate value.
     Column {
         name: Option<String>,
         is_raw: bool,
@@ -18,7 +18,7 @@ pub(super) enum JsonPiece {
     },
 }
 
-/// Replaces a place when the JSON is checked. It is valid in a string and as a value of its own.
+/// Replaces a place when the JSON is checked. It is valid within a string and as a separate value.
 const SOME_VALUE: &str = "0";
 
 /// Parses the pieces. Fails if they cannot form JSON with any values.

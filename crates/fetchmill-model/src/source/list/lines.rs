@@ -19,7 +19,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Result of a search for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LineSearch {
-    /// Position of the line from the first unconsumed byte, without its newline and a CR before that.
+    /// Position of the line, counted from the first unconsumed byte, without its newline and a CR before that.
     Line(Range<usize>),
     /// The line is longer than the buffer.
     TooLong,

@@ -95,8 +95,8 @@ pub enum ListStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CsvHeader {
-    /// It does if a column is selected by name. Otherwise it does if the URL's column has a plain word there (no `:`,
-    /// `/` or `.`) and there is no template.
+    /// The first record contains the names if a column is selected by name. Otherwise it does if its URL column
+    /// contains a plain word (no `:`, `/` or `.`) and there is no template.
     #[default]
     Auto,
     /// The first record contains the names.
@@ -142,23 +142,24 @@ options! {
         exclude: Vec<String> = Vec::new();
         /// Number of targets to take from a list ([`ListSample`]).
         sample: Option<u64> = None, Bounds::at_least(1.0, "");
-        /// Whether any text is a target, unchanged, even if it is not a URL. A function of the program then uses it.
+        /// Whether any text is a target, unchanged, even if it is not a URL. The program's own function then handles
+        /// it.
         any_text: bool = false;
-        /// First row of a Parquet list that is a target, from 0: the start of a range of a shared job.
+        /// Index of the first row of a Parquet list to fetch, counted from 0: the start of a shared job's range.
         first_row: u64 = 0;
-        /// Number of rows that are targets. `None` for all following ones.
+        /// Number of rows to fetch. `None` for all following ones.
         row_count: Option<u64> = None;
-        /// Whether it is a range of a shared job. The columns were checked when the job was planned.
+        /// Whether the list is a range of a shared job. The columns were checked when the job was planned.
         is_range: bool = false;
     } and {
         /// Options for the targets' requests.
         request: RequestOptions,
         /// Template of the objects' names. `None` to name them after their keys or URLs.
         name_template: Option<NameTemplate>,
-        /// Whether the job began with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the same
-        /// as in CSV.
+        /// Whether the job was started with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the
+        /// same as in CSV.
         has_first_rules: bool,
-        /// Whether a repeated line is a target, as in jobs of older releases.
+        /// Whether a repeated line is a target, as in jobs that older releases started.
         keeps_duplicates: bool,
     }
 }

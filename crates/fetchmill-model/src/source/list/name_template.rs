@@ -24,7 +24,7 @@ pub struct NameTemplate {
     has_extension: bool,
 }
 
-/// A piece of a name. The type of columns depends on the reader.
+/// A piece of a name. `C` is how columns are represented.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NamePiece<C> {
     Text(String),

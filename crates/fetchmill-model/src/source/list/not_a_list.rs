@@ -4,9 +4,9 @@ use super::ListFormat;
 
 /// Number of bytes that are searched for NULs.
 const HEAD_BYTES: usize = 4096;
-/// Among this many bytes, one may be a NUL. A line of text that was damaged is a failed target, and no more.
+/// One in this many bytes may be a NUL, because a damaged line of text only makes its own target fail.
 const BYTES_PER_NUL: usize = 8;
-/// Among this many first bytes, a binary file has at least one that is not text.
+/// Number of first bytes that are checked. At least one of them is not text in a binary file.
 const KIND_BYTES: usize = 64;
 /// Position and text of the mark of a tar archive.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");

@@ -1,5 +1,5 @@
-//! Determines the real size of a compressed page of a Parquet file. Its header may state less, and some decoders of the
-//! library read to the end of their input.
+//! Determines the real size of a compressed page of a Parquet file. Its header may state a smaller size, and some of
+//! the library's decoders read to the end of their input anyway.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use crate::reply::content_encoding::ContentEncoding;
 const ZSTD_WINDOW_LOG_MAX: u32 = 26;
 
 /// Returns whether a compressed page decodes to more than `max` bytes. The decoded bytes are not kept. The library
-/// refuses malformed bytes: it decodes as much of them as this function does.
+/// refuses malformed bytes. It decodes as much of them as this function does.
 pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
     let decoder: Box<dyn Read + '_> = match codec {
         Compression::GZIP(_) => Box::new(MultiGzDecoder::new(page)),

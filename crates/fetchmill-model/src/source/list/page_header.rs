@@ -1,4 +1,5 @@
-//! The header of a page of a Parquet file, which states the page's sizes. It is a struct in Thrift's compact format.
+//! The header of a page of a Parquet file, which states the page's sizes. The header is a struct in Thrift's compact
+//! format.
 
 use std::io::Read;
 
@@ -35,7 +36,7 @@ pub(super) struct PageHeader {
     pub(super) values: u64,
     /// Whether the lengths of all values are stored before the values.
     pub(super) has_lengths: bool,
-    /// Whether a value may share a prefix with the one before it.
+    /// Whether a value may be stored as a prefix of the one before it and a suffix.
     pub(super) has_prefixes: bool,
     /// Number of bytes at the start that are never compressed: the levels of a data page of version 2.
     pub(super) plain: u64,

@@ -230,7 +230,7 @@ fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>,
     (groups, skip)
 }
 
-/// Catches a panic of the library, which occurs for some damage. After a panic, its values are only dropped.
+/// Catches a panic of the library, which occurs for some damage. After a panic, the library's values are only dropped.
 fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
     match panics::expected(read) {
         Some(Ok(value)) => Ok(value),
@@ -242,8 +242,8 @@ fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> 
     }
 }
 
-/// Returns the same columns, with strings as views into their pages. Otherwise a dictionary's value would be copied for
-/// each row that has it.
+/// Returns the same columns, with strings as views into their pages. Without views, a dictionary's value would be
+/// copied for each row that contains it.
 fn without_copies(schema: &Schema) -> SchemaRef {
     let view = |field: &FieldRef| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),

@@ -1,5 +1,5 @@
-//! Memory for the pages of a Parquet file. It is computed from their headers before decompression, because a file of a
-//! few kilobytes may contain a page of gigabytes.
+//! Limits the memory for the pages of a Parquet file. Their sizes are read from their headers before decompression,
+//! because a file of a few kilobytes may contain a page of gigabytes.
 
 use std::io::Read;
 use std::ops::Range;
@@ -42,7 +42,7 @@ struct HeldPages {
     columns: Vec<HeldColumn>,
     /// Bytes of earlier pages and dictionaries that this batch may still reference.
     earlier: u64,
-    /// A page that was refused. The library returns its error only as text.
+    /// The refused page, if any. It is kept here because the library returns the error only as text.
     refused: Option<PageTooLarge>,
 }
 
@@ -119,7 +119,7 @@ impl<F: ChunkReader> BoundedPages<F> {
 }
 
 impl PageMemory {
-    /// Begins a batch. The values of the previous one are gone.
+    /// Begins a batch. The values of the previous one must have been dropped.
     pub(super) fn begin_batch(&self) {
         lock(&self.0).earlier = 0;
     }
@@ -179,7 +179,7 @@ impl<F: ChunkReader> Length for BoundedPages<F> {
 impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
     type T = F::T;
 
-    /// The page reader calls this for the start of each page, and for nothing else.
+    /// The page reader calls this only at the start of each page.
     fn get_read(&self, start: u64) -> Result<F::T> {
         let mut head = self.file.get_read(start)?.take(LIST_PARQUET_HEADER_BYTES_MAX);
         let header = PageHeader::read(&mut head)

@@ -31,12 +31,12 @@ options! {
         offset_column: Option<String> = None;
         /// Column of its length.
         length_column: Option<String> = None;
-        /// Column of the object's expected hash.
+        /// Column with the object's expected hash.
         hash_column: Option<String> = None;
     } and {
         /// Header fields whose values contain columns.
         headers: Vec<RowHeader>,
-        /// Origin that receives those of them that may be secrets, as the start of its URLs.
+        /// Origin that receives those `headers` that may be secrets, as the start of its URLs.
         headers_for: Option<String>,
         /// The user's `Content-Type` of a body.
         content_type: Option<String>,
@@ -54,7 +54,7 @@ pub struct RowHeader {
     pub is_open: bool,
 }
 
-/// Encoding of a column's value in its place.
+/// How a column's value is encoded in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueEncoding {
     /// Unchanged, in a body.
@@ -83,7 +83,7 @@ pub(super) struct RequestPieces<C> {
     pub(super) body: Option<Vec<RequestPiece<C>>>,
     /// Whether the body must be JSON.
     pub(super) is_json: bool,
-    /// Fields, with whether they are not secret.
+    /// Fields, each with its value and whether it is not a secret.
     pub(super) fields: Vec<(String, Vec<RequestPiece<C>>, bool)>,
     /// See [`RequestOptions::headers_for`].
     pub(super) headers_for: Option<String>,
@@ -153,7 +153,7 @@ impl RequestOptions {
         self.hash_column.is_some()
     }
 
-    /// Returns the columns of a part's start and length.
+    /// Returns the columns with a part's start and length.
     fn range_columns(&self) -> Result<Option<(&String, &String)>> {
         match (&self.offset_column, &self.length_column) {
             (Some(offset), Some(length)) => Ok(Some((offset, length))),

@@ -54,7 +54,7 @@ impl SampleFinder {
     }
 }
 
-/// Permutes the numbers: each step can be undone (the last steps of splitmix64).
+/// Permutes the numbers with the last steps of splitmix64, each of which can be undone.
 fn scattered(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -39,8 +39,8 @@ impl SeenLines {
     }
 
     /// Returns whether an earlier line and its entry are both the same. Lines that differ only in unused columns are
-    /// different, because that may be intended. A request that must not be made twice is never a repetition: whoever
-    /// lists it twice wants both.
+    /// different, because that may be intended. A request that must not be repeated is never a repetition, because
+    /// listing it twice means that both are intended.
     pub(super) fn is_repeated(&mut self, line: &[u8], entry: &[u8]) -> bool {
         if self.max == 0 || !may_be_repeated(entry) {
             return false;

@@ -1,4 +1,4 @@
-//! Some columns of a file that is not used as a list. Its contents are returned unchanged, record by record.
+//! Reads some columns of a file that is not used as a list. Its contents are returned unchanged, record by record.
 
 use std::io::Read;
 

@@ -116,8 +116,8 @@ pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(
     Ok(())
 }
 
-/// Returns whether a value is part of a path segment that means another folder (`.` or `..`). `start` is the position
-/// of the value. A value must not lead out of its place. Call it for the complete URL.
+/// Returns whether a value is part of a path segment that leads to another folder (`.` or `..`). Such a value would
+/// leave its place. `start` is the position of the value in the URL, which must be complete.
 pub(super) fn leads_elsewhere(url: &str, start: usize) -> bool {
     let path = url.find(['?', '#']).map_or(url, |end| &url[..end]);
     let Some(head) = path.get(..start) else { return false };

@@ -342,7 +342,7 @@ fn damaged_parquet_is_no_list() {
     for at in 0..list.len() {
         let mut damaged = list.clone();
         damaged[at] ^= 0x55;
-        // Any result is fine, but it must end without a panic.
+        // Any result is fine, but the reader must not panic.
         if let Ok(mut reader) = reader_of(PARQUET, damaged, &options()) {
             let _ = pages(&mut reader);
         }

@@ -40,7 +40,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("it is empty");
     }
-    // The standard removes these silently.
+    // The URL standard removes these silently.
     if text.contains(['\t', '\n', '\r']) {
         return Err("it contains a tab or a newline");
     }

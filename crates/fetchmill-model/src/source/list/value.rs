@@ -31,7 +31,7 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
         )
 }
 
-/// Returns the column type of kept values. Numbers that fit no type of fetchmill, dates and times are text.
+/// Returns the column type of kept values. Dates, times, and numbers that fit no type of fetchmill become text.
 pub(super) fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Boolean => ColumnType::Bool,

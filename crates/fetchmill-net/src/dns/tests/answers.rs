@@ -16,7 +16,7 @@ fn each_answer_has_its_failure_kind() {
                 reply.bytes.truncate(reply.bytes.len() - 1);
                 reply.once()
             }
-            // The server offers no recursion, and has no record of this name itself.
+            // The server offers no recursion, and has no own record of this name.
             "lame.test" => {
                 let mut reply = query.reply();
                 reply.bytes[3] &= 0x7f;
@@ -155,7 +155,7 @@ fn one_family_is_enough_when_the_other_one_fails_or_is_slow() {
         let (answer, waited) = thread.resolve_in_time("slow.test").await;
         assert_eq!(texts(answer), ["192.0.2.4"]);
         assert!((50..=250).contains(&waited), "{waited}");
-        // The lookup needs an address to continue.
+        // The lookup continues only if an address is found.
         assert_eq!(thread.resolve_in_time("dead.test").await.0, Err(FailureKind::DnsTimeout));
     });
 }

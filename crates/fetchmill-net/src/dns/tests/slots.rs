@@ -127,7 +127,7 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
     });
 }
 
-/// Returns how many names are found in ten seconds, with four good names and `dead` dead ones each tick.
+/// Returns how many names are found in ten seconds, if four good names and `dead` dead ones are asked for in each tick.
 async fn found_beside(dead: usize) -> usize {
     let server = half_dead().await;
     // Four dead names a tick need 4 x (300 + 50) / 50 = 28 slots. The rest are for the names found in a tick.

@@ -217,7 +217,7 @@ pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts)
     Ok(())
 }
 
-/// Compresses bytes at level 1. The names of a listing shrink to a fifth, at 300 MB/s.
+/// Compresses bytes at level 1. The names of a listing shrink to a fifth of their size, at 300 MB/s.
 pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }

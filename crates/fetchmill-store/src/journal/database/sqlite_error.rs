@@ -17,8 +17,8 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
         return Error::Journal(format!("cannot read the journal {}: {error}", path.display()));
     };
-    // SQLite keeps the error number only for some failures. For example, "cannot open" may mean no inodes on the disk
-    // or no descriptors in the process.
+    // SQLite keeps the error number only for some failures. For example, "cannot open" may mean that the disk has no
+    // inodes left or the process no descriptors.
     let find = || {
         if is_at_size_limit(path) {
             return Some(libc::EFBIG);

@@ -70,7 +70,7 @@ pub const INDEX_PART: &str = "index";
 /// Value of the index part, which is the format of the indexes and also their file extension.
 pub const CDXJ: &str = "cdxj";
 
-/// Part for WARC files with more replies than the objects.
+/// Part for WARC files that contain other replies in addition to the objects.
 pub const REPLIES_PART: &str = "replies";
 
 /// Value of that part for all replies.

@@ -30,7 +30,7 @@ pub struct Journal {
     /// Targets whose request must not be repeated and may have been sent. These are some batches per worker, and
     /// replies not yet committed.
     pub(in crate::journal) begun: BTreeSet<Sequence>,
-    /// Targets in `begun` without an outcome at the end of an earlier run or this one.
+    /// Targets in `begun` that had no outcome at the end of an earlier run, or have none at the end of this one.
     pub(in crate::journal) interrupted: BTreeSet<Sequence>,
     pub(in crate::journal) tally: Tally,
     pub(in crate::journal) total: Option<u64>,

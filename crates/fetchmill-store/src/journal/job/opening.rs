@@ -39,8 +39,8 @@ impl Journal {
         let mut journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
             None => {
-                // Set the rules first. If a kill comes before the identity is stored, there is no job, but a job
-                // without rules would be from 0.1.0.
+                // Set the rules first. If the run is killed before the identity is stored, there is no job yet. A job
+                // without rules would count as one from 0.1.0.
                 journal.set(RULES, &JobRules::CURRENT.to_text())?;
                 journal.found(identity)?;
             }

@@ -60,8 +60,8 @@ impl JobRules {
             }
             Self::read(&db)
         };
-        // Open read-only, so that nothing is written and the write-ahead log is kept, because the job is not locked
-        // yet. After a kill, an unfinished transaction can be rolled back only by a writer.
+        // The job is not locked yet, so open read-only: nothing is written and the write-ahead log is kept. After a
+        // kill, only a writer can roll back an unfinished transaction.
         let found = match read(OpenFlags::SQLITE_OPEN_READ_ONLY) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
                 read(OpenFlags::SQLITE_OPEN_READ_WRITE)

@@ -70,7 +70,7 @@ impl Journal {
                         for_display(next.as_bytes())
                     )));
                 }
-                // Record the marker last, because a rejected page must be able to come again.
+                // Record the marker last, because a rejected page must be accepted when it is listed again.
                 if let Some(from) = from {
                     self.note_marker(marker_digest(from))?;
                 }
@@ -127,7 +127,7 @@ impl Journal {
                 for_display(next_url.as_bytes())
             ));
         }
-        // Record the digests last, because a rejected page must be able to come again.
+        // Record the digests last, because a rejected page must be accepted when it is listed again.
         for digest in [Some(marker_digest(url)), digest].into_iter().flatten() {
             self.note_marker(digest)?;
         }

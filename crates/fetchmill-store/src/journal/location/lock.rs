@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// Maximum time that a killed process takes to end.
+/// Maximum time that a killed process may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
 /// Maximum size of a mark to read. Real marks are shorter.
@@ -79,8 +79,8 @@ impl JobLock {
     /// Fails with exit code 9 if another run has replaced the mark since.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        // Reopen the file: on a network file system, only this shows what others have written. A missing file means
-        // that the folder was moved, which other code checks.
+        // Reopen the file, because on a network file system only this shows what others have written. A missing file
+        // means that the folder was moved, which other code checks.
         match std::fs::read(&self.path) {
             Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
             _ => Ok(()),

@@ -36,7 +36,7 @@ pub struct JobLocation {
     /// Whether the job writes a single file. If so, everything else is in the state folder.
     is_one_file: bool,
     lock: Option<JobLock>,
-    /// The folder in which the job was started, as identified by the file system.
+    /// Identity of the folder in which the job was started, in the file system.
     folder: Option<FolderId>,
 }
 
@@ -116,7 +116,7 @@ impl JobLocation {
 
     /// Prepares a folder maintained by a sync, with its state folder. Returns the lock.
     pub fn prepare_synced(dest: &Path, state: &Path) -> Result<JobLock> {
-        // The first pass has no base until its end.
+        // Until the end of the first pass, there is no base.
         refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
         if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
@@ -307,7 +307,7 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
-        // Parent folders are created too, so the file system itself refused, as /proc does.
+        // Missing parent folders are created too, so it was the file system itself that refused, as /proc does.
         std::io::ErrorKind::NotFound => Error::Usage(format!(
             "cannot create the folder {}: its file system does not support folders; choose a folder \
              elsewhere",

@@ -1,4 +1,4 @@
-//! All that a journal records about its objects, read at once for comparison with the stored data.
+//! All that a journal records about its objects, read in one go for comparison with the stored data.
 
 use rusqlite::Connection;
 

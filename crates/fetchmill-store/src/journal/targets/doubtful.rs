@@ -1,4 +1,4 @@
-//! Doubtful targets: finished ones whose replies may belong to other targets, as later became known.
+//! Doubtful targets: finished targets that were later found to have replies that may belong to other targets.
 
 use rusqlite::Connection;
 

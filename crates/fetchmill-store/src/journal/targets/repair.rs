@@ -21,7 +21,7 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind explains why a target waits. A truncated object is the closest reason.
+            // The kind is the reason why a target waits. A truncated object is the closest one.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,

@@ -1,4 +1,4 @@
-//! Tests of the sources of credentials: their order, and the error when a configured source has no credentials.
+//! Tests of the sources of credentials: their order, and the error if a configured source has no credentials.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const KEYS: &str = "aws_access_key_id = FILE\naws_secret_access_key = secret\n";
 #[test]
 fn without_any_credentials_requests_are_not_signed() {
     assert_eq!(World::new().found(), "none");
-    // Profiles can contain other settings only.
+    // A profile may contain only other settings.
     assert_eq!(World::new().config("[default]\nregion = x\n").found(), "none");
 }
 

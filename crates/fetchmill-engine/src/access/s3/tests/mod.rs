@@ -49,7 +49,7 @@ struct World {
 }
 
 impl World {
-    /// Creates a world without credentials, in which the metadata service of the machine is not asked.
+    /// Creates a world without credentials, in which the machine's metadata service is not asked.
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".aws")).unwrap();
@@ -58,7 +58,7 @@ impl World {
         world.set("HOME", &path).set("AWS_EC2_METADATA_DISABLED", "true")
     }
 
-    /// Sets a variable. The last value of a variable counts.
+    /// Sets a variable. The last value that is set counts.
     fn set(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self

@@ -14,7 +14,7 @@ use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::utc;
 
 const FAR: u64 = 1_893_456_000;
-/// The time limit for events that take a second.
+/// Time limit for events that normally take a second.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn await_that(what: &str, is_so: impl Fn() -> bool) {

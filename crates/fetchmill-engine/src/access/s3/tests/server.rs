@@ -1,4 +1,4 @@
-//! A server that sends one answer on each connection, and keeps the requests.
+//! A server that sends one answer per connection, and records the requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -40,7 +40,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &Mutex<Vec<String>>) {
     asked.lock().unwrap().push(request.clone());
     let (status, body) = answer(&request);
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // A client that did not want to wait has closed the connection.
+    // A client that did not want to wait may have closed the connection.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 

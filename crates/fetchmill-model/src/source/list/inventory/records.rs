@@ -111,7 +111,7 @@ impl<D: DataFiles> InventoryRecords<D> {
 }
 
 impl<F: Read> CheckedFile<F> {
-    /// Reads on, up to the next check of the stop signal. Returns whether the file has ended.
+    /// Continues reading up to the next check of the stop signal. Returns whether the file has ended.
     fn read_stretch(&mut self) -> Result<bool> {
         let mut buffer = vec![0; READ_BYTES];
         let mut read = 0;

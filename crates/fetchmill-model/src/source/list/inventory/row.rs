@@ -102,7 +102,7 @@ impl RowPlan {
         }
     }
 
-    /// Returns whether the row is that of an object. The error is the reason why that cannot be determined.
+    /// Returns whether the row belongs to an object. The error is the reason why that cannot be determined.
     fn try_give(
         &self,
         row: &RecordValues,
