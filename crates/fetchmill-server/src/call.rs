@@ -39,7 +39,7 @@ pub(crate) enum CallResult {
 pub(crate) enum Continuation {
     /// The head is in the buffer. The body follows piece by piece.
     Large(LargeReply),
-    /// The reply waits, or a fault hits it.
+    /// The reply is delayed, or a fault affects it.
     Script(Box<Script>),
 }
 

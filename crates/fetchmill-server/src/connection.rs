@@ -281,7 +281,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a client that did not send its next request in time. If it sent part of one, it gets an error reply.
+    /// Handles a client that did not send its next request in time. If the client sent part of one, it gets an error
+    /// reply.
     pub(crate) async fn time_out(&mut self) -> io::Result<()> {
         if self.unread.is_empty() {
             return Ok(());
@@ -311,7 +312,7 @@ impl Connection {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             },
         }
-        // The client has sent more. From now on, a disconnect is noticed only at the end.
+        // The client has sent more bytes. From now on, a disconnect is noticed only at the end of the wait.
         sleep.await;
         Ok(())
     }

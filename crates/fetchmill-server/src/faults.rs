@@ -14,7 +14,7 @@ use crate::options::{Rule, RuleScope};
 use crate::rules::{self, Action, CompiledRule, Fault};
 use crate::stray::StrayPlan;
 
-/// Number of names remembered for `times`, in two halves. When the younger half is full, the older one is dropped.
+/// Number of names remembered for `times`, in two halves. When the younger half is full, the older one is discarded.
 const REMEMBERED_MAX: usize = 1 << 20;
 /// A stray reply is planned within this share of its rule's time, because timers may be late.
 const LATENESS_USED: f64 = 0.92;
@@ -203,7 +203,8 @@ mod tests {
         let actions: Vec<_> =
             (0..10_000).map(|_| faults.pick(RuleScope::Get, "a").map(|fault| fault.action)).collect();
 
-        // A hundred requests first, and the next rule for those that arrive meanwhile.
+        // The next rule applies to requests within the rate: the first hundred, and those for which tokens arrive
+        // meanwhile.
         assert!(actions[..100].iter().all(|action| *action == Some(Action::Close)));
         assert!(actions.contains(&Some(Action::Status { status: 503, retry_after: None })));
     }

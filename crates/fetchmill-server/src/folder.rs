@@ -93,7 +93,7 @@ impl Stream for FileStream {
     }
 }
 
-/// Reads into the vector's spare capacity. The offset is explicit, so that readers do not share a position.
+/// Reads into the vector's spare capacity. The offset is given explicitly, so that readers do not share a position.
 fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         match rustix::io::pread(file, spare_capacity(out), offset) {
@@ -105,8 +105,8 @@ fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
 
 fn get_error(errno: Errno) -> ContentError {
     match errno {
-        // LOOP means a symbolic link, XDEV a path that leads out of the folder, and NXIO a socket. Reading cannot give
-        // ISDIR.
+        // LOOP means a symbolic link, XDEV a path that leads out of the folder, and NXIO a socket. Reading cannot fail
+        // with ISDIR.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
             ContentError::NotFound
         }

@@ -1,6 +1,6 @@
 //! A small hash for everything that must look random but be reproducible: bodies, faults, delays.
 //!
-//! It is the finalizer of splitmix64, applied to each word. It is not meant to withstand an adversary.
+//! It is the finalizer of splitmix64, applied to each word. It is not meant to resist an adversary.
 
 /// The increment of splitmix64: 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,4 +1,4 @@
-//! Heads of replies. They are small: a status line, the type and the length, but no date.
+//! Heads of replies. They are short: a status line, the type and the length, but no date.
 
 /// Information in the head about the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Persistence {
     }
 }
 
-/// Marker of the end of the body.
+/// What marks the end of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(u64),

@@ -1,8 +1,8 @@
 //! Parses request heads and request targets.
 //!
 //! It reads the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`. Other fields must only be
-//! well-formed (RFC 9112, 5.1): if one parser skips bytes that another parser reads, the two see different requests.
-//! Nothing is copied. This code is independent of the client, because it must reveal the client's mistakes.
+//! well-formed (RFC 9112, 5.1). If one parser skipped bytes that another parser reads, the two would see different
+//! requests. Nothing is copied. This code is independent of the client, because it must reveal the client's mistakes.
 
 use memchr::memchr;
 

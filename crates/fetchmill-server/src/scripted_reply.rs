@@ -86,7 +86,7 @@ async fn faulty(connection: &mut Connection, script: &Script, fault: Fault) -> i
             shape.framing = Framing::Nothing;
             shape.persistence = Persistence::Close;
         }
-        // These are already in the parts, or follow the reply.
+        // These faults are already in the parts, or follow the reply.
         Action::Status { .. }
         | Action::RepeatMarker { .. }
         | Action::Unsolicited { .. }

@@ -16,7 +16,7 @@ use crate::connection::{AfterScript, AfterTurn, Connection, Turn};
 use crate::scripted_reply;
 use crate::worker::Worker;
 
-/// Number of checks of a waiting connection during the client's timeout.
+/// Number of times that a waiting connection is checked during the client's timeout.
 const LOOKS: u32 = 4;
 
 /// Serves a connection to its end. An error of the connection ends it and is not reported.
@@ -55,7 +55,7 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
     }
 }
 
-/// Returns the next turn that needs more than the fast loop, and sends a stray reply that is due before. `None` if the
+/// Returns the next turn that needs more than the fast loop. Sends a stray reply that is due before it. `None` if the
 /// client takes longer than its timeout for a request.
 async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::Result<Option<Turn>> {
     // Boxed, so that an idle connection does not need memory for it.
@@ -94,7 +94,7 @@ fn poll_turn(
 }
 
 /// Time limit for the head of a request, and between two requests. A few times during the timeout it checks whether a
-/// request was answered since. A clock or a timer per request would be most of its cost.
+/// request was answered since. Reading a clock or setting a timer for each request would make up most of its cost.
 struct Patience {
     look: Pin<Box<Sleep>>,
     period: Duration,

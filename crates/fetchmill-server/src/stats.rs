@@ -12,8 +12,8 @@ use crate::rules::ACTIONS;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds a number. Only the owning thread may call this, because it uses a load and a store, which are cheaper than
-    /// an atomic add.
+    /// Adds a number. Only the owning thread may call this. It uses a load and a store, which are cheaper than an
+    /// atomic add but would lose additions of other threads.
     pub(crate) fn add(&self, number: u64) {
         self.0.store(self.get().wrapping_add(number), Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@
 //! cannot be compressed below 29 % of its size. The name comes first, so that a body under another object's name is
 //! easy to notice.
 //!
-//! **Marker**: the index of the page's first name, mixed so that no one is tempted to compute markers.
+//! **Marker**: the index of the page's first name, mixed so that no client is tempted to compute markers.
 //!
 //! Cost: about 30 ns for a body of 100 bytes, and 10 ns for a name in a page. No allocations.
 
@@ -185,7 +185,8 @@ fn hex_half(half: u64) -> u64 {
     let pairs = (half | half << 16) & 0x0000_ffff_0000_ffff;
     let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
     let nibbles = (bytes | bytes << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Adding 6 carries out of a nibble above 9. Such nibbles become letters, 39 places after the digits.
+    // Adding 6 carries out of a nibble above 9. Such nibbles become letters, whose codes are 39 higher than if the
+    // digits continued.
     let letters = ((nibbles + ONES * 6) >> 4) & ONES;
     nibbles + ONES * u64::from(b'0') + letters * 39
 }

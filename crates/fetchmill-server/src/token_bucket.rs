@@ -49,7 +49,7 @@ mod tests {
 
         assert_eq!((0..50).filter(|_| bucket.take(start)).count(), 10);
         let second = |milli| start + Duration::from_millis(milli);
-        // The last token may lack what rounding took.
+        // The last token may be incomplete because of rounding.
         let given = (1..=1000).filter(|milli| bucket.take(second(*milli))).count();
         assert!((99..=100).contains(&given), "{given}");
     }

@@ -111,7 +111,7 @@ impl Worker {
         done(persistence)
     }
 
-    /// Returns the status for a request with another host or none.
+    /// Returns the status for a request whose host is not allowed or missing.
     fn misdirected(&self, request: &Request<'_>) -> Option<u16> {
         let Some(host) = request::host_of_target(request.target).or(request.host) else {
             return (!request.old).then_some(400);

@@ -73,7 +73,7 @@ pub struct JobReport {
     pub kinds: KindCounts,
     /// Number of targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// Whether requests of this run may have carried credentials.
+    /// Whether requests of this run may have contained credentials.
     pub gave_credentials: bool,
     /// See [`Doubtful`].
     pub doubtful: Doubtful,

@@ -76,7 +76,7 @@ fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
 /// Returns the S3 settings, including the environment and the profile.
 fn store_settings(request: &JobRequest) -> Result<S3Settings> {
     let s3 = S3Settings::of_process(&request.s3)?;
-    // A server that lists its objects needs no store.
+    // A job from a server that lists its objects uses no store, unless its shards are uploaded to one.
     let has_store = !matches!(request.source, SourceOptions::Server(_)) || request.upload.is_some();
     Ok(if has_store { s3 } else { s3.without_ca_bundle() })
 }

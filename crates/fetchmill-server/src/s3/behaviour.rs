@@ -1,5 +1,5 @@
 //! Current behaviour of a store: its clock, its credentials and its faults. A change creates a new value, but
-//! countdowns continue unless the change names them.
+//! countdowns continue unless the change sets them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::options::{BehaviourOptions, CredentialOptions};
 use crate::error::Error;
 use crate::options::refuse;
 
-/// Burst above the rate: the requests of a twentieth of a second.
+/// Burst above the rate: a twentieth of a second's worth of requests.
 const BURST: f64 = 0.05;
 
 /// A pair of keys for signing.

@@ -1,5 +1,5 @@
-//! Checksums of objects, which S3 sends on request (`x-amz-checksum-mode: ENABLED`). Cyclic checksums are computed bit
-//! by bit, as in their definitions, so that the code differs from the client's.
+//! Checksums of objects, which S3 sends on request (`x-amz-checksum-mode: ENABLED`). CRCs are computed bit by bit, as
+//! in their definitions, so that this server does not share the client's code, or its bugs.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;

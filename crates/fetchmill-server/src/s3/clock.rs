@@ -25,7 +25,8 @@ struct CalendarTime {
 }
 
 impl CalendarTime {
-    /// Days are counted in eras of 400 years that start in March, so that a leap day is the last day of its year.
+    /// Returns the parts of a time. Days are counted in eras of 400 years that start in March, so that a leap day is
+    /// the last day of its year.
     fn of(seconds: i64) -> CalendarTime {
         let days = seconds.div_euclid(SECONDS_A_DAY);
         let rest = seconds.rem_euclid(SECONDS_A_DAY);

@@ -99,7 +99,7 @@ fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(
     } else if name.eq_ignore_ascii_case(b"expect") {
         head.expects = value.eq_ignore_ascii_case(b"100-continue");
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-        // S3 needs the length of chunked bodies too, and its clients do not send them.
+        // S3 requires a length even for chunked bodies, and its clients do not send such bodies.
         return Err(BadRequest::Malformed);
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::reply::number;
 
 /// Maximum number of keys per page, as in AWS.
 const KEYS_MAX: u64 = 1000;
-/// Masks keys in tokens, so that no one is tempted to create a token.
+/// Masks keys in tokens, so that no client is tempted to create a token itself.
 const TOKEN_MASK: u8 = 0x5a;
 
 /// Parameters of a requested page.
@@ -75,7 +75,7 @@ impl<'a> PageQuery<'a> {
         }
     }
 
-    /// Returns the start after a key, or after all keys of a common prefix if the key is one.
+    /// Returns the start after a key. If the key is a common prefix, the start is after all keys with that prefix.
     fn behind_key(&self, key: &[u8]) -> Bound<Vec<u8>> {
         let is_common = self.behind.is_some() && !self.delimiter.is_empty() && key.ends_with(self.delimiter);
         if is_common { Bound::Included(successor(key)) } else { Bound::Excluded(key.to_vec()) }
@@ -124,7 +124,7 @@ struct KeyPage {
     /// The last key or common prefix of the page.
     last: Vec<u8>,
     truncated: bool,
-    /// Whether a fault has ended the page, so that there are more keys but no token.
+    /// Whether a fault has ended the page, so that there are more keys but there is no token.
     token_lost: bool,
     /// Modification time of the previous object as text, because most objects have the same.
     modified: (i64, String),

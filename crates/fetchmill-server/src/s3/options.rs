@@ -104,7 +104,7 @@ pub struct BehaviourOptions {
     pub ignore_start_after: bool,
     /// Checksum to send on request.
     pub checksum: Option<ChecksumName>,
-    /// Whether to wrongly declare the checksum as one of the parts' checksums.
+    /// Whether to declare the checksum wrongly as a composite of the parts' checksums.
     pub composite_checksums: bool,
     /// Encryption that replies declare.
     pub encryption: Option<String>,

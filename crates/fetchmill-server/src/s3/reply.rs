@@ -8,7 +8,7 @@ use crate::reply::{number, reason};
 pub(crate) const XML: &str = "application/xml";
 pub(crate) const BINARY: &str = "binary/octet-stream";
 
-/// A date in seconds as text. Most replies have the same date as the previous one.
+/// A date in seconds, cached as text. Most replies have the same date as the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     second: i64,

@@ -59,7 +59,7 @@ counters! {
     deletes,
     /// Replies with 503.
     refused,
-    /// Replies with 403, except because of the time.
+    /// Replies with 403, except those because of the time of the signature.
     denied,
     /// Replies with 403 because of the time of the signature.
     skewed,

@@ -68,7 +68,7 @@ impl ComputedObjects {
         key
     }
 
-    /// Returns the first index whose key is at or after a bound. Keys have the order of their indexes.
+    /// Returns the first index whose key is at or after a bound. Keys are in the order of their indexes.
     fn first(&self, bound: Bound<&[u8]>) -> u64 {
         let mut key = Vec::new();
         let (mut low, mut high) = (0, self.count);

@@ -298,7 +298,7 @@ impl StoreWorker {
     }
 }
 
-/// Writes the region of a bucket for `?location`. Empty for the oldest region.
+/// Writes the region of a bucket for `?location`. The element is empty for the oldest region.
 fn location(bucket: &Bucket, reply: &mut Reply<'_>) {
     let mut out = Vec::new();
     xml::root("LocationConstraint", &mut out);

@@ -15,7 +15,8 @@ use super::http2;
 use super::state::{Scheme, WorldState};
 use super::stats::CountedConnection;
 
-/// Pause after a failed accept. There are then no descriptors, so an immediate retry would only waste CPU time.
+/// Pause after a failed accept. The process then has no descriptors left, so an immediate retry would only waste CPU
+/// time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Size of the buffer for a `ClientHello`. It is on the heap, because otherwise the task of every connection would need
 /// the memory.
@@ -40,7 +41,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Serves a connection. If it breaks, it has ended, because the client has gone away.
+/// Serves a connection. A connection that breaks has ended, because the client has gone away.
 async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
     let mut visit = CountedConnection::new(&shared.counters);
     // Ignore an error, because it would only make replies slower.

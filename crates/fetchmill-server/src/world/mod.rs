@@ -165,7 +165,7 @@ impl World {
         let (ready, started) = mpsc::channel();
         let body = move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            // Without a runtime the channel closes.
+            // If there is no runtime, the channel closes.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
                 // The thread that starts the world waits for this.

@@ -84,8 +84,8 @@ impl JsonColumns {
     }
 }
 
-/// Writes a value with its type. Infinity stays text, because JSON does not have it. So does a value of another type,
-/// which occurs only if the target failed because of it.
+/// Writes a value with its type. Infinity stays text, because JSON does not have it. A value of another type also stays
+/// text. It occurs only if the target failed because of it.
 fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value.and_then(|value| kind.read(value)) {
         Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
@@ -290,7 +290,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes a body from a file in pieces. It must be read completely to know whether it is text.
+/// Writes a body from a file in pieces. It must be read to its end before it is known whether it is text.
 fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::new();
     if is_text(body)? {
@@ -421,7 +421,7 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct JsonlDecoder;
 
-/// A line. An unknown field can only be a known field with a damaged name.
+/// A line. An unknown field counts as damage, because it can only be a known field with a damaged name.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonlRecord {

@@ -86,7 +86,7 @@ pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns the member name of a sidecar. If the object has the same extension, it appears twice.
+/// Returns the member name of a sidecar. If the object has the same extension, the extension appears twice.
 pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     let key = key_of(member);
     let dotted = format!(".{extension}");
@@ -99,7 +99,7 @@ pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extensi
     if sidecar_member(member, extension) == sidecar {
         return true;
     }
-    // 0.1.0 appended the extension to these names instead of their members.
+    // fetchmill 0.1.0 appended the extension to these names themselves, not to their member names.
     if !name.is_empty() && !name.ends_with(b"/") {
         return false;
     }

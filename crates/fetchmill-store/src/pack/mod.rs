@@ -31,8 +31,8 @@ pub trait Encoder: Send + std::fmt::Debug {
     /// Appends an object's record.
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>);
 
-    /// Appends the record of an object whose body is in a file. `object.body` is empty, and the checksum is the
-    /// checksum of the file.
+    /// Appends the record of an object whose body is in a file. `object.body` is empty, and the checksum is that of the
+    /// file.
     fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()>;
 
     /// Appends the bytes after the last record of a shard.

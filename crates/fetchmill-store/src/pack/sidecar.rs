@@ -19,7 +19,7 @@ pub struct Sidecars {
     json: Option<JsonColumns>,
     /// Extensions, each with the position of the column that provides the content.
     values: Vec<(String, usize)>,
-    /// Whether an object without a separate URL has its URL as its name.
+    /// Whether the name of an object without a separate URL is its URL.
     names_are_urls: bool,
     keys: SampleKeys,
 }

@@ -183,7 +183,8 @@ fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl StandIn<'_> {
-    /// Returns the name for readers that do not know pax. It is unique, because `%` is escaped in all other names.
+    /// Returns the name for readers that do not know pax. The name is unique, because `%` is escaped in all other
+    /// names.
     fn name(self, ending: &str) -> Vec<u8> {
         let StandIn { sequence, extension } = self;
         let behind = if extension.is_empty() { "" } else { "/" };
@@ -300,7 +301,7 @@ fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     Ok((ReadMember { member, body, mtime }, behind))
 }
 
-/// Returns a number. pax may contain it only if it does not fit into ustar.
+/// Returns a number from ustar or pax. pax may contain it only if it does not fit into ustar.
 fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     match pax {
         None => Ok(number),

@@ -45,7 +45,7 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
     if database::fact(&db, "pass").map_err(fail)?.is_none() {
         db.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
-        // Use the start of the job. An object fetched later is only newer than this time.
+        // Use the start of the job as the time. Objects were fetched later, so they can only be newer.
         let started_at =
             status.started_at.as_deref().and_then(|text| parse_utc_to_the_second(text.as_bytes()));
         let adopted = Adopted { db: &db, base, checked_at: started_at.unwrap_or_default() as i64 };

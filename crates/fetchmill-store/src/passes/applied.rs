@@ -32,7 +32,7 @@ impl Applied {
         Applied { kind: Some(kind.to_owned()), detail: Some(detail.to_owned()), ..Applied::of("failed") }
     }
 
-    /// Outcome of a file changed since the last pass.
+    /// Returns the outcome for a file that was changed since the last pass.
     pub(super) fn changed_here() -> Self {
         Applied::failed("local-change", "the local file was changed; use --overwrite-local to replace it")
     }

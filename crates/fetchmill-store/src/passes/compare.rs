@@ -50,7 +50,7 @@ impl BaseObject {
 
     /// Returns whether the times can prove anything. If an object was written in the second in which it was fetched, it
     /// may have been written again in that second. A server that derives ETags from times and sizes would not notice
-    /// either, so no conditional request is sent (RFC 9110, 8.8.2.2).
+    /// that either, so no conditional request is sent (RFC 9110, 8.8.2.2).
     fn is_settled(&self) -> bool {
         let times = [self.listed_modified, self.modified];
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
@@ -69,11 +69,11 @@ impl BaseObject {
 /// Action for a listed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// Nothing: it is the same as in the destination.
+    /// Do nothing, because the object is the same as in the destination.
     Unchanged,
-    /// Fetch it: it is new or has changed.
+    /// Fetch the object, because it is new or has changed.
     Fetch,
-    /// Send a conditional request, because the listing does not tell.
+    /// Send a conditional request, because the listing does not show whether it has changed.
     Ask,
 }
 

@@ -49,7 +49,7 @@ UPDATE objects SET url = p.url, listed_size = p.size, listed_etag = p.etag, list
     checked_at = ?1
 FROM plan.planned p JOIN temp.applied a ON a.name = p.name
 WHERE objects.name = p.name AND a.result = 'unchanged'";
-/// Runs before new objects are stored, so it affects only objects in rewritten shards.
+/// This statement runs before new objects are stored, so it affects only objects in rewritten shards.
 const MOVED: &str = "UPDATE objects SET shard = m.number FROM temp.moved m WHERE m.old = objects.shard";
 const REMOVED: &str =
     "DELETE FROM objects WHERE name IN (SELECT name FROM temp.applied WHERE result = 'removed')";

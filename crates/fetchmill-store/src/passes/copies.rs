@@ -49,7 +49,7 @@ impl CopiesWriter {
         Ok(self.db.last_insert_rowid())
     }
 
-    /// Records a shard that `copy` replaces. Without `copy`, no object of it remains.
+    /// Records a shard that `copy` replaces. Without `copy`, no object of the shard remains.
     pub(super) fn note_replaced(&self, number: ShardNumber, copy: Option<i64>) -> Result<()> {
         let done = self.db.execute("INSERT INTO replaced VALUES (?, ?)", params![number as i64, copy]);
         done.map(drop).map_err(|error| sqlite_error_of(&self.made, &error))

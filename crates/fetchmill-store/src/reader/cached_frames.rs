@@ -13,7 +13,7 @@ use fetchmill_model::error::Result;
 /// Maximum number of frames searched for a name.
 const FRAMES_MAX: usize = 64;
 /// Memory per row without its name: its stored numbers, its decoded numbers, and its share of the name table, which is
-/// at most half full and doubles.
+/// at most half full and grows by doubling.
 const ROW_BYTES: usize = 40 + 32 + 4 * 4;
 
 /// Frames of a limited total size, most recently used first. Belongs to one thread.
@@ -128,8 +128,8 @@ fn bytes_of(frame: &Frame) -> usize {
     frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
 }
 
-/// Maps the names of a frame to rows. An entry is the row's position plus one, or 0 if empty. It is at or after the
-/// position of the name's hash.
+/// Maps the names of a frame to rows. An entry is the row's position plus one, or 0 if empty. The entry is at or after
+/// the position of the name's hash.
 #[derive(Debug)]
 struct NameTable {
     slots: Box<[u32]>,

@@ -124,7 +124,7 @@ impl CachedRows {
         if !is_near || (alone.only.0..alone.only.1).contains(&row) {
             return Ok(false);
         }
-        // Rows requested at the same time may still follow.
+        // Requests for rows just before this one may still follow, because they were sent at about the same time.
         let next = row.saturating_sub(NEAR_ROWS);
         let batches = parquet.batches(next..parquet.rows(), None).map_err(of_row)?;
         self.scans.truncate(SCANS_MAX - 1);

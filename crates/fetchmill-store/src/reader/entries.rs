@@ -36,7 +36,7 @@ pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
 }
 
 /// Returns whether names lack the folder in which they were listed, even if the objects were exported since. Such names
-/// do not show where a server has the objects.
+/// do not show where the objects are on the server.
 pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }

@@ -78,7 +78,7 @@ fn read_log(
     Ok(read)
 }
 
-/// Returns an error's cause without its advice, which is to verify: that is already happening.
+/// Returns an error's cause without its advice. The advice is to verify, which is already happening.
 pub(crate) fn one_cause(error: &Error) -> String {
     match error {
         Error::Storage { source, .. } => source.to_string(),

@@ -28,7 +28,7 @@ pub enum ObjectOrigin {
 }
 
 impl ObjectOrigin {
-    /// Returns the job's origin, or the one given by the user. Fails if that origin's answers would be meaningless.
+    /// Returns the job's origin, or the one given by the user. Fails if answers from that origin would be meaningless.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
         if snapshot.part("format") == Format::Null.name() {

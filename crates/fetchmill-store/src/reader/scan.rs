@@ -41,7 +41,8 @@ pub struct LostObject {
     pub what: String,
 }
 
-/// Iterates over a shard's rows in order. An error concerns one manifest frame, and the next item is in the next frame.
+/// Iterates over a shard's rows in order. An error concerns a single manifest frame, and the next item comes from the
+/// next frame.
 #[derive(Debug)]
 pub struct Scan {
     manifest: Arc<Manifest>,

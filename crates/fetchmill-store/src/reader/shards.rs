@@ -12,8 +12,8 @@ use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// Number of the smallest shards opened immediately when reading a running job. The job may merge and remove them, but
-/// open files stay readable.
+/// Number of shards, the smallest ones, that are opened immediately when a running job is read. The job may merge and
+/// remove them, but open files stay readable.
 const HELD_MAX: usize = 256;
 /// Maximum number of times the journal is read again because a shard was merged before it could be opened.
 const SNAPSHOTS_MAX: usize = 5;

@@ -56,7 +56,7 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
 }
 
 /// Fails if the results file cannot be used. Call this when the journal is open. An unfinished job must be able to
-/// create its file later. Otherwise the error would appear only after a million requests.
+/// create its file later, or the error would appear only after a million requests.
 pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
     if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
         return Ok(());

@@ -64,7 +64,7 @@ fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) ->
     let mut names = AnswerNumbers::default();
     let mut found = Difference { old_rows, ..Difference::default() };
     for number in 0..parts {
-        // The parts of the hash range are never exactly equal, so leave some room in each.
+        // The parts of the hash range never contain exactly the same number of rows, so leave some room in each.
         let part = HashPartition {
             number,
             parts,
@@ -96,8 +96,8 @@ fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 struct ComparedRow {
     hash: u64,
-    /// Position of the row in the file. After sorting, in the first row of each hash: the number of rows with this hash
-    /// that have a counterpart.
+    /// Position of the row in the file. After sorting, the first row of each hash instead holds the number of rows with
+    /// this hash that have a counterpart.
     place: u32,
     answer: u16,
 }

@@ -1,4 +1,4 @@
-//! The format of results files, which follows from the end of the file name.
+//! The format of results files, which the end of the file name determines.
 
 use serde::Deserialize;
 

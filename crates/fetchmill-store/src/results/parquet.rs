@@ -71,7 +71,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.to.inner_mut().to.take().ok_or_else(ended)
     }
 
-    /// Replaces an error of the library by the operating system's error that caused it, if there is one.
+    /// Replaces an error of the library with the operating system's error that caused it, if there is one.
     fn checked<T>(&self, result: Result<T, ParquetError>) -> io::Result<T> {
         result.map_err(|error| match self.to.inner().refused {
             Some(number) => io::Error::from_raw_os_error(number),
@@ -94,7 +94,7 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// The output file, which can be taken back. The library would return it only after another write.
+/// The output file, in a form that can be taken back at any time. The library would return it only after another write.
 ///
 /// It also keeps the error number of a refused write, because the library turns the error into text.
 struct RecoverableOutput<W> {

@@ -4,7 +4,7 @@
 //! The files exist if and only if the job is finished. They are written and synced among the open shards, recorded in
 //! the journal, and renamed without replacing a file. The job is finished after that. A run of an unfinished or
 //! reopened job removes the previous run's files and writes new ones at its end. So no target has two rows, and an
-//! object fetched by a retry run is not reported as missing.
+//! object that a retry run fetched is not reported as missing.
 //!
 //! Memory use: a row, the file's buffer ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`]
 //! folders.

@@ -11,7 +11,7 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
-/// Minimum size of a part for which the block grows by exactly the needed bytes.
+/// Minimum size of a part for which the block's buffer grows by exactly the needed bytes, instead of doubling.
 const LARGE_BYTES: usize = 16 * 1024;
 
 /// Location of a body.
@@ -357,8 +357,8 @@ impl Block {
         }));
         other.bytes.clear();
         if other.bytes.capacity() > LARGE_BYTES {
-            // Free all of this memory. If part of it stayed, the hole would be too small for the next buffer of this
-            // size.
+            // Free all of this memory. If part of it stayed allocated, the hole would be too small for the next buffer
+            // of this size.
             other.bytes = Vec::new();
         }
     }

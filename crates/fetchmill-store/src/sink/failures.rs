@@ -1,8 +1,8 @@
 //! Failures shards. They contain a JSON line per failed or absent target, in zstd frames, with one frame per window.
 //! Targets dropped by a transform have a line too, because nothing else records that they are finished.
 //!
-//! Lines are appended and synced before the receipt that counts them. Bytes after the recorded end are ignored,
-//! and truncated when the job resumes. Failures are data, so their number does not affect memory use.
+//! Lines are appended and synced before the receipt that counts them. Bytes after the recorded end are ignored, and
+//! truncated when the job resumes. Failures are stored as data, so their number does not affect memory use.
 //!
 //! In a check, each target has such a line, its [`fetchmill_model::row::CheckRow`].
 
@@ -25,7 +25,7 @@ use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 /// Size of lines that are compressed into a frame.
 const FRAME_BYTES: usize = 256 * 1024;
-/// Maximum size of a line in bytes. A page bounds the name, the URL and the kept values, and JSON may need six bytes
+/// Maximum size of a line in bytes. A page limits the name, the URL and the kept values, and JSON may take six bytes
 /// for one byte.
 const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 

@@ -1,6 +1,6 @@
 //! Selects small shards to merge. Enough shards of similar size are merged together, so that an object is rewritten
-//! only once each time its shard grows by a factor of 16. A merged shard is never larger than a full one, in bytes or
-//! in rows.
+//! only once for each growth of its shard by a factor of 16. A merged shard is never larger than a full one, in bytes
+//! or in rows.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use fetchmill_model::outcome::ShardNumber;
 
 /// Number of shards of similar size that are merged. Fewer are merged if they fill a shard.
 const FAN_IN: usize = 16;
-/// Fill level of a full shard. A small shard is less than half full.
+/// Fill level of a full shard. A shard that is less than half full is small.
 const FULL: u64 = 1 << 20;
 /// Fill level below which all shards count as being of the same size, 1/4096 of a full shard.
 const TIER: u64 = FULL / 4096;
@@ -53,7 +53,7 @@ pub struct ShardSize {
 #[derive(Debug)]
 pub struct SmallShards {
     full: FullShard,
-    /// Whether all small shards are merged together, before their sum exceeds [`GATHERED`] and at the end.
+    /// Whether all small shards are merged together, at the end and whenever they add up to [`GATHERED`].
     is_gathering: bool,
     /// Shards with their fill levels, by tier.
     tiers: BTreeMap<u32, Vec<(ShardNumber, u64)>>,

@@ -80,7 +80,7 @@ pub struct Properties {
 pub struct FileSystemSync(Arc<Stage>);
 
 impl FileSystemSync {
-    /// Waits for the disk. Data written during the sync may or may not be durable afterwards.
+    /// Waits for the disk. Data that is written during the sync may or may not be durable afterwards.
     pub fn run(self) -> Result<()> {
         let FileSystemSync(stage) = self;
         durable::sync_file_system(stage.folder())

@@ -19,7 +19,7 @@ use fetchmill_model::target::extra_columns::ExtraColumns;
 pub struct UnfetchedSetup {
     /// Whether to list such targets, in rows or in the failures file.
     pub tells_failures: bool,
-    /// Whether to store the replies received instead of objects, too.
+    /// Whether to store also the replies received instead of objects.
     pub keeps_replies: bool,
     /// Whether the files with these replies get indexes.
     pub is_indexed: bool,

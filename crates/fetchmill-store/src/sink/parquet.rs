@@ -282,7 +282,7 @@ impl OpenParquet {
         note(&mut self.manifest, object, length, self.encoder.rows(), self.validators)
     }
 
-    /// Ends the row group and syncs. The rows written so far count from now on. Returns `None` if there are none.
+    /// Ends the row group and syncs. From now on, the rows written so far count. Returns `None` if there are none.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         let file = self.encoder.commit().map_err(|error| Error::storage("write", &self.path, error))?;
         let data = file.checkpoint()?;

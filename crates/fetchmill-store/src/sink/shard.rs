@@ -37,7 +37,7 @@ impl ShardFile {
         Self::create_for(shard_folder, name, Readers::AsUsual)
     }
 
-    /// Like [`ShardFile::create`], with readable for `readers`.
+    /// Like [`ShardFile::create`], for a file that `readers` may read.
     pub(super) fn create_for(shard_folder: &ShardFolder, name: FileName, readers: Readers) -> Result<Self> {
         let file = shard_folder.create(&name, readers)?;
         Ok(ShardFile {

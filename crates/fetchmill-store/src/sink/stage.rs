@@ -1,8 +1,8 @@
 //! The stage contains objects, named by sequence number, until their window is in the journal.
 //!
 //! A staged file is `<folder>/<sequence>`. The folder is derived from the sequence number and contains about 64 files.
-//! Every create and rename searches a block of the folder for a name, and a full block costs as much as the rename
-//! itself. With a window of 20,000 files in a single folder, an object takes a seventh more time
+//! Every create and rename searches a block of the folder for a name, and searching a full block costs as much as the
+//! rename itself. With a window of 20,000 files in a single folder, an object takes a seventh more time
 //! (docs/reference/performance.md).
 
 use std::ffi::OsStr;

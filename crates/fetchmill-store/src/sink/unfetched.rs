@@ -48,8 +48,8 @@ impl UnfetchedFiles {
         }
     }
 
-    /// Returns the path of a file. `number` is its position among the files listed in the journal. If a journal does
-    /// not store their names, all files have these standard names.
+    /// Returns the path of a file. `number` is its position among the files listed in the journal. If the journal does
+    /// not store the names, all files have these standard names.
     pub fn path(self, shard_folder: &ShardFolder, file: &UnfetchedFile, number: usize) -> PathBuf {
         let name = file.name.clone().unwrap_or_else(|| self.name(shard_folder, number));
         shard_folder.beside_shards(&name)

@@ -35,7 +35,8 @@ impl From<ParquetError> for ShardError {
     }
 }
 
-/// Extracts the error of the operating system that the library wrapped. Its number decides which message the user gets.
+/// Extracts the error of the operating system that the library wrapped. Its error number determines the message for the
+/// user.
 pub(super) fn io_error_in(error: ParquetError) -> Result<io::Error, ParquetError> {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

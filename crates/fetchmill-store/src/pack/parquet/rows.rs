@@ -120,7 +120,7 @@ pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObj
     Ok((object.sequence, stored(&object), object.crc32c))
 }
 
-/// Verifies a body with its own checksum. This version of the library does not write Parquet checksums.
+/// Verifies a body with its own checksum, because this version of the library does not write Parquet checksums.
 pub(super) fn check_body(object: &Object<'_>) -> Result<(), ShardError> {
     if crc32c::crc32c(object.body) == object.crc32c {
         return Ok(());

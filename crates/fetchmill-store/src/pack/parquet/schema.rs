@@ -204,8 +204,7 @@ const PAGE_BYTES: usize = 256 * 1024;
 
 /// Initial capacity of the bloom filter in names, enough for about one row group with bodies of a hundred bytes.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// A filter with errors in one of twenty row groups costs one byte per name. A lookup then skips the other nineteen row
-/// groups.
+/// A filter that is wrong for one of twenty row groups costs one byte per name. A lookup then skips the other nineteen.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
 /// zstd level for all compression.
 pub(super) const ZSTD_LEVEL: i32 = 1;

@@ -24,7 +24,7 @@ const BATCH_ROWS: usize = 1024;
 /// Maximum size of a batch in bytes. A larger object gets its own row group, so that no other is in memory with it.
 const BATCH_BYTES: usize = MIB;
 /// Maximum size of a row group before encoding, as a multiple of its encoded size. This bounds the memory for reading
-/// it back, however well it compresses.
+/// the row group back, however well it compresses.
 const EXPANSION_MAX: usize = 4;
 
 /// Creates an empty unnamed file for a compressed large body.
@@ -97,7 +97,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
     /// Appends an object whose body is in a file. `object.body` must be empty.
     pub fn push_file(&mut self, object: &Object<'_>, body: &FileBody) -> io::Result<()> {
         if body.length() <= BATCH_BYTES as u64 {
-            // The body is in a file only because memory was short, so write it as an ordinary row.
+            // The body is small and is in a file only because memory was short, so write it as an ordinary row.
             return self.push(&Object { body: &body.to_vec()?, ..*object });
         }
         self.push_alone(object, LargeSource::File(body))
@@ -252,7 +252,8 @@ fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W
 }
 
 /// Holds the output until it is taken back, because the library returns it only after a final write of its own. Also
-/// keeps operating system errors: the library turns some into text, but users can act on `ENOSPC`.
+/// keeps the errors of the operating system, because the library turns some into text, and users can act on an error
+/// number such as `ENOSPC`.
 #[derive(Debug)]
 struct OutputSlot<W> {
     to: Option<W>,

@@ -64,7 +64,7 @@ pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
     const DAMAGE: Damage = Damage("a gzip member is damaged");
     // The size is stored modulo 4 GiB, so larger contents cannot be checked.
     let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
-    // This is the size of the last member: exact for a single member, and often sufficient for the first of two.
+    // This is the size of the last member. It is exact for a single member, and often sufficient for the first of two.
     let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
     let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
     let content = loop {

@@ -38,8 +38,8 @@ type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
 /// Identifier of a record, without its brackets.
 type Uuid = [u8; 36];
 
-/// Last digit of an identifier, because several records may have the same hash. The identifiers of a request and its
-/// reply differ only in this digit, so they compress to a few bytes.
+/// Last digit of an identifier. It distinguishes records with the same hash, such as a request and its reply. Their
+/// identifiers differ only in this digit, so they compress to a few bytes.
 #[derive(Clone, Copy)]
 enum RecordKind {
     Info,
@@ -330,8 +330,8 @@ impl RecordBuffers {
     }
 }
 
-/// Returns the text with which the request and reply records of nearly all objects start. Targets with their own URLs
-/// share less.
+/// Returns the texts with which the request and reply records of nearly all objects start. Records of targets with
+/// their own URLs share a shorter start.
 pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2] {
     let known = if names_are_urls { b"http" } else { uri_start };
     [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {

@@ -49,7 +49,7 @@ impl MemberWriter {
     fn write_any(&mut self, record: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         let mut room = self.compressor.gzip_compress_bound(record.len());
-        // The bound holds, so the loop ends in the first round.
+        // The estimate is an upper bound, so the loop ends in the first round.
         let length = loop {
             out.resize(start + room, 0);
             match self.compressor.gzip_compress(record, &mut out[start..]) {

@@ -22,7 +22,7 @@ const LENGTH_LENGTHS: &[u8; 29] = b"90678799899999999999999999999";
 const DISTANCE_LENGTHS: &[u8; 22] = b"5555555555443444445555";
 
 /// Minimum and maximum match length: one hashed word, and the longest length of the second-to-last class. The last
-/// class has only the length 258, which has no code.
+/// class consists of the length 258 alone, which has no code here.
 const MATCH_MIN: usize = 4;
 const MATCH_MAX: usize = 257;
 /// Length represented by the first class.
@@ -151,8 +151,8 @@ impl Beginning {
 }
 
 impl MatchFinder {
-    /// Writes everything up to the last match. Every word is recorded, but only every second one is searched. Matches
-    /// that start one byte earlier are still found, so only four-byte matches in between are missed.
+    /// Writes everything up to the last match. Every word is recorded, but a match is searched for only at every second
+    /// one. Matches that start one byte earlier are still found, so only four-byte matches in between are missed.
     #[inline]
     fn put_all(&mut self, record: &[u8], codes: &Codes, writer: &mut BitWriter<'_>) {
         let (mut position, mut written) = (self.position, self.written);
@@ -333,12 +333,12 @@ impl<'o> BitWriter<'o> {
 mod tests {
     use super::*;
 
-    /// Returns the share of all bit sequences that the codes use.
+    /// Returns which share of all bit sequences the codes use.
     fn share(codes: &[Code]) -> f64 {
         codes.iter().filter(|code| code.count > 0).map(|code| 0.5_f64.powi(code.count.into())).sum()
     }
 
-    /// Inflate rejects a code in which some bit sequences have no meaning.
+    /// Inflate rejects a code if some bit sequences have no meaning in it.
     #[test]
     fn the_codes_are_complete() {
         let codes = Codes::new();

@@ -97,7 +97,7 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&response, "WARC-Payload-Digest"), Some(payload));
 }
 
-/// If records began differently, only slower packing would show it.
+/// If records began differently, nothing but slower packing would reveal it.
 #[test]
 fn records_begin_as_they_are_expected_to() {
     let listed = WarcOrigin::of_list(&[]).unwrap();

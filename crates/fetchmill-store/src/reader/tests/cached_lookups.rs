@@ -89,7 +89,7 @@ fn in_order_everything_is_decoded_once() {
 
         let counts = lookups.counts();
         assert_eq!(counts.frames, frames as u64, "{format:?}");
-        // Rows are decoded alone at the first request to a shard, and when they were requested long before.
+        // A row is decoded alone at the first request to a shard, and if it was already requested long before.
         let batches = 30_000_u64.div_ceil(1024) + 2 * 2 + 2;
         assert!(counts.batches <= batches, "{format:?}: {counts:?}, not {batches}");
         assert_eq!(counts.batches > 0, format == Format::Parquet);

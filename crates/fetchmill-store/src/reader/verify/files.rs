@@ -133,7 +133,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
             };
             bytes = bytes.saturating_add(length);
             let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
-            // If the destination is only read, nothing is recorded.
+            // Nothing is recorded if the destination is only read.
             lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).set(sequence);
             watch.find(Finding::object(what, row.name, sequence, why));
         }
@@ -157,7 +157,7 @@ fn check_file(
         Err(error) => return Some((FindingKind::Damaged, error.to_string())),
     };
     let (mut length, mut crc32c) = (0_u64, 0);
-    // One byte more than expected shows that the file is too long.
+    // Read up to one byte more than expected, which shows that the file is too long.
     while length <= row.length {
         match file.read(buffer) {
             Ok(0) => break,

@@ -32,7 +32,7 @@ pub struct LedgerCounts {
     pub absent: u64,
     /// Failed targets in the failures shards.
     pub failed: u64,
-    /// Targets in the failures shards that a transform dropped. Targets excluded by a filter have no number.
+    /// Targets in the failures shards that a transform dropped. Targets that a filter excluded have no sequence number.
     pub skipped: u64,
     /// Targets without an outcome.
     pub pending: u64,
@@ -171,7 +171,7 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Counts the remaining targets as fetched, for a format that stores nothing. There is nothing to verify them with.
+    /// Counts the remaining targets as fetched, for a format that stores nothing and so leaves nothing to verify.
     pub(super) fn believe_rest(&mut self) {
         self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
         self.counted.bytes = self.snapshot.tally.bytes;

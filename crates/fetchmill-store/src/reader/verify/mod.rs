@@ -159,7 +159,7 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
     let format = Format::from_name(snapshot.part("format")).ok_or_else(|| {
         Error::Journal(format!("the journal of {} does not name a format", place.dest.display()))
     })?;
-    // Check this first, before everything is read in vain.
+    // Check this first, so that not everything is read in vain.
     let asked =
         (options.sample > 0).then(|| ObjectOrigin::of(&snapshot, options.against.as_deref())).transpose()?;
     let job = VerifyRun { place, snapshot: &snapshot, format, threads: threads(options), watch };

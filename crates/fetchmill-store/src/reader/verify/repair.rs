@@ -164,7 +164,7 @@ impl Repair<'_> {
                 }
             }
         }
-        // Whatever went wrong above, an object may leave the journal only if it was kept, planned again, or stored
+        // Whatever went wrong above, a row may leave the journal only if its object was kept, planned again, or stored
         // twice.
         if kept.as_ref().map_or(0, |kept| kept.objects) + dropped + planned != manifest.rows() {
             self.journal.roll_back()?;
@@ -296,7 +296,8 @@ fn for_each_lost_file(
     mut each: impl FnMut(&ManifestRow<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut seen = Bits::new(job.snapshot.next_sequence)?;
-    // Once started, finish this even if a stop is requested, because files unknown to the journal are the worst result.
+    // Once started, finish this even if a stop is requested, because files that the journal does not know are the worst
+    // result.
     for manifest in latest_first(&job.snapshot.manifests) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {
