@@ -1,6 +1,6 @@
 //! Handling of panics: the first panic of a job's threads is recorded for the caller that waits for the job, in one
-//! line. Only the hook sees every panic: the event queue swallows the panic of a task, and its targets would never get
-//! an outcome.
+//! line. Only the panic hook sees every panic. If a task panics, the event queue drops the panic, and the targets of
+//! the task would never get an outcome.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};

@@ -1,5 +1,5 @@
 //! Deadlines of a connection. Setting one only stores a value. The worker's tick checks all deadlines and wakes overdue
-//! connections. So no object needs a timer, and deadlines have the precision of a tick.
+//! connections. So no object needs a timer. A deadline is noticed up to one tick late.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -18,7 +18,7 @@ use fetchmill_model::panics;
 /// Stack size of a lookup thread. The system's lookup keeps its buffers there.
 const STACK_BYTES: usize = 512 * 1024;
 /// Messages of the C libraries of Linux and macOS for names that do not exist or have no address. The standard library
-/// provides the message but not the error number. Other messages count as temporary failures.
+/// provides the message but not the error number. All other messages count as temporary failures.
 const NOT_FOUND: &[&str] = &[
     "Name or service not known",
     "No address associated with hostname",

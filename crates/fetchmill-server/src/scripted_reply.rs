@@ -1,7 +1,7 @@
 //! The slow path of a reply: large bodies, delays and scripted faults.
 //!
-//! A reply is split into head and body and sent according to a [`ReplyShape`]: with another framing, truncated, byte by
-//! byte, or followed by more bytes. `after_bytes` counts from the first byte of the head.
+//! A reply consists of a head and a body. A [`ReplyShape`] determines how they are sent: with another framing,
+//! truncated, byte by byte, or followed by more bytes. `after_bytes` counts from the first byte of the head.
 
 use std::io;
 use std::time::Duration;

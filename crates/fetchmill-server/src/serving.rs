@@ -93,8 +93,9 @@ fn poll_turn(
     }
 }
 
-/// Time limit for the head of a request, and between two requests. A few times during the timeout it checks whether a
-/// request was answered since. Reading a clock or setting a timer for each request would make up most of its cost.
+/// Time limit for the head of a request, and between two requests. A few times during the timeout, the thread checks
+/// whether a request was answered since the last check. Reading a clock or setting a timer for each request would make
+/// up most of its cost.
 struct Patience {
     look: Pin<Box<Sleep>>,
     period: Duration,

@@ -2,7 +2,7 @@
 //! listings and the store client are [`Requester`]s.
 //!
 //! [`fulfil`] connects, exchanges, holds replies until they are certain ([`fetchmill_net::certain`]), follows redirects
-//! and resumes truncated bodies. Each requester has its own requests, bodies and verdicts.
+//! and resumes truncated bodies. Each requester defines its own requests, bodies and verdicts.
 
 mod end;
 mod fulfil;

@@ -1,7 +1,7 @@
 //! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row without a success
 //! mean that the credentials are wrong or expired. Further requests would only make more targets fail.
 //!
-//! A worker that sees a success reads one counter. It is never written if there are no refusals.
+//! A worker that sees a success reads one counter. While there are no refusals, no thread writes to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -72,8 +72,8 @@ impl SharedPlanner {
     /// Reports a worker's progress and returns its next work. Takes one lock.
     ///
     /// Sends its requests to the journal while holding the lock. Sending never blocks, because the journal's queue is
-    /// unbounded. The lock keeps a load requested by another worker from overtaking the targets that this worker has
-    /// deferred.
+    /// unbounded. Because of the lock, a load that another worker requests cannot overtake the targets that this worker
+    /// has deferred.
     pub(crate) fn turn(
         &self,
         worker: usize,

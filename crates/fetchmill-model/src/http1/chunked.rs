@@ -1,8 +1,8 @@
 //! Decodes the chunked coding: it reads control bytes one by one, and data in slices.
 //!
 //! It is strict where parsers differ. A size is 1 to 16 hex digits, followed by CR or `;`. Every line ends with CR LF.
-//! Only CR LF may follow the data, and the last chunk must come. Extensions and trailers are bounded and discarded.
-//! Blanks after a size, with which old servers pad it, make the reply suspect.
+//! Only CR LF may follow the data, and the last chunk must come. Extensions and trailers are bounded and discarded. Old
+//! servers pad a size with blanks. A reply with such blanks is suspect.
 
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};

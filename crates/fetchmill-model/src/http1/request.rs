@@ -1,7 +1,7 @@
 //! Requests: `GET` requests that differ only in their path.
 //!
-//! The constant parts of an origin's requests are built and checked once. Writing a request then takes three copies,
-//! one of which percent-encodes the name. So nothing in a name can become part of the request's syntax.
+//! The constant parts of an origin's requests are built and checked once. Writing a request then takes three copies.
+//! One of them percent-encodes the name, so nothing in a name can become part of the request's syntax.
 
 use crate::error::{Error, Result};
 use crate::http1::header_field::check_field;

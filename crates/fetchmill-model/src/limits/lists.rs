@@ -9,8 +9,8 @@ use super::MIB;
 pub const PAGE_BYTES_MAX: usize = 16 * MIB;
 /// The listing pauses while this many listed targets are not yet fetched.
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
-/// The listing also pauses while their names take this many bytes. One page may exceed the limit, so 16 + 16 MiB use up
-/// the budget of 32 MiB.
+/// The listing also pauses while their names take this many bytes. One page may exceed the limit by up to 16 MiB, so
+/// both together take the whole budget of 32 MiB.
 pub const WINDOW_NAME_BYTES_MAX: usize = 16 * MIB;
 /// Minimum read-ahead of a listing, in targets, if the job has one origin. Usually the read-ahead is the number of
 /// targets fetched in 10 s.
@@ -20,8 +20,8 @@ pub const HUNGRY_TARGETS: usize = 32 * 1024;
 /// Maximum number of key ranges of a bucket that are listed at the same time. Each has a page of up to 1,000 keys in
 /// memory, in the worst case 16 x 2 MiB of the budget for pages.
 pub const S3_LISTERS_MAX: usize = 16;
-/// Maximum number of buckets, or origins of buckets, that a job knows. A list may name any number. Each takes 200
-/// bytes, 2 MiB in total, of the general budget. Targets in further buckets are `failed(url)`.
+/// Maximum number of buckets, or origins of buckets, that a job knows. A list may name any number. Each takes 200 bytes
+/// of the general budget, 2 MiB in total. Targets in further buckets are `failed(url)`.
 pub const S3_BUCKETS_MAX: usize = 10_000;
 /// Keys per page: the maximum that stores return.
 pub const S3_PAGE_KEYS: u32 = 1000;
@@ -31,7 +31,8 @@ pub const BATCH_TARGETS_MAX: usize = 4096;
 /// Maximum number of folder entries in a page. A folder is split while it is read, so its size costs no memory.
 pub const FOLDER_PAGE_TARGETS: usize = 1000;
 /// Maximum number of links of an HTML index page, and of URLs of a sitemap. Each is remembered, so none is taken twice.
-/// A digest takes 16 bytes plus one byte of a table that is at most half empty: 36 MiB of the budget for pages.
+/// A digest takes 16 bytes plus one byte, in a table that is at most half empty. In total this is 36 MiB of the budget
+/// for pages.
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
 /// Maximum length of a chain of sitemap indexes, in which each leads to the next. Real chains have one or two. A deeper
 /// index fails.
@@ -76,8 +77,8 @@ pub const OPT_OUT_HOSTS_REPORTED: usize = 10;
 pub const EMPTY_PAGES_MAX: u32 = 1000;
 /// Maximum nesting of folders. A link to a parent folder would otherwise be listed forever.
 pub const FOLDER_DEPTH_MAX: usize = 64;
-/// Targets in the first page of a list. It is small, so that its requests start soon. Each page has twice as many
-/// targets as the one before it.
+/// Number of targets in the first page of a list. The page is small, so that its requests start soon. Each page has
+/// twice as many targets as the one before it.
 pub const LIST_FIRST_PAGE_TARGETS: usize = 64;
 /// Maximum number of targets in a page of a list.
 pub const LIST_PAGE_TARGETS: usize = 4096;
@@ -101,13 +102,13 @@ pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
 /// Window of a .zst list: 128 MiB, as `zstd --long` (27) needs. `zstd -19` and lower levels need at most 8 MiB. The
 /// decoder allocates the window size in the list's header, in addition to the budget of 192 MiB. `docs/guide/lists.md`
-/// describes the cost of such a list.
+/// says how much memory such a list takes.
 pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// Maximum memory of the decoder of a .xz list, in KiB. `xz -9` has a dictionary of 64 MiB. A larger one is refused.
 pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;
 /// Maximum decompressed bytes of a Parquet list in memory: dictionaries and pages of the columns that are read, all
-/// pages of one batch, and the compressed bytes of the current page. 1 MiB is usual. More is in addition to the budget
-/// of 192 MiB.
+/// pages of one batch, and the compressed bytes of the current page. Usually they take 1 MiB. What they take beyond
+/// that is in addition to the budget of 192 MiB.
 pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
 /// Maximum size of the `manifest.json` of an S3 Inventory: 100,000 data files with 335 bytes each. It is parsed as a
 /// stream. For each file, its key and 48 bytes are kept. In the document it takes at least 70 bytes. The vector is at

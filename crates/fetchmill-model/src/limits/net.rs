@@ -26,9 +26,9 @@ pub const DNS_THREADS_MAX: usize = 64;
 pub const DNS_ASKED_MAX: usize = 8192;
 /// Maximum number of addresses of a name that are tried.
 pub const DNS_ADDRESSES_MAX: usize = 8;
-/// Delay before the next address of a host is tried, in parallel with earlier ones that have not answered. So a new
-/// connection may briefly take up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the attempt ends and is
-/// repeated.
+/// Delay before the next address of a host is tried, in parallel with earlier ones that have not answered. So opening a
+/// connection may briefly take up to `DNS_ADDRESSES_MAX` descriptors. If none is left, the attempt to connect ends and
+/// is repeated.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of names whose addresses are cached. Each has 255 bytes, 8 addresses of 17 bytes and overhead, less
 /// than 0.6 KiB: 10 MiB in total.
@@ -148,9 +148,9 @@ pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The same if more connections to an origin are open than requests may be in flight: with many connections some
-/// servers are slow. It is as long as the time for which replies are collected before a connection rests, so
-/// connections that are needed only while others rest stay open.
+/// The same if more connections to an origin are open than requests may be in flight. This time is shorter, because
+/// some servers are slow with many connections. It is as long as the time for which replies are collected before a
+/// connection rests, so connections that are needed only while others rest stay open.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
 /// The same directly after the number of requests was lowered.
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);

@@ -53,8 +53,8 @@ pub const REST_BASE: Duration = Duration::from_secs(1);
 pub const REST_CAP: Duration = Duration::from_secs(120);
 /// Rest of an origin that serves earlier objects again, but no new target.
 pub const PARTLY_HEALTHY_REST: Duration = Duration::from_secs(5);
-/// First rest of one host of many. It is longer than [`REST_BASE`], because other hosts have work meanwhile, and
-/// because a host counts as dead after a few consecutive rests.
+/// Time of the first rest of a host, in a job over many hosts. It is longer than [`REST_BASE`], because other hosts
+/// have work meanwhile, and because a host counts as dead after a few consecutive rests.
 pub const HOST_REST_BASE: Duration = Duration::from_secs(5);
 /// The job ends (exit code 5) after this long without any success.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);

@@ -3,7 +3,8 @@
 //!
 //! # Rules
 //! - A name is bytes. It is not decoded, normalised, shortened, hashed or fanned out.
-//! - A name is refused or escaped segment by segment. No bytes are removed, so the rest cannot join to form `..`.
+//! - A name is refused or escaped segment by segment. No bytes are removed. Otherwise the bytes around them could join
+//!   to form `..`.
 //! - Escaping is reversible: different names have different paths.
 //!
 //! # Never

@@ -5,8 +5,8 @@
 //! The first failure of a target takes tokens, and a success returns some. An origin without tokens seems to be down:
 //! then only probes are sent, which test this ([`super::probing`]). If it is down, it rests and is tested again, with
 //! longer rests each time, until the first success. So an outage costs a few requests, not an attempt of every target.
-//! A target that fails again takes no tokens, because the target itself may be broken. But if no success has come for a
-//! moment, it is a reason to probe (docs/internals/decisions/0025).
+//! A target that fails again takes no tokens, because the target itself may be broken. But if there has been no success
+//! for a moment, its failure is a reason to probe (docs/internals/decisions/0025).
 //!
 //! If an origin refuses requests but others succeed meanwhile, this is not an outage: the refusals set its pace
 //! ([`super::congestion`]).

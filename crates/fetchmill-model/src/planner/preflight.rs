@@ -1,7 +1,7 @@
 //! The preflight checks whether the files of a job fit into a file system, before it is full.
 //!
-//! A billion files need an inode each (by default, those of an ext4 of about 16 TB) and a block each. Both needs are
-//! known long before the last file is written: the listing gives the number of objects, and the first thousand give
+//! Each file needs an inode and a block. By default, an ext4 of about 16 TB has inodes for a billion files. Both needs
+//! are known long before the last file is written: the listing gives the number of objects, and the first thousand give
 //! their size. The free space is read once when a run begins, and everything that the run stores is counted against it.
 //! So the result does not depend on uncommitted data, and a page or a block costs only some arithmetic.
 //!

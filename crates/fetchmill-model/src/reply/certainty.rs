@@ -190,9 +190,9 @@ impl OriginReplies {
         self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
     }
 
-    /// Returns whether a connection with one reply rests immediately because little is known. Slower replies may still
-    /// come, and several replies may then need a longer silence than the time that a drain gives. A connection with
-    /// several replies must continue, because it is not known yet how long its silence must be.
+    /// Returns whether a connection with one reply rests immediately because little is known. Later replies may be
+    /// slower. Then several held replies may need a longer silence than a drain gives them. A connection with several
+    /// replies must continue, because it is not known yet how long its silence must be.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
         self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }

@@ -122,9 +122,9 @@ impl Patience {
         self.out -= 1;
     }
 
-    /// Decides whether to abandon a request that has been silent since `since`. `times` counts the earlier abandoned
-    /// requests of its target. `before` is the number of replies when it was sent. An abandoned request uses up an
-    /// extra request.
+    /// Decides whether to abandon a request that has received nothing since `since`. `times` is the number of earlier
+    /// requests for its target that were abandoned. `before` is the number of replies when the request was sent. An
+    /// abandoned request uses up an extra request.
     pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
         let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
         let wait = self.wait(if is_overtaken { times } else { times + 1 });

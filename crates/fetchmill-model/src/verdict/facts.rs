@@ -17,8 +17,8 @@ pub struct Rules {
     /// Maximum number of counted attempts.
     pub attempts_max: u32,
     /// Whether throttling replies do not count as attempts during [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE),
-    /// because the server asks for a pause, not for fewer objects. In a check, a stream and a listing each of them
-    /// counts.
+    /// because with such a reply the server asks for a pause, and does not refuse the object. In a check, a stream and
+    /// a listing, each such reply counts.
     pub is_patient: bool,
     /// Whether a request may be repeated. A request that changes something on the server may not.
     pub may_repeat: bool,

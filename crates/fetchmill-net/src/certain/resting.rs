@@ -86,7 +86,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Handles a rest cut short by the watch, which proves nothing.
+    /// Handles a rest that the watch has ended early. Such a rest does not make replies certain.
     fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
         if H::OUTLIVE_WATCH {
             self.rest_aside(task);

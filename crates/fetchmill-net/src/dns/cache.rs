@@ -10,8 +10,8 @@ use fetchmill_model::outcome::FailureKind;
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
 /// Keeps answers in two generations. When the young generation reaches half of the limit, it becomes the old one, and
-/// the previous old one is dropped. So names in use stay cached, and eviction costs nothing. `Time` is the time type of
-/// the owner's clock.
+/// the previous old one is dropped. So names in use stay cached, and no time is spent on choosing what to drop. `Time`
+/// is the time type of the owner's clock.
 #[derive(Debug)]
 pub(crate) struct Cache<Time> {
     names_max: usize,

@@ -1,8 +1,8 @@
 //! The journal: a job's durable record, an `SQLite` database owned by one thread.
 //!
-//! Only the journal assigns sequence numbers. A page is a row with the names of its targets. Receipts clear
-//! targets in their pages, and a page without targets is deleted, so the journal stays small. A target that must wait
-//! moves to its own table, so that it does not keep its page.
+//! Only the journal assigns sequence numbers. A page is a row with the names of its targets. Receipts clear targets in
+//! their pages, and a page without targets is deleted, so the journal stays small. A target that must wait moves to a
+//! separate table, so that its page can be deleted.
 //!
 //! Everything between [`Journal::begin`] and [`Journal::commit`] is one transaction and one sync. A page of a thousand
 //! names takes about 20 us, which is far below 1 us per object.

@@ -1,7 +1,8 @@
 //! The parts appended after the frames on sealing: the hash table, the directory and the footer.
 //!
 //! The directory contains the first entry of each page of the table. So a lookup by name needs a single read of the
-//! table, wherever the hash is. Names made to collide cost only their own rows.
+//! table, wherever the hash is. If somebody makes names collide on purpose, only lookups of those names have to read
+//! more rows.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};

@@ -94,7 +94,8 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// The output file, in a form that can be taken back at any time. The library would return it only after another write.
+/// The output file, shared with the library, so that it can be taken back at any time. The library itself would return
+/// it only after another write.
 ///
 /// It also keeps the error number of a refused write, because the library turns the error into text.
 struct RecoverableOutput<W> {

@@ -1,4 +1,4 @@
-//! Sinks store outcomes and prove that they are durable.
+//! Sinks store outcomes, and report which ones are durable.
 //!
 //! A sink runs in its own thread, next to its worker's thread, and receives whole blocks. Three steps are repeated:
 //! [`Sink::write`] takes some blocks without a sync, [`Sink::checkpoint`] syncs and returns what is now durable.

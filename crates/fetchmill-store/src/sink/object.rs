@@ -56,8 +56,8 @@ pub(super) struct SinkObject<'o> {
 }
 
 impl<'o> SinkObject<'o> {
-    /// Creates the object of an entry. The file of a staged body loses its name. This is safe, because the object would
-    /// be fetched again anyway until the receipt is in the journal.
+    /// Creates the object of an entry. The file of a staged body loses its name. This is safe: until the receipt is in
+    /// the journal, the object would be fetched again in any case.
     pub(super) fn of(
         block: &'o Block,
         entry: &BlockEntry,

@@ -2,7 +2,7 @@
 //! waiting for a merge. The uploader takes final shards in order. To limit the disk space, a sink waits before it
 //! starts another shard until fewer than two of its shards are queued.
 //!
-//! A shard costs one lock.
+//! The lock is taken once for each shard.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes of pace
-//! and concurrency by a second, while a mismatched reply only makes the pace slightly less exact.
+//! Observes replies on arrival, before they are matched to requests. If the observation waited for the match, changes
+//! of pace and concurrency would come a second later. A mismatched reply only makes the pace slightly less exact.
 
 use std::sync::Mutex;
 

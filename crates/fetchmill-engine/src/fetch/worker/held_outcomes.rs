@@ -13,7 +13,7 @@ use fetchmill_net::certain::{CertainConnection, HeldReplies};
 /// A task's connection, with its uncertain outcomes.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
-/// Held bytes are counted in steps of this size, so small objects cost nothing here.
+/// Held bytes are counted in steps of this size, so nothing is counted for small objects.
 const COUNTED_BYTES: usize = 4096;
 
 /// Outcomes held until their replies are certain. Memory use: a share of `HELD_BYTES_MAX`, plus one body.

@@ -356,8 +356,8 @@ impl Waiters {
         self.blocked.borrow_mut().pop_front()
     }
 
-    /// Returns the time of a deferred name's next lookup. Deferred names come back at the rate at which slow lookups
-    /// end. Otherwise names without an answer would be retried constantly.
+    /// Returns the time of a deferred name's next lookup. Deferred names are looked up again at the rate at which slow
+    /// lookups end. Otherwise names without an answer would be tried again constantly.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;

@@ -8,9 +8,9 @@ const GROWTH: f64 = 1.1;
 /// Required growth above [`CAREFUL`]. It is higher, because replies in waves looked like a growth of a tenth by chance
 /// alone.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// Required growth after a change for the worse, which other clients of the origin may have caused. A job that uses
-/// half of the origin would grow by 4 / 3 if it doubled its requests, and the other clients would take that back. A
-/// listing that reads ahead counts as another client.
+/// Required growth after the origin has changed for the worse, because other clients of it may have caused the change.
+/// A job that uses half of the origin would grow by 4 / 3 if it doubled its requests, and the other clients would take
+/// that back. A listing that reads ahead counts as another client.
 const SHARED_GROWTH: f64 = 1.5;
 /// If a limit gives this much more goodput than the one before it, no requests wait in a queue.
 const PAID: f64 = 1.2;

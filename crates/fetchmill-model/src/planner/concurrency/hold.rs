@@ -7,8 +7,8 @@ use super::limit_search::{
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// A round that differs from the held values by more than this factor is odd. This many consecutive odd rounds over
-/// this time count as a change. A page of the listing may fill a narrow link, but for a shorter time.
+/// A round whose values differ from the held ones by more than this factor is odd. This many consecutive odd rounds
+/// over this time count as a change. A page of the listing may fill a narrow link too, but for a shorter time.
 const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 const CHANGED_FOR: Millis = 700;

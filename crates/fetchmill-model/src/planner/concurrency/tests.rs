@@ -12,7 +12,7 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
 /// Share of an origin's capacity that pages leave to requests while a listing reads ahead, and while a single page
-/// arrives later. A page has 10,000 names, in as many bytes as that many replies.
+/// arrives later. A page has 10,000 names, and as many bytes as 10,000 replies.
 const LEFT_BY_PAGES: f64 = 0.28;
 const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;

@@ -2,8 +2,8 @@
 //! `links.rs` reads any other page with links.
 //!
 //! A page is read as a stream, link by link. It must identify itself as an index and must be complete. A folder's own
-//! page (`index.html`) is not a listing, and in a truncated page nobody would notice the missing files. Displayed names
-//! are not used, because servers shorten them. The name is taken from the link.
+//! page (`index.html`) is not a listing. If a truncated page were accepted, nobody would notice the missing files.
+//! Displayed names are not used, because servers shorten them. The name is taken from the link.
 
 mod link;
 mod links;

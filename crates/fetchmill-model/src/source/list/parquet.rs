@@ -306,8 +306,9 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
     })
 }
 
-/// Returns the number of rows with about the bytes of a batch in every row group. If values share prefixes with earlier
-/// ones, the number is small, because each value may be as long as its whole page.
+/// Returns the number of rows with about the bytes of a batch in every row group. If values are stored without the
+/// prefix that they share with earlier ones, the number is small. Each decoded value may then be as long as its whole
+/// page.
 fn batch_rows(metadata: &ParquetMetaData, mask: &ProjectionMask) -> usize {
     let rows_of = |group: &::parquet::file::metadata::RowGroupMetaData| {
         let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));

@@ -1,5 +1,5 @@
 //! Limits the memory for the pages of a Parquet file. Their sizes are read from their headers before decompression,
-//! because a file of a few kilobytes may contain a page of gigabytes.
+//! because a file of a few kilobytes may contain a page that decompresses to gigabytes.
 
 use std::io::Read;
 use std::ops::Range;

@@ -74,8 +74,8 @@ impl std::fmt::Debug for ListReader {
 }
 
 impl ListReader {
-    /// Reads a list from its start to its end. `label` is its name in messages. `promised` is the compression that its
-    /// file name implies; its first bytes determine the actual one. `check` applies to JSON.
+    /// Reads a list from its start to its end. `label` is its name in messages. `promised` is the compression that the
+    /// file name implies. The first bytes of the list determine the actual one. `check` applies only to JSON.
     pub fn of_stream(
         label: &str,
         (input, check): (Box<dyn Read + Send>, FieldCheck),

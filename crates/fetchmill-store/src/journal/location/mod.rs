@@ -209,8 +209,8 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Returns whether the journal is in the destination itself. Its shards are then next to it, even if a job uploaded
-    /// them to a bucket and a user copied them back.
+    /// Returns whether the journal is in the destination itself. In that case its shards are in the destination too,
+    /// even if a job uploaded them to a bucket and a user copied them back.
     pub fn has_own_journal(&self) -> bool {
         self.state == self.dest.join(STATE_FOLDER)
     }

@@ -184,8 +184,9 @@ impl Journal {
     /// Starts a retry run. The selected failed and absent targets are no longer counted and are due immediately.
     ///
     /// `each_failure` calls its argument with each selected target and returns the targets that are not selected.
-    /// `is_folder_meant` selects unlisted folders by their last status. All changes are made in one transaction, so a
-    /// crash leaves either the old or the new run. Returns the number of targets and folders to try again.
+    /// `is_folder_meant` selects unlisted folders by their last status. All changes are made in one transaction, so
+    /// after a crash the journal has the state of either the old or the new run. Returns the number of targets and
+    /// folders to try again.
     pub fn start_pass(
         &mut self,
         is_folder_meant: impl Fn(Option<u16>) -> bool,

@@ -1,5 +1,5 @@
 //! Changes of a repair: lost objects wait for a retry, and the damaged shards are forgotten. All changes are part of
-//! the caller's transaction, so a crash leaves either state.
+//! the caller's transaction, so after a crash, either all of them are made or none.
 
 use rusqlite::params;
 

@@ -44,8 +44,8 @@ pub struct WarcOrigin {
     pub template: RequestTemplate,
     /// Scheme, host and port, as `http://host:port` without user and password.
     pub uri_start: String,
-    /// Whether an object's name is its URL unless it has a separate one, as for a list. A name that is not a URL is
-    /// requested from the origin.
+    /// Whether an object's name is its URL unless the object has a separate URL, as for a list. A name that is not a
+    /// URL is requested from the origin.
     pub names_are_urls: bool,
 }
 

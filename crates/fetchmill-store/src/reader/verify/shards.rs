@@ -181,8 +181,8 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether the checksums leave some bytes of a record uncovered. If so, damage to the file that no record shows
-/// may be in the facts of any record. In `tar` and `warc`, checksums cover the whole record.
+/// Returns whether the checksums leave some bytes of a record uncovered. If so, damage to the file that no record's
+/// checksum shows may be in the facts of any record. In `tar` and `warc`, checksums cover the whole record.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
