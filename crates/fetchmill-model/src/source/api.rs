@@ -212,8 +212,8 @@ impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        // Half a surrogate pair, as which Python's `json` writes invalid text, affects only its own name. `bytes`
-        // returns it as three bytes that are not UTF-8 (see `name::has_surrogate`).
+        // Python's `json` writes invalid text as half a surrogate pair. This affects only the name that contains it:
+        // `bytes` returns it as three bytes that are not UTF-8 (see `name::has_surrogate`).
         deserializer.deserialize_bytes(self)
     }
 }

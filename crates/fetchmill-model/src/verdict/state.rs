@@ -141,7 +141,8 @@ impl AttemptState {
         }
         if broken.was_used && rules.may_repeat {
             let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
-            // The bytes may have belonged to the previous reply. On a new connection this is certain.
+            // The bad bytes may have belonged to the previous reply. On a new connection it is certain which reply they
+            // belong to.
             let is_uncertain = matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp);
             if (broken.is_unanswered && self.forgiven < forgiven_max)
                 || (is_uncertain && self.forgiven < limits::FORGIVEN_SHARED_MAX)

@@ -36,7 +36,7 @@ pub(super) struct HeldReply {
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {
-    // The replies may belong to other programs than the one that dropped its stream.
+    // The replies may be for other streams than the one that was dropped.
     const OUTLIVE_WATCH: bool = true;
 
     fn is_empty(&self) -> bool {

@@ -168,7 +168,7 @@ impl Journal {
         self.check(self.db.execute("DELETE FROM markers", []))?;
         self.forget(MARKER)?;
         self.set(RELISTING, "")?;
-        // These targets will be counted again. A journal of 0.1.0 has no reasons.
+        // These targets will be counted again. A journal of 0.1.0 does not have the reasons for skipping.
         let skipped = if self.knows_skips()? { self.forget_listing_skips()? } else { self.tally.skipped };
         self.tally.listed -= skipped;
         self.tally.skipped -= skipped;
