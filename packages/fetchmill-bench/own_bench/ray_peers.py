@@ -1,9 +1,9 @@
 """`make bench-ray`: one list of URLs, downloaded in one Ray cluster by fetchmill, Ray Data and Daft.
 
 The cluster has a head and two nodes with one CPU each, in a network namespace with a server of synthetic objects of 100
-bytes. One in a hundred URLs is a 404, and one in a thousand leads to a closed port. Each client runs with its defaults,
-and writes the URLs and bodies as Parquet. Ray Data and Daft are installed into build/, because Daft needs an older
-pyarrow.
+bytes. One in a hundred URLs is a 404. With --reset-rate, the connections of some names are always reset. Each client
+runs with its defaults, and writes the URLs and bodies as Parquet. Ray Data and Daft are installed into build/, because
+Daft needs an older pyarrow.
 """
 
 import argparse
@@ -33,11 +33,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from network import Network, network
 
-PEERS = ("ray==2.60.0", "daft==0.7.26", "pyarrow<26", "fsspec[http]<2026.8.0", "obstore", "click", "rich")
+PEERS = ("ray==2.60.0", "daft==0.7.26", "pyarrow<26", "fsspec[http]<2026.8.0", "obstore", "pandas", "click", "rich")
 URL = "http://127.0.0.1:8080"
-MISSING, CLOSED = 100, 1_000
+MISSING = 100
 NODES = 2
-LIMIT_SECONDS = 900
+LIMIT_SECONDS = 240
 RAY_DATA = """
 import os, sys, ray
 from ray.data.expressions import download
@@ -82,7 +82,8 @@ class Measured:
 def main() -> int:
     """Runs all clients, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--count", type=int, default=200_000)
+    parser.add_argument("--reset-rate", type=float, default=0.0)
     arguments = parser.parse_args()
     python = install(ROOT / "build" / "ray-peers")
     folder = ROOT / "build" / "bench-ray"
@@ -93,7 +94,7 @@ def main() -> int:
     print("|---|--:|--:|--:|--:|--:|--:|---|")
     try:
         for client in clients(python):
-            run(client, python, folder, arguments.count)
+            run(client, python, folder, (arguments.count, arguments.reset_rate))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
@@ -117,8 +118,6 @@ def write_list(path: Path, count: int) -> None:
 
 def url_of(number: int) -> str:
     """Returns the URL of a row."""
-    if number % CLOSED == CLOSED - 1:
-        return f"http://127.0.0.1:9/{number}"
     if number % MISSING == MISSING - 1:
         return f"{URL}/get/missing-{number}"
     return f"{URL}/get/file-{number:012}"
@@ -147,23 +146,23 @@ def nulls_of(out: Path) -> str:
     return f"null body: {duckdb.read_parquet(f'{out}/*.parquet').filter('body IS NULL').count('*').fetchall()[0][0]:,}"
 
 
-def run(client: Client, python: Path, folder: Path, count: int) -> None:
+def run(client: Client, python: Path, folder: Path, objects: tuple[int, float]) -> None:
     """Runs a client in its own cluster, and prints its row."""
-    out = folder / "out"
+    out, count = folder / "out", objects[0]
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(folder / "network", ignore_errors=True)
     (folder / "network").mkdir()
-    with network(folder / "network", {}) as inside, cluster(inside, python, count) as environment:
+    with network(folder / "network", {}) as inside, cluster(inside, python, objects) as environment:
         places = {"python": str(python), "list": str(folder / "urls.parquet"), "out": str(out)}
         command = [places[word[1:-1]] if word.strip("{}") in places else word for word in client.command]
         took, ended = measure(inside, command, environment)
-    if not out.exists():
+    if not list(out.glob(client.shards)):
         last = (ended.splitlines() or ["nothing"])[-1]
         print(f"| {client.name} | {took.seconds:.1f} | | | | | 0 | {last[:120]} |", flush=True)
         return
     rows = duckdb.read_parquet(f"{out}/{client.shards}")
     bodies = rows.filter("octet_length(body) = 100").count("*").fetchall()[0][0]
-    per_object = took.requests / (count - count // CLOSED)
+    per_object = took.requests / count
     print(
         f"| {client.name} | {took.seconds:.1f} | {count / took.seconds:,.0f} | {took.cpu / count * 1e6:.0f} "
         f"| {took.peak_mib:,.0f} | {per_object:.3f} | {bodies:,} | {client.failures(out)} |",
@@ -172,9 +171,9 @@ def run(client: Client, python: Path, folder: Path, count: int) -> None:
 
 
 @contextmanager
-def cluster(inside: Network, python: Path, count: int) -> Iterator[dict[str, str]]:
+def cluster(inside: Network, python: Path, objects: tuple[int, float]) -> Iterator[dict[str, str]]:
     """Starts a server and a cluster. Yields the environment of clients."""
-    serve = (*FETCHMILL, "serve", "--synthetic", count, "--port", "8080")
+    serve = (*FETCHMILL, "serve", "--synthetic", objects[0], "--reset-rate", objects[1], "--port", "8080")
     environment = {
         **os.environ,
         "HOME": str(inside.folder),
@@ -236,12 +235,15 @@ def measure(inside: Network, command: list[str], environment: dict[str, str]) ->
             timeout=LIMIT_SECONDS,
             check=False,
         )
+        err = ended.stderr
+    except subprocess.TimeoutExpired:
+        err = f"did not end within {LIMIT_SECONDS} s"
     finally:
         is_over.set()
         watching.join()
     seconds = time.monotonic() - started
     cpu = _busy_seconds() - busy - (cpu_seconds(server) - of_server)
-    return Measured(seconds, cpu, peak - idle, _requests(inside) - requests), ended.stderr
+    return Measured(seconds, cpu, peak - idle, _requests(inside) - requests), err
 
 
 def _requests(inside: Network) -> int:
