@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.get import GetOptions
-from fetchmill._ray.ray_job import RayJob, check_possible
+from fetchmill._ray.ray_job import RayJob, check_installed
 from fetchmill._ray.settings import Ray
 from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job
 from fetchmill._shared.history import SharedHistory, shared_history
@@ -79,7 +79,7 @@ def get(
         FetchmillError: any error that would end a job on one machine. The worker releases its range first.
     """
     if on is not None:
-        check_possible(os.fspath(dest))
+        check_installed()
     checked = GetOptions(source=source, dest=dest, **options)
     return _run(create_or_join(checked, lease, _silent), own_values(checked), on)
 
@@ -135,7 +135,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     }
     given = {name: value for name, value in own.items() if value is not None}
     if on is not None:
-        check_possible(os.fspath(job))
+        check_installed()
     return _run(join_job(os.fspath(job), own, _silent), given, on)
 
 

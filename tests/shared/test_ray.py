@@ -19,6 +19,7 @@ import fetchmill
 import fetchmill.ray
 import fetchmill.shared_jobs
 from conftest import Ended
+from fetchmill.s3_store import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
 from fetchmill.shared_jobs import SharedStatus
 from fetchmill.testing import synthetic_body
 from ray_rig import URL, ray_rig
@@ -26,6 +27,13 @@ from shared_jobs import final_rows
 
 OPTIONS = ("--allow-private", "--format", "parquet", "-j", "32", "--on", "ray")
 COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
+
+STORE = """
+import fetchmill.testing, sys, time
+with fetchmill.testing.s3(port=9000) as store:
+    print(store.url, flush=True)
+    time.sleep(300)
+"""
 
 
 @pytest.fixture
@@ -191,6 +199,24 @@ def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path)
     assert len(errors) == 1
     assert f"{tmp_path / 'here' / 'job'} has no job on that node; choose a folder that all nodes" in errors[0]
     assert fetchmill.shared_jobs.status(tmp_path / "here" / "job").workers == ()
+
+
+@pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
+def test_a_job_directory_in_a_bucket(folder: Path, tmp_path: Path) -> None:
+    """Nodes have credentials of their own. The endpoint comes from the environment of the command."""
+    urls = write_urls(tmp_path / "urls.txt", 2_000)
+    with ray_rig(folder) as rig, rig.network.running(sys.executable, "-c", STORE, ready=9000):
+        rig.environment |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+        rig.start_cluster(Path(rig.environment["RAY_TMPDIR"]), 2, 1)
+        rig.environment |= {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": REGION}
+
+        ended = end_of(rig.start("get", tmp_path / "urls.txt", f"s3://{BUCKET}/run/", *OPTIONS, "--allow-absent"))
+
+        assert ended.code == 3, ended.err  # the line that is no URL
+        names = end_of(rig.start("ls", f"s3://{BUCKET}/run/")).out.splitlines()
+        status = json.loads(end_of(rig.start("status", f"s3://{BUCKET}/run/", "--json")).out)
+    assert sorted(names) == sorted(urls)
+    assert (status["finished"], status["ledger"]["fetched"], status["ledger"]["failed"]) == (True, len(urls), 1)
 
 
 @pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")

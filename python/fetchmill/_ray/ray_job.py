@@ -4,6 +4,7 @@ Commit records show whether the job is finished. Ray is imported only in another
 block this one.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -129,6 +130,8 @@ class RayJob:
 
     def _order(self) -> dict[str, Any]:
         own = dict(self._own)
+        if is_bucket(self._directory.text):
+            own = _endpoint() | own
         if self._worker.source is not None:
             own["source"] = self._worker.source
         if own.get("state") is not None:
@@ -151,20 +154,14 @@ class RayJob:
         self._shown_at = ended + max(_SHOW_SECONDS, _SHOW_SHARE * (ended - began))
 
 
-def check_possible(job: str) -> None:
-    """Refuse a Python without Ray, and a job directory that Ray cannot use.
-
-    Args:
-        job: the job directory.
-
-    Raises:
-        UsageError: Ray is not installed, or the job directory is in a bucket.
-    """
-    if is_bucket(job):
-        raise UsageError(
-            f"{job} is a bucket, but Ray needs a folder as the job directory; choose a folder that all nodes share"
-        )
-    check_installed()
+def _endpoint() -> dict[str, str]:
+    """Return endpoint and region of this process's environment. Nodes have their own environment, and credentials."""
+    named = {
+        "endpoint_url": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    }
+    found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in named.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def check_installed() -> None:

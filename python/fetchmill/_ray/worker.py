@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fetchmill._shared.creation import join_job
 from fetchmill._shared.job_directory import JobDirectory
-from fetchmill._shared.store import open_store
+from fetchmill._shared.store import is_bucket, open_store
+from fetchmill._shared.stored_options import reach_of
 from fetchmill._shared.worker_log import WorkerLog
 from fetchmill.errors import FetchmillError, UsageError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _SEEN_SECONDS = 5.0
 _STEP_SECONDS = 0.5
 _SHARE = "choose a folder that all nodes of the cluster share, at the same path"
+_REACH = "all nodes need access to the same bucket and endpoint"
 
 
 class RayWorker:
@@ -72,8 +74,8 @@ class RayWorker:
             self._worker.abort()
 
     def _begin(self, job: str, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
-        _check_seen(job, job_id)
-        self._worker = join_job(job, own, WorkerLog(open_store(job)).write)
+        _check_seen(job, job_id, own)
+        self._worker = join_job(job, own, WorkerLog(open_store(job, reach_of(own))).write)
         if self._is_asked.is_set():
             self._worker.stop()
         return {"name": self._worker.name}
@@ -82,18 +84,20 @@ class RayWorker:
         self.stop()
 
 
-def _check_seen(job: str, job_id: str) -> None:
-    """Refuse a node that does not have the shared folder or the list."""
+def _check_seen(job: str, job_id: str, own: dict[str, Any]) -> None:
+    """Refuse a node that does not have the job directory or the list."""
+    advice = _REACH if is_bucket(job) else _SHARE
     deadline = time.monotonic() + _SEEN_SECONDS
-    while not (directory := JobDirectory.at(job)).exists():
+    while not (directory := JobDirectory.at(job, reach_of(own))).exists():
         if time.monotonic() > deadline:
-            raise UsageError(f"{job} has no job on that node; {_SHARE}")
+            raise UsageError(f"{job} has no job on that node; {advice}")
         time.sleep(_STEP_SECONDS)
     record = directory.job()
     if record.id != job_id:
-        raise UsageError(f"{job} has a different job on that node; {_SHARE}")
+        raise UsageError(f"{job} has a different job on that node; {advice}")
     for file in record.files[:1]:
-        file.open().close()
+        if not is_bucket(file.path):
+            file.open().close()
 
 
 def _caught(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -71,12 +71,12 @@ def run_shared(
     check_workers(on, workers)
     if on is None:
         return run_worker(job, make, as_json=as_json, quiet=quiet, tells_failures=tells_failures)
-    from fetchmill._ray.ray_job import RayJob, check_possible
+    from fetchmill._ray.ray_job import RayJob, check_installed
     from fetchmill._ray.settings import Ray
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 
-    check_possible(job)
+    check_installed()
     signals = Signals()
     display = _RayDisplay(as_json=as_json, quiet=quiet)
     worker = make(_silent)
