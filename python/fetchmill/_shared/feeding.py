@@ -112,7 +112,7 @@ class PipeFeed:
                 if not self._file.has_lines:
                     self._feed_file(job, opened, is_ended)
                 elif self._begin(job, NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
-                    self._feed_lines(job, opened, is_to_end)
+                    self._feed_lines(job, opened, is_to_end, is_ended)
                 self._file.check(opened)
         finally:
             os.close(self._output)
@@ -131,15 +131,23 @@ class PipeFeed:
                     os.close(descriptor)
         self._input = self._output = -1
 
-    def _feed_lines(self, job: Job, file: BinaryIO, is_to_end: Callable[[], bool]) -> None:
+    def _feed_lines(
+        self, job: Job, file: BinaryIO, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]
+    ) -> None:
         end, rest = self._range.end, b""
         file.seek(self._position)
         if self._position == 0 and self._list_format == "jsonl":
             # Skip a byte order mark. The job only expects it at the start, and `NO_ARRAY` has been fed first.
             self._position = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
             file.seek(self._position)
-        while self._position < end and self._wait_for_room(job, is_to_end):
-            block = rest + file.read(min(self._block_bytes(), end - self._position - len(rest)))
+        while self._position < end:
+            # An attempt that feeds nothing is repeated, and could then be repeated for ever.
+            has_begun = self._position > self._range.start
+            if not self._wait_for_room(job, is_to_end if has_begun else is_ended):
+                return
+            # Double the block of a long line, or its start would be copied thousands of times.
+            length = max(self._block_bytes(), len(rest))
+            block = rest + file.read(min(length, end - self._position - len(rest)))
             if len(block) == len(rest):
                 self._file.check(file)
                 raise OSError("it ends too early")
@@ -187,8 +195,10 @@ class PipeFeed:
         snapshot = job.snapshot()
         settled = sum(snapshot[name] for name in OUTCOMES)
         is_old = time.monotonic() - self._fed_at > _LISTED_SECONDS
-        if is_old and snapshot["listed"] == settled and not self._unread_bytes():
-            self._uncounted = self._bytes - snapshot["list_read"]
+        unseen = self._bytes - snapshot["list_read"]
+        is_idle = is_old and snapshot["listed"] == settled and not self._unread_bytes()
+        # Bytes that are counted later must not be subtracted twice.
+        self._uncounted = unseen if is_idle else min(self._uncounted, unseen)
         return self._ahead.room(snapshot) > self._unlisted_lines(snapshot["list_read"])
 
     def _unlisted_lines(self, list_read: int) -> float:
