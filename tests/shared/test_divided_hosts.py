@@ -244,6 +244,19 @@ def test_a_list_that_cannot_be_divided_keeps_its_ranges(hosts: list[Observed], r
     assert names(dest) == Counter(urls_of(hosts, 1))
 
 
+def test_a_file_of_the_list_may_lack_a_column(hosts: list[Observed], run: Run, dest: Path) -> None:
+    """The columns of the whole list were checked, as for a list that is not divided."""
+    folder = dest.parent / "lists"
+    folder.mkdir()
+    write(folder / "0.jsonl", [json.dumps({"url": url, "id": 1}) for url in urls_of(hosts, 8)])
+    write(folder / "1.jsonl", [json.dumps({"url": f"{url}/b"}) for url in urls_of(hosts, 8)])
+
+    ended = run("get", folder, dest, *OPTIONS, "--keep-columns", "id")
+
+    assert (ended.code, record(dest)["is_by_host"]) == (0, True), ended.err
+    assert sum(names(dest).values()) == 512
+
+
 def test_a_divided_list_cannot_be_extended(hosts: list[Observed], run: Run, dest: Path) -> None:
     """Another list could have the same hosts. A drained job is resumed."""
     urls = urls_of(hosts)

@@ -4,6 +4,7 @@ The native module reads the list and returns the URLs. Python reads the lines of
 written, with all its columns, and a host is the one to which the limits for each host apply.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -62,7 +63,9 @@ def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Ite
 def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[str | None]:
     """Yield the URL of each row; None for a row without one."""
     own = {"source": file.path, "dest": ".", "list_format": list_format}
-    targets = ListTargets(GetOptions(**{**options, **_ALL_ROWS, **own}).to_json("list"))
+    values = json.loads(GetOptions(**{**options, **_ALL_ROWS, **own}).to_json("list"))
+    # The whole list was checked for missing columns. One of its files may lack a column.
+    targets = ListTargets(json.dumps(values | {"is_range": True}))
     while (page := targets.next_page()) is not None:
         rows, skipped = page
         if skipped:
