@@ -244,6 +244,19 @@ def test_a_list_that_cannot_be_divided_keeps_its_ranges(hosts: list[Observed], r
     assert names(dest) == Counter(urls_of(hosts, 1))
 
 
+def test_lists_of_the_user_in_the_job_directory_stay(hosts: list[Observed], run: Run, dest: Path) -> None:
+    """Only parts are removed from the folder `list`, where a user may keep the list itself."""
+    (dest / "list").mkdir(parents=True)
+    own = [write(dest / "list" / name, urls_of(hosts)) for name in ("urls.txt", ".draft", "notes")]
+    stale = write(dest / "list" / f"{'0' * 21}.txt", ["a part of a dead process"])
+
+    ended = run("get", dest / "list" / "urls.txt", dest, *OPTIONS)
+
+    assert (ended.code, record(dest)["is_by_host"]) == (0, True), ended.err
+    assert [path.exists() for path in own] == [True] * 3
+    assert not stale.exists()
+
+
 def test_a_file_of_the_list_may_lack_a_column(hosts: list[Observed], run: Run, dest: Path) -> None:
     """The columns of the whole list were checked, as for a list that is not divided."""
     folder = dest.parent / "lists"

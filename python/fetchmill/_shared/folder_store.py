@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from fetchmill._shared.store import LEFT_BEHIND, StoredFile
+from fetchmill._shared.store import LEFT_BEHIND, PART, StoredFile
 from fetchmill.errors import SecurityError, StorageError, UsageError
 
 # Errors of a file system that has no hard links.
@@ -213,7 +213,8 @@ class FolderStore:
     def abort_uploads(self) -> None:
         """Remove unfinished copies from `add_file`. Other unfinished files are in attempt folders."""
         for draft in (self.folder / _LIST).glob(".*"):
-            self.remove(f"{_LIST}/{draft.name}")
+            if PART.fullmatch(draft.name[1:]):
+                self.remove(f"{_LIST}/{draft.name}")
 
     def _write_draft(self, place: Path, content: bytes) -> Path:
         draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")

@@ -16,7 +16,7 @@ from fetchmill._options.units import format_bytes, format_count_of
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.list_claim import ListClaim
 from fetchmill._shared.list_rows import FORMATS, MARK, NotByHostError, rows_of
-from fetchmill._shared.local_lists import FOLDER, in_job_directory
+from fetchmill._shared.local_lists import FOLDER, in_job_directory, parts_in
 from fetchmill._shared.local_state import make_folder, remove_folder
 from fetchmill._shared.part_files import GROUPS, HOSTS_MAX, PartFiles
 from fetchmill._shared.ranges import ListFile, Range
@@ -108,7 +108,7 @@ class HostDivision:
         finally:
             remove_folder(folder)
         # Parts of processes that have died. After the job exists, nobody adds a part.
-        left = [f"{FOLDER}/{name}" for name in self._directory.store.names(FOLDER)]
+        left = parts_in(self._directory.store)
         is_first = self._directory.create(record).id == record.id
         self._remove([name for name in left if name not in self._added] if is_first else self._added)
 

@@ -1,18 +1,16 @@
 """The files of a list on this machine. Lists in the job directory of a bucket are copied when they are first needed."""
 
-import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.ranges import ListFile
-from fetchmill._shared.store import Store, is_bucket
+from fetchmill._shared.store import PART, Store, is_bucket
 from fetchmill.errors import SecurityError
 
 # Folder of lists in a job directory: see `source_lister` and `host_division`.
 FOLDER = "list"
-_NAME = re.compile(FOLDER + r"/[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv)")
 
 
 class LocalLists:
@@ -39,9 +37,10 @@ class LocalLists:
         if not is_bucket(file.path):
             return file
         name = file.path.removeprefix(self._store.text)
-        if not isinstance(self._store, BucketStore) or not _NAME.fullmatch(name):
+        folder, _, part = name.rpartition("/")
+        if not isinstance(self._store, BucketStore) or folder != FOLDER or not PART.fullmatch(part):
             raise SecurityError(f"{file.path} is not in the job directory {self._store.text}; do not use this job")
-        copy = self._folder / name.rpartition("/")[2]
+        copy = self._folder / part
         if file.path not in self._copies:
             self._store.local_copy(name, file.size, copy)
             self._copies[file.path] = copy
@@ -62,3 +61,8 @@ def in_job_directory(store: Store, file: ListFile, name: str) -> ListFile:
     place = store.place(name)
     modified = 0 if is_bucket(store.text) else Path(place).stat().st_mtime_ns
     return replace(file, path=place, modified=modified)
+
+
+def parts_in(store: Store) -> list[str]:
+    """Return the names of the parts in a job directory, without foreign files: users may keep lists there, too."""
+    return [f"{FOLDER}/{name}" for name in store.names(FOLDER) if PART.fullmatch(name)]

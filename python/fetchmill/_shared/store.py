@@ -4,6 +4,7 @@ A name has `/` between its parts: `commits/00000-00000000000000.json`.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -15,6 +16,8 @@ from fetchmill.errors import StorageError, TemporaryError
 STORE_ERRORS = (StorageError, TemporaryError)
 # Names in a journal's folder that are not copied: they are only needed while the job runs, or do not belong to it.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
+# Name of a part of a list in `list`. Other files there belong to the user.
+PART = re.compile(r"[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv)")
 _BUCKET = "s3://"
 
 

@@ -14,8 +14,7 @@ from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
 from fetchmill._shared.list_claim import lister_of
 from fetchmill._shared.listing import Listing
-from fetchmill._shared.local_lists import FOLDER as PARTS
-from fetchmill._shared.local_lists import LocalLists
+from fetchmill._shared.local_lists import LocalLists, parts_in
 from fetchmill._shared.local_state import check_room, make_folder, remove_folder
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
@@ -463,9 +462,9 @@ class RangeWorker:
         """Remove parts of the source's list whose process died before it added them."""
         if job.listing is not None:
             named = {file.path.rpartition("/")[2] for file in job.files}
-            for name in self.store.names(PARTS):
-                if name not in named:
-                    self.store.remove(f"{PARTS}/{name}")
+            for part in parts_in(self.store):
+                if part.rpartition("/")[2] not in named:
+                    self.store.remove(part)
 
     def _write_sum(self, content: bytes) -> None:
         """Write `finished.json`, unless it already has this content. The sum changes when a list is added."""
