@@ -1,5 +1,6 @@
 """File operations of a job directory, the same in a folder and in a bucket."""
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fetchmill._shared import folder_store
 from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.store import Store, open_store
@@ -316,3 +318,18 @@ def test_a_copy_of_another_size_is_refused(fake: S3Store, tmp_path: Path) -> Non
             store.download("A", "shard", size, tmp_path / str(number))
 
     assert (tmp_path / "whole").read_bytes() == b"12345"
+
+
+def test_a_failed_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk, the next try needs the space."""
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(folder_store, "sync_file", fail)
+    (tmp_path / "part").write_text("part")
+
+    with pytest.raises(StorageError, match="No space left"):
+        open_store(tmp_path / "job").add_file("list/part", tmp_path / "part")
+
+    assert not list((tmp_path / "job" / "list").iterdir())

@@ -157,9 +157,15 @@ class FolderStore:
         with _failing("write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name}")
-            shutil.copyfile(path, draft)
-            sync_file(draft)
-            draft.replace(place)
+            try:
+                shutil.copyfile(path, draft)
+                sync_file(draft)
+                draft.replace(place)
+            except BaseException:
+                # On a full disk, an incomplete copy would keep the space that the next try needs.
+                with suppress(OSError):
+                    draft.unlink()
+                raise
             sync_folder(place.parent)
 
     def append(self, name: str, line: str) -> None:
