@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fetchmill._shared.ranges import ListFile, Range, divide, first_ranges
+from fetchmill._shared.ranges import ListFile, Range, divide, first_ranges, header_end
 from fetchmill.errors import UsageError
 
 LINES = ListFile(path="", size=0, modified=0, has_lines=True)
@@ -58,3 +58,19 @@ def test_rows_of_parquet_are_divided_by_number() -> None:
 
     assert [(each.start, each.end) for each in ranges] == [(2, 5), (5, 8), (8, 10)]
     assert sum(rows.share(each) for each in [Range(file=3, start=0, end=2), *ranges]) == 100
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [
+        (b"a,b\n1,2\n", 4),
+        (b"\n\r\na,b\r\n1,2\n", 8),
+        (b"\xef\xbb\xbf\na,b\n1,2\n", 8),
+        (b"a,b", 3),
+        (b"\n\n", 2),
+        (b"", 0),
+    ],
+)
+def test_empty_lines_before_a_header_belong_to_it(content: bytes, end: int) -> None:
+    """The reader of lists skips them. Each range begins with a copy of the header, not of an empty line."""
+    assert header_end(io.BytesIO(content)) == end

@@ -16,7 +16,7 @@ from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.list_claim import await_job
 from fetchmill._shared.listing import Listing
 from fetchmill._shared.local_state import default_folder, process_name
-from fetchmill._shared.ranges import BLOCK, ListFile, Range, first_line_end, first_ranges
+from fetchmill._shared.ranges import BLOCK, ListFile, Range, first_ranges, header_end
 from fetchmill._shared.records import AddedList, JobRecord
 from fetchmill._shared.source_lister import LISTING_END_SECONDS, Part, SourceLister, lists_folder
 from fetchmill._shared.store import is_bucket
@@ -286,7 +286,7 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, 
         if has_lines and has_fields:
             _check_dialect(options)
             file.seek(0)
-            header = first_line_end(file) if options.csv_header == "yes" else 0
+            header = header_end(file) if options.csv_header == "yes" else 0
     return ListFile(
         path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=has_lines, header=header, rows=rows
     )

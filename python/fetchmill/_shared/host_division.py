@@ -189,7 +189,7 @@ def header_of(job: JobRecord) -> bytes:
             raise NotByHostError(f"{file.path} is not divided at line ends")
         with file.open() as opened:
             header = opened.read(file.header)
-        headers.add(header.removeprefix(MARK).rstrip(b"\r\n") + b"\n" if header else b"")
+        headers.add(header.removeprefix(MARK).strip(b"\r\n") + b"\n" if header else b"")
     if len(headers) > 1:
         raise NotByHostError("its files have different headers")
     return headers.pop() if headers else b""

@@ -17,6 +17,7 @@ from fetchmill.errors import UsageError
 BLOCK = 1 << 18
 # Maximum length of a line. The reader of lists refuses longer lines, too.
 LINE_MAX = 1 << 24
+_MARK = b"\xef\xbb\xbf"
 # Number of first ranges, within the sizes below. Workers divide them further, depending on their speed.
 _FIRST_RANGES = 16
 _RANGE_MIN = 1 << 20
@@ -122,13 +123,18 @@ class Range:
         return cls(file=file, start=start, end=end)
 
 
-def first_line_end(file: BinaryIO) -> int:
-    """Return the length in bytes of the first line of a file, including the line end.
+def header_end(file: BinaryIO) -> int:
+    """Return the length in bytes of the header of a file with fields: its first line that is not empty.
 
     Raises:
         UsageError: the line is too long.
     """
-    return _whole_line(len(file.readline(LINE_MAX)))
+    end = 0
+    while line := file.readline(LINE_MAX):
+        end += _whole_line(len(line))
+        if line.removeprefix(_MARK).rstrip(b"\r\n"):
+            break
+    return end
 
 
 def _whole_line(length: int) -> int:
