@@ -195,6 +195,8 @@ def _check(options: GetOptions, lease: float) -> None:
         raise UsageError("a shared job stores shards; choose format parquet, tar, warc or jsonl")
     if options.names == "seq":
         raise UsageError("names seq counts the targets of one process; choose another template for a shared job")
+    if "{index}" in str(options.names):
+        raise UsageError("names with {index} number the rows of one process; choose another template for a shared job")
     if options.engine != "native":
         raise UsageError(f"a shared job cannot use engine {options.engine}, only engine native; leave the option out")
     for option in fields(options):
