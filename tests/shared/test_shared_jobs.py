@@ -257,6 +257,7 @@ REFUSED = [
     ("urls.txt", ("--bwlimit", "1MB"), "a shared job cannot have --bwlimit: "),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
     ("urls.txt", ("--names", "a{index}.bin"), "names with {index} number"),
+    ("urls.txt", ("--names", "{{{index!r}}}.bin"), "names with {index} number"),
     ("urls.csv", ("--column", "url"), "--csv-header auto"),
     ("nothing.txt", (), "cannot open the list"),
 ]

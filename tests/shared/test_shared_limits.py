@@ -139,6 +139,7 @@ def heartbeat(
         objects_per_second=0.0,
         pace=pace,
         listed=None,
+        lease=None,
         discarded=0,
         settled={},
     )

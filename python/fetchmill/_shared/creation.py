@@ -1,6 +1,7 @@
 """Creates shared jobs and their workers, and adds lists to shared jobs."""
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -55,6 +56,8 @@ _REFUSED = {
 }
 # Mark of a secret that is not shown; see `hide_secrets`.
 _HIDDEN = "***"
+# The number of a row in its list, in a template of names without `{{` and `}}`.
+_INDEX = re.compile(r"\{index(![a-z])?\}")
 _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
 _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 
@@ -195,7 +198,7 @@ def _check(options: GetOptions, lease: float) -> None:
         raise UsageError("a shared job stores shards; choose format parquet, tar, warc or jsonl")
     if options.names == "seq":
         raise UsageError("names seq counts the targets of one process; choose another template for a shared job")
-    if "{index}" in str(options.names):
+    if _INDEX.search(str(options.names).replace("{{", "").replace("}}", "")):
         raise UsageError("names with {index} number the rows of one process; choose another template for a shared job")
     if options.engine != "native":
         raise UsageError(f"a shared job cannot use engine {options.engine}, only engine native; leave the option out")

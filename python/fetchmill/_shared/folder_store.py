@@ -158,6 +158,8 @@ class FolderStore:
             place.parent.mkdir(parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name}")
             try:
+                # Columns of a list may be secret, and only workers read it.
+                draft.touch(0o600)
                 shutil.copyfile(path, draft)
                 sync_file(draft)
                 draft.replace(place)

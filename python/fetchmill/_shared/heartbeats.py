@@ -27,6 +27,7 @@ _IDLE: Mapping[str, Any] = {
     "objects_per_second": 0.0,
     "pace": None,
     "listed": None,
+    "lease": None,
     "discarded": 0,
     "settled": {},
 }
@@ -50,6 +51,7 @@ class Heartbeat:
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
         listed: number of rows that the worker has added to the source's list; None if it does not list.
+        lease: the lease of a process that lists before there is a job, in seconds; None for all others.
         discarded: number of outcomes in attempts of the worker that have ended without becoming final.
         settled: number of outcomes in the current attempts, by range id.
     """
@@ -66,6 +68,7 @@ class Heartbeat:
     objects_per_second: float
     pace: float | None
     listed: int | None
+    lease: float | None
     discarded: int
     settled: Mapping[str, int]
 
@@ -123,6 +126,7 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             objects_per_second=float(values["objects_per_second"]),
             pace=None if values["pace"] is None else float(values["pace"]),
             listed=None if values["listed"] is None else int(values["listed"]),
+            lease=None if values["lease"] is None else float(values["lease"]),
             discarded=int(values["discarded"]),
             settled={str(range_id): int(count) for range_id, count in values["settled"].items()},
         )

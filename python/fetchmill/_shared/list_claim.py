@@ -18,8 +18,8 @@ from fetchmill._shared.store import STORE_ERRORS
 
 # Poll interval while another process makes the list.
 _LOOK_SECONDS = 0.5
-# Maximum time between two heartbeats of a process that makes a list: the longest lease is 3,600 s.
-_LOST_SECONDS = 3600.0 / BEATS_IN_A_LEASE
+# A process that joins waits for this many leases after the last heartbeat, so that another one can take over first.
+_LOST_LEASES = 3
 
 
 class ListClaim:
@@ -96,7 +96,7 @@ class ListClaim:
             thread.join()
 
     def _beat(self, state: str) -> None:
-        self._heartbeats.write({"state": state, "listed": 0})
+        self._heartbeats.write({"state": state, "listed": 0, "lease": self._lease})
 
 
 def lister_of(directory: JobDirectory, heartbeats: list[Heartbeat], lease: float) -> str | None:
@@ -121,7 +121,9 @@ def await_job(directory: JobDirectory, say: Callable[[str], None]) -> None:
     heartbeats = Heartbeats(directory, "")
     is_waiting = False
     while not directory.exists() and directory.claims().get(LISTING):
-        if not any(each.state == "listing" and each.age < _LOST_SECONDS for each in heartbeats.look()):
+        listers = heartbeats.look()
+        # Without a job, only the heartbeats have its lease.
+        if not any(each.state == "listing" and each.age < _LOST_LEASES * (each.lease or 0.0) for each in listers):
             return
         if not is_waiting:
             say("waits for the first part of the job's list")
