@@ -41,7 +41,7 @@ impl ConnectFailure {
     }
 }
 
-/// Converts an error of connecting to an address.
+/// Converts the error of a failed connection attempt.
 ///
 /// If the system abandons the connection before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES`
 /// and `EPERM` come from a firewall on this machine, and `ENOPROTOOPT` and `EPROTO` from ICMP messages. These and all

@@ -22,7 +22,7 @@ use fetchmill_model::text::file_name::FileName;
 
 use crate::beneath;
 
-/// A result with an operating system error number.
+/// A result whose error is an operating system error number.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;
 
 /// Opens a folder named by the user.

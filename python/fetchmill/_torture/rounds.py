@@ -25,7 +25,7 @@ class Round:
     """A finished round.
 
     Args:
-        number: number of the round, from 1.
+        number: round number, starting at 1.
         format: format of the destination.
         disturbances: the disturbances that happened. A run may end before its disturbance.
         objects: number of objects that the job must have.
@@ -58,8 +58,8 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
 
     Raises:
         UsageError: the undisturbed job of a source does not finish, or stores nothing.
-        UnsupportedError: the machine cannot watch a process.
-        StorageError: the disk with `folder` is full.
+        UnsupportedError: this machine cannot trace processes.
+        StorageError: the disk that holds `folder` is full.
     """
     of_round = f"{seed}-{number}"
     dest = folder / f"round-{number}"

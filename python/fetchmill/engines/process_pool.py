@@ -41,7 +41,7 @@ class _Slot:
 class ProcessPool:
     """Processes that fetch. They exchange targets, answers and receipts directly with the native job.
 
-    A process starts when the job wants enough requests in flight to need it.
+    Another process starts only when those that run cannot carry all wanted requests in flight.
 
     Args:
         job: the job, with as many workers as `worker_mains`.

@@ -42,7 +42,7 @@ pub(super) enum ListingStart {
     Nowhere,
 }
 
-/// Lists until everything is listed or the job is ending.
+/// Runs the listing until it is complete or the job ends.
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
     let names_urls = match &from {
         ListingStart::List(..) => true,

@@ -144,7 +144,7 @@ impl Default for BehaviourOptions {
     }
 }
 
-/// Checksums of S3.
+/// S3 checksum algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChecksumName {

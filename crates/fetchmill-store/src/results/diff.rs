@@ -102,7 +102,7 @@ struct ComparedRow {
     answer: u16,
 }
 
-/// Rows of the first file with hashes in this part.
+/// Rows of the first file whose hashes fall into this partition.
 struct HashPartition {
     number: u64,
     parts: u64,

@@ -120,7 +120,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Connection(HTTPConnection):
-    """A connection to an address allowed by the policy. Sends the request line byte for byte."""
+    """A connection to an address allowed by the policy. Sends the request target unchanged."""
 
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)

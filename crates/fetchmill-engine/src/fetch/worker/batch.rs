@@ -47,7 +47,7 @@ impl Worker {
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink, and waits if the sink is congested.
+    /// Sends the block to the sink. While the sink is congested, a block waits until it is full, and is then sent later.
     pub(super) async fn send_block(&self, is_last: bool) {
         if self.sink.is_congested() {
             if self.outcomes.is_full() {
