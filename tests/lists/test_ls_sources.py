@@ -233,7 +233,8 @@ def test_a_reader_that_has_enough_ends_the_listing(start: Callable[..., Any], se
 @pytest.mark.parametrize("command", ["ls", "list"])
 def test_the_first_names_end_the_listing(command: str, run: Run, server: Serve) -> None:
     """No more pages are requested than needed. A source with fewer names is complete."""
-    source = server(synthetic=200_000, page_size=100)
+    # On a busy machine, the command may need a second to end its listing.
+    source = server(synthetic=200_000, page_size=100, list_delay=(0.05, 0.05))
 
     ended = run(command, source.url, "--first", "150")
     few = run(command, server(synthetic=3).url, "--first", "150")
