@@ -38,7 +38,8 @@ _READY_SECONDS = 0.1
 _DEAF_LEASES = 6
 # Maximum wait for targets already fed, after a worker was asked to end. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
-# Maximum number of lists from a bucket that a worker keeps on its machine; each has at most 64 MiB.
+# Maximum number of lists from a bucket that a worker keeps on its machine. A part of a listing has at most 64 MiB. A
+# part of a divided list has no maximum.
 _COPIES_MAX = 8
 # Maximum number of attempts that wait for their last targets while the next range is fetched.
 _FINISHING_MAX = 3
