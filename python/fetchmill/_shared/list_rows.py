@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 
 from fetchmill._native import ListTargets
 from fetchmill._options.get import GetOptions
-from fetchmill._shared.ranges import LINE_MAX, ListFile
-from fetchmill.errors import UsageError
+from fetchmill._shared.ranges import LINE_MAX, ListFile, whole_line
 
 MARK = b"\xef\xbb\xbf"
 # Length from which the reader of lists takes a line for a row, whatever it contains.
@@ -90,8 +89,7 @@ def _rows(opened: BinaryIO, header: int, list_format: str) -> Iterator[bytes]:
     if header == 0 and opened.read(len(MARK)) != MARK:
         opened.seek(0)
     while line := opened.readline(LINE_MAX):
-        if len(line) >= LINE_MAX:
-            raise UsageError(f"the list has a line longer than {LINE_MAX >> 20} MiB, which cannot be a URL")
+        whole_line(len(line))
         if is_row(line) or len(line) > _ROW_MAX:
             yield line if line.endswith(b"\n") else line + b"\n"
 

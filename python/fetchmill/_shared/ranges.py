@@ -131,13 +131,18 @@ def header_end(file: BinaryIO) -> int:
     """
     end = 0
     while line := file.readline(LINE_MAX):
-        end += _whole_line(len(line))
+        end += whole_line(len(line))
         if line.removeprefix(_MARK).rstrip(b"\r\n"):
             break
     return end
 
 
-def _whole_line(length: int) -> int:
+def whole_line(length: int) -> int:
+    """Return the length in bytes of a line.
+
+    Raises:
+        UsageError: the line is too long.
+    """
     if length >= LINE_MAX:
         raise UsageError(f"the list has a line longer than {LINE_MAX >> 20} MiB, which cannot be a URL")
     return length
@@ -170,7 +175,7 @@ def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterato
     while wanted < whole.end and (file.has_lines or file.rows is not None):
         if file.rows is None:
             opened.seek(wanted - 1)
-            _whole_line(len(opened.readline(LINE_MAX)))
+            whole_line(len(opened.readline(LINE_MAX)))
             wanted = min(opened.tell(), whole.end)
         yield Range(file=whole.file, start=start, end=wanted)
         start, wanted = wanted, wanted + size
