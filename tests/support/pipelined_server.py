@@ -154,9 +154,6 @@ class PipelinedServer:
                 # At most a part of it is sent: a small one has fewer than 60 bytes.
                 reply = self._reply(name)
                 written.append(reply[: min(self._random.choice((0, 10, 60)), len(reply) - 1)])
-                if not any(written) and wrong != "stall":
-                    # Any kept connection may end before the first byte: this does not count.
-                    self.happened[wrong] -= 1
                 return written, False
             if place == wrong_at and wrong == "malformed":
                 written.append(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!")
