@@ -1,7 +1,7 @@
 """The files that a change touches: their tests run in `make test`, and failures in them are not retried.
 
 The change is everything that is not committed, and every commit since `FETCHMILL_BASE`. Without that variable, it is
-every commit that the upstream branch lacks. If upstream has them all, it is those of the last 24 hours before the
+every commit that the upstream branch lacks. If upstream has them all, it is those of the last six hours before the
 newest one.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_SECONDS_OF_A_CHANGE = 24 * 3600
+_SECONDS_OF_A_CHANGE = 6 * 3600
 # A line that adds or removes a selection marker, or is empty.
 _MARK = re.compile(
     r"[+-](\s*$|@pytest\.mark\.(thorough|sampled|one_in|of_files|entry_point|timing|alone)\b"
