@@ -89,7 +89,7 @@ impl MachineShare {
         MachineShare {
             threads: wanted_threads(request),
             concurrency,
-            resting_max: limits::resting_connections(concurrency.most()),
+            resting_max: limits::resting_connections_of_breaks(concurrency.most()),
             notice: None,
         }
     }
@@ -118,7 +118,8 @@ impl MachineShare {
         Ok(MachineShare {
             threads: threads as usize,
             concurrency,
-            resting_max: limits::resting_connections(concurrency.most()).min(beside.max(1) as usize),
+            resting_max: limits::resting_connections_of_breaks(concurrency.most())
+                .min(beside.max(1) as usize),
             notice: lowered_notice(wanted, connections, allowed),
         })
     }

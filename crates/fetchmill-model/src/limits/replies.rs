@@ -130,6 +130,26 @@ pub const fn resting_connections(requests: usize) -> usize {
     if resting == 0 { 1 } else { resting }
 }
 
+/// While connections break often, they rest after few replies. Then up to this many times as many may rest as make
+/// requests.
+const RESTING_TIMES_OF_BREAKS: usize = 2;
+/// Maximum number of connections that the factor may add.
+const RESTING_OF_BREAKS: usize = 1024;
+
+/// Returns how many connections may rest while connections break often, in addition to those that make this many
+/// requests.
+pub const fn resting_connections_of_breaks(requests: usize) -> usize {
+    let usual = resting_connections(requests);
+    let most = requests * RESTING_TIMES_OF_BREAKS;
+    if most < RESTING_OF_BREAKS {
+        most
+    } else if usual > RESTING_OF_BREAKS {
+        usual
+    } else {
+        RESTING_OF_BREAKS
+    }
+}
+
 /// Number of connections that may rest between two pages of a listing, or between two requests to a store. Each page
 /// uses a connection that has rested. With 1,000 names per page this allows 300,000 names/s.
 pub const RESTING_PAGES_MAX: usize = 16;

@@ -27,6 +27,8 @@ pub const SUSPECT_REPLIES_MAX: u32 = 100;
 /// Cost of a new connection in requests: as much CPU as 4.5 requests over loopback, as much time as one or two over a
 /// network.
 const CONNECTION_COST: f64 = 3.0;
+/// Maximum number of replies in a short window. Then connections rest so often that more of them may rest at once.
+const SHORT_WINDOW: u32 = 64;
 /// Cost of a resting connection as a fraction of a working one, because others work meanwhile.
 const IDLE_COST: f64 = 0.25;
 /// Number of replies after which an origin counts as known. Its first replies to arrive are its fastest.
@@ -54,6 +56,8 @@ pub struct OriginReplies {
     replies: f64,
     breaks: f64,
     has_surplus: bool,
+    /// Whether the server kept the last connection open that it was asked to close.
+    keeps_open: bool,
 }
 
 /// Replies on a connection since the last time at which no other reply could be on its way.
@@ -148,6 +152,16 @@ impl OriginReplies {
     pub fn note_surplus(&mut self) {
         self.has_surplus = true;
         self.note_break();
+    }
+
+    /// Records whether the server closed a connection soon after it was asked to.
+    pub fn note_end(&mut self, is_closed: bool) {
+        self.keeps_open = !is_closed;
+    }
+
+    /// Returns whether breaks are so frequent that windows are short.
+    pub fn breaks_often(&self) -> bool {
+        self.window_replies() <= SHORT_WINDOW
     }
 
     /// Returns whether the origin has ever sent an unsolicited reply.
@@ -256,8 +270,9 @@ impl OriginReplies {
             return NextStep::GoOn;
         }
         let silence = self.silence(of);
-        // If the window was shorter than its rest would be, a new connection costs less time.
-        let is_slower = self.mean * f64::from(of.replies) < silence as f64;
+        // If the window was shorter than its rest would be, a new connection costs less time, unless the server keeps
+        // the old one open.
+        let is_slower = !self.keeps_open && self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
         // A full connection must not get more replies. If its rest would be too long, it gets one more reply.
         if silence > REST_MAX || may_end && !is_full {
@@ -535,6 +550,20 @@ mod tests {
         assert!((21..=28).contains(&replies), "{replies}");
         // The replies took less time than a rest would, so a new connection costs less.
         assert_eq!(origin.next_step(&connection(MILLI, replies), false, MILLI), NextStep::LastRequest);
+        assert!(origin.breaks_often() && !OriginReplies::default().breaks_often());
+    }
+
+    #[test]
+    fn a_server_that_keeps_connections_open_is_not_asked_to_close_them() {
+        let mut origin = origin(MILLI, 1000);
+        (0..5).for_each(|_| origin.note_break());
+        let full = connection(MILLI, origin.window_replies());
+
+        origin.note_end(false);
+        assert_eq!(origin.next_step(&full, false, MILLI), NextStep::Rest(SILENCE_MIN));
+
+        origin.note_end(true);
+        assert_eq!(origin.next_step(&full, false, MILLI), NextStep::LastRequest);
     }
 
     #[test]

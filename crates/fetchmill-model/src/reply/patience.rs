@@ -12,7 +12,7 @@ use crate::planner::origin::Millis;
 use crate::reply::certainty::MonotonicMicros;
 
 /// Shortest wait for a reply, in milliseconds, before any request was abandoned.
-const FIRST: Millis = 250;
+const FIRST: Millis = 100;
 /// Shortest wait if repeated requests were answered immediately.
 const LEAST: Millis = 50;
 /// Shortest wait if the replies to repeated requests were slow too.
@@ -24,9 +24,10 @@ const MEAN_WEIGHT: f64 = 1.0 / 16.0;
 /// Number of replies, or of pages of a listing, after which the mean is well known.
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
-/// Number of replies after which the mean is approximately known. Until it is well known, the wait is at least
-/// [`MOST`].
+/// Number of replies, or of pages of a listing, after which the mean is approximately known. Until it is well known, the
+/// wait is at least [`MOST`].
 const KNOWN_A_LITTLE: u64 = 4;
+const KNOWN_A_LITTLE_PAGES: u64 = 1;
 /// A reply to a repeated request is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
 /// Factor by which each wait for a target is longer than the one before it.
@@ -34,11 +35,13 @@ const LONGER: Millis = 4;
 /// Maximum number of abandoned requests for one target.
 const TIMES_MAX: u32 = 3;
 /// Extra requests that each reply allows. Each page allows more, because there are few pages, and if one hangs all
-/// objects wait for it.
+/// objects wait for it. For the same reason, a page that has waited for [`MOST`] needs none.
 const EXTRA: f64 = 0.02;
-const EXTRA_PAGES: f64 = 0.1;
-/// Extra requests that are allowed before any reply, so that the first is allowed after a few replies.
+const EXTRA_PAGES: f64 = 1.0 / 3.0;
+/// Extra requests that are allowed before any reply, so that the first is allowed after a few replies. Pages start on
+/// several connections, and some of them may never reply.
 const EXTRA_FIRST: f64 = 1.0;
+const EXTRA_FIRST_PAGES: f64 = 4.0;
 /// Maximum number of extra requests that can accumulate.
 const EXTRA_MAX: f64 = 200.0;
 /// Number of replies to later requests that must have come. If the origin or this machine only pauses, all of them are
@@ -64,6 +67,10 @@ pub struct Patience {
     extra: f64,
     /// Extra requests that each reply adds.
     extra_each: f64,
+    /// A request that has waited this long may be repeated even if no extra request is left.
+    always_after: Millis,
+    /// Number of replies after which the mean is approximately known.
+    known_a_little: u64,
     /// Number of replies after which the mean is well known.
     known: u64,
     /// No request is repeated before this time.
@@ -79,6 +86,8 @@ impl Default for Patience {
             out: 0,
             extra: EXTRA_FIRST,
             extra_each: EXTRA,
+            always_after: Millis::MAX,
+            known_a_little: KNOWN_A_LITTLE,
             known: KNOWN_REPLIES,
             refused_until: 0,
         }
@@ -88,7 +97,14 @@ impl Default for Patience {
 impl Patience {
     /// Creates the state for pages of a listing.
     pub fn of_pages() -> Self {
-        Patience { extra_each: EXTRA_PAGES, known: KNOWN_PAGES, ..Patience::default() }
+        Patience {
+            extra: EXTRA_FIRST_PAGES,
+            extra_each: EXTRA_PAGES,
+            always_after: MOST,
+            known_a_little: KNOWN_A_LITTLE_PAGES,
+            known: KNOWN_PAGES,
+            ..Patience::default()
+        }
     }
 
     /// Notes `count` replies to requests that were sent together. All came within `took`.
@@ -128,12 +144,13 @@ impl Patience {
     pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
         let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
         let wait = self.wait(if is_overtaken { times } else { times + 1 });
-        let abandons = self.replies >= KNOWN_A_LITTLE
-            && now.saturating_sub(since) >= wait
-            && self.extra >= 1.0
+        let waited = now.saturating_sub(since);
+        let abandons = self.replies >= self.known_a_little
+            && waited >= wait
+            && (self.extra >= 1.0 || waited >= self.always_after)
             && now >= self.refused_until;
         if abandons {
-            self.extra -= 1.0;
+            self.extra = (self.extra - 1.0).max(0.0);
         }
         abandons
     }
@@ -165,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_waited_for_a_quarter_second_at_first_or_eight_means() {
-        assert_eq!(after(100, 500).wait(0), 250);
+    fn a_reply_is_waited_for_a_tenth_of_a_second_at_first_or_eight_means() {
+        assert_eq!(after(100, 500).wait(0), 100);
         assert_eq!(after(100, 500_000).wait(0), 4_000);
     }
 
@@ -174,7 +191,7 @@ mod tests {
     fn each_wait_for_a_target_is_longer_and_the_fourth_is_the_options() {
         let patience = after(100, 500);
 
-        assert_eq!([0, 1, 2].map(|times| patience.wait(times)), [250, 1_000, 4_000]);
+        assert_eq!([0, 1, 2].map(|times| patience.wait(times)), [100, 400, 1_600]);
         assert_eq!([2, 3].map(Patience::may_abandon), [true, false]);
     }
 
@@ -197,22 +214,22 @@ mod tests {
         let before = (0..5).map(|_| patience.begin()).max().unwrap_or_default();
 
         (0..63).for_each(|_| patience.note_replies(1, 500));
-        assert!(!patience.abandons(100, 0, before, 1_099));
+        assert!(!patience.abandons(100, 0, before, 499));
         patience.note_replies(1, 500);
-        assert!(!patience.abandons(100, 0, before, 349));
-        assert!(patience.abandons(100, 0, before, 350));
+        assert!(!patience.abandons(100, 0, before, 199));
+        assert!(patience.abandons(100, 0, before, 200));
     }
 
     #[test]
     fn without_later_replies_all_but_the_last_four_are_abandoned_after_four_waits() {
         let mut patience = after(1_000, 500);
         let before = (0..5).map(|_| patience.begin()).max().unwrap_or_default();
-        assert!(!patience.abandons(0, 0, before, 999));
-        assert!(patience.abandons(0, 0, before, 1_000));
+        assert!(!patience.abandons(0, 0, before, 399));
+        assert!(patience.abandons(0, 0, before, 400));
 
         patience.end();
 
-        assert!(patience.abandons(0, 0, before, 250));
+        assert!(patience.abandons(0, 0, before, 100));
     }
 
     #[test]
@@ -221,19 +238,29 @@ mod tests {
         assert!(!after(4, 500).abandons(0, 0, 0, 999));
         assert!(after(4, 500).abandons(0, 0, 0, 1_000));
         assert!(!after(63, 500).abandons(0, 0, 0, 999));
-        assert!(after(64, 500).abandons(0, 0, 0, 250));
+        assert!(after(64, 500).abandons(0, 0, 0, 100));
     }
 
     #[test]
-    fn pages_are_known_sooner_and_one_in_ten_is_asked_for_again() {
+    fn pages_are_known_sooner_and_one_in_three_is_asked_for_again() {
         let mut pages = Patience::of_pages();
         let abandoned = (0..25).filter(|_| {
             pages.note_replies(1, 500);
-            pages.abandons(0, 0, 0, LONG)
+            pages.abandons(0, 0, 0, 999)
         });
 
-        // One more at the start.
-        assert_eq!(abandoned.count(), 3);
+        // Four more at the start.
+        assert_eq!(abandoned.count(), 12);
+    }
+
+    #[test]
+    fn a_page_is_asked_for_again_after_a_second_although_none_is_left() {
+        let mut pages = Patience::of_pages();
+        (0..5).for_each(|_| pages.note_replies(1, 500));
+        while pages.abandons(0, 0, 0, 999) {}
+
+        assert!(pages.abandons(0, 0, 0, 1_000));
+        assert!(pages.abandons(0, 0, 0, 1_000));
     }
 
     #[test]

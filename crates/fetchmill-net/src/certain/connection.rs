@@ -157,6 +157,21 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
+    /// Returns whether the server has neither closed the connection nor sent anything, although it was asked to close it.
+    /// Records for the origin whether the server closed it.
+    pub(super) fn stays_open(&mut self) -> bool {
+        let seen = self.connection.look();
+        if let Some(origin) = self.connection.origin() {
+            origin.replies.borrow_mut().note_end(seen == IdleState::Closed);
+        }
+        seen == IdleState::Quiet
+    }
+
+    /// Returns whether connections to the origin break often, so that each may receive few replies before it rests.
+    pub fn breaks_often(&self) -> bool {
+        self.connection.origin().is_some_and(|origin| origin.replies.borrow().breaks_often())
+    }
+
     /// Judges a rest: the connection stayed silent, received bytes, or was closed by the server.
     pub fn end_rest(&mut self) -> Judged {
         let seen = self.connection.look();

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{CertainConnection, HeldReplies, Judged};
-use crate::{AddressPolicy, Deadlines, IdleState, OriginConnections, Pool};
+use crate::{AddressPolicy, Deadlines, OriginConnections, Pool};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
@@ -106,9 +106,7 @@ impl<H: HeldReplies> RestingConnections<H> {
             let silence = task.begin_end();
             judged = match task.wait_silent(silence.min(soon), watch).await {
                 Some(kind) => self.cut_short(task, kind),
-                None if silence > soon && task.connection.look() == IdleState::Quiet => {
-                    self.rest(task, most, watch).await
-                }
+                None if task.stays_open() && silence > soon => self.rest(task, most, watch).await,
                 None => task.end_rest(),
             };
         }

@@ -238,6 +238,22 @@ fn a_connection_that_does_not_end_as_asked_rests_aside() {
 }
 
 #[test]
+fn connections_rest_instead_of_ending_if_the_server_keeps_them_open() {
+    run(async {
+        let world = World::new().await;
+        let (mut first, _server) = world.holding(FAST).await;
+        let (mut next, _server) = world.holding(FAST).await;
+        (0..3).for_each(|_| world.origin.replies.borrow_mut().note_break());
+        assert!(!first.must_rest(false, 0) && first.connection.is_ending());
+
+        let judged = RestingConnections::default().end(&mut first, 0, &watch()).await;
+
+        assert!(matches!(judged, Judged::Certain { .. }), "{judged:?}");
+        assert!(next.must_rest(false, 0) && !next.connection.is_ending());
+    });
+}
+
+#[test]
 fn one_that_was_to_end_is_closed_after_its_rest() {
     run(async {
         let world = World::new().await;

@@ -57,18 +57,25 @@ impl Worker {
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
         // With many hosts, the next target probably needs another connection, so only held replies are worth a rest.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
-            let judged = self.resting.rest(task, self.resting_max(), watch).await;
+            let judged = self.resting.rest(task, self.resting_max(task), watch).await;
             self.judge(task, judged);
         }
     }
 
-    /// Returns the maximum number of resting connections, besides those in use. It is a fraction of the connections in
-    /// use. While the job is ending, there is no limit.
-    fn resting_max(&self) -> usize {
+    /// Returns the maximum number of resting connections, besides those in use, as a task's origin needs them. It is a
+    /// fraction of the connections in use, or their number if connections break often. While the job is ending, there
+    /// is no limit.
+    fn resting_max(&self, task: &WorkerConnection) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
         }
-        limits::resting_connections(self.in_flight.share()).min(self.setup.resting_max)
+        let share = self.in_flight.share();
+        let most = if task.breaks_often() {
+            limits::resting_connections_of_breaks(share)
+        } else {
+            limits::resting_connections(share)
+        };
+        most.min(self.setup.resting_max)
     }
 
     /// Enforces the limit of resting connections before a task opens another. If there are too many, the task takes a
@@ -79,7 +86,8 @@ impl Worker {
         target: &CurrentTarget,
         watch: &Deadlines,
     ) {
-        if self.resting.count() <= self.resting_max() {
+        let resting_max = self.resting_max(task);
+        if self.resting.count() <= resting_max {
             return;
         }
         let is_fit = |resting: &WorkerConnection| {
@@ -101,7 +109,7 @@ impl Worker {
             self.judge(&mut found, judged);
         }
         watch.rest();
-        if let Some((mut last, lost)) = self.resting.make_room(self.resting_max(), |_| true).await {
+        if let Some((mut last, lost)) = self.resting.make_room(resting_max, |_| true).await {
             self.judge(&mut last, lost);
         }
     }
@@ -150,7 +158,7 @@ impl Worker {
 
     /// Handles a connection that the server closes after this reply.
     pub(super) async fn end_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
-        let judged = self.resting.end(task, self.resting_max(), watch).await;
+        let judged = self.resting.end(task, self.resting_max(task), watch).await;
         self.judge(task, judged);
     }
 
