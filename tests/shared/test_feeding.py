@@ -20,7 +20,7 @@ class Reader:
     """A job that reads its pipe and counts the bytes later, as comments are counted with the next target."""
 
     def __init__(self, feed: PipeFeed) -> None:
-        self.listed = self.counted = self.received = 0
+        self.listed = self.counted = self.received = self.skipped = 0
         self._input = int(feed.source.rpartition("/")[2])
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -34,8 +34,9 @@ class Reader:
         self._thread.join(30)
 
     def snapshot(self) -> Mapping[str, Any]:
-        """Returns counts: no target has an outcome."""
-        return {**dict.fromkeys(OUTCOMES, 0), "concurrency": 4, "listed": self.listed, "list_read": self.counted}
+        """Returns counts: no target has an outcome, unless it was skipped."""
+        counts = {**dict.fromkeys(OUTCOMES, 0), "skipped": self.skipped}
+        return {**counts, "concurrency": 4, "listed": self.listed, "list_read": self.counted}
 
     def wait(self, seconds: float) -> bool:
         """Returns at once: the job goes on."""
@@ -128,4 +129,38 @@ def test_bytes_that_are_counted_later_make_no_room(tmp_path: Path) -> None:
 
     # One block came after the last comments. It has more targets than there is room for.
     assert len(set(ends)) == 1, ends
+    feed.close()
+
+
+class Skipping(Reader):
+    """A job that skips the first targets and requests the others, which get no outcome."""
+
+    def __init__(self, feed: PipeFeed, line: int, skipped: int) -> None:
+        super().__init__(feed)
+        self._line, self._most = line, skipped
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Returns counts. All that was received is listed."""
+        received = self.received
+        self.listed, self.counted = received // self._line, received
+        self.skipped = min(self.listed, self._most)
+        return super().snapshot()
+
+
+def test_skipped_targets_make_little_room_for_others(tmp_path: Path) -> None:
+    """After many skipped targets, a feed that waits for outcomes is only some targets ahead."""
+    line, skipped = b"http://a.test/\n", 300_000
+    feed = feed_of(tmp_path / "a.txt", line * (skipped + 200_000))
+    job = Skipping(feed, len(line), skipped)
+    seen: list[int] = []
+
+    def is_to_end() -> bool:
+        if job.received > skipped * len(line):
+            seen.append(job.received)
+        return len(seen) > 100
+
+    feed.feed(cast("Job", job), is_to_end, lambda: False)
+    job.join()
+
+    assert skipped < job.received // len(line) < skipped + 2_000
     feed.close()

@@ -19,11 +19,15 @@ from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, Range
 from fetchmill._shared.records import OUTCOMES
 from fetchmill.errors import UsageError
 
-# Number of targets fed ahead of those with an outcome: as many as finish in this time, twice the maximum in flight, or
-# this minimum. The largest of the three counts. Targets fed ahead must be fetched before a range can end early.
+# Number of targets fed ahead of those with an outcome: as many as are requested in this time, twice the maximum in
+# flight, or this minimum. The largest of the three counts. Targets fed ahead must be fetched before a range can end
+# early.
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 32
-# Bytes fed at a time: the bytes used in this time, but at least this minimum.
+# Maximum number of targets fed at a time if that is more than there is room for targets, because few of those so far
+# were requested. The next ones may all be requested.
+_SKIPPED_MAX = 1_000
+# Bytes fed at a time: the bytes used in this time, and no more targets than may be listed, but at least this minimum.
 _BLOCK_SECONDS = 1.0
 _BLOCK_MIN = 2 << 10
 _PIPE_BYTES = 1 << 20
@@ -71,7 +75,7 @@ def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
 
 
 class _Ahead:
-    """Limits the lead of a job's feed over its outcomes."""
+    """Limits the lead of a job's feed over its outcomes. Skipped targets make no requests and count as no pace."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -83,8 +87,18 @@ class _Ahead:
     def room(self, snapshot: Mapping[str, Any]) -> int:
         """Return the number of further targets that may be listed now; 0 or less for none."""
         settled = sum(snapshot[name] for name in OUTCOMES)
-        most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(settled / self.seconds() * _AHEAD_SECONDS))
+        requested = settled - snapshot["skipped"]
+        most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(requested / self.seconds() * _AHEAD_SECONDS))
         return int(most - (snapshot["listed"] - settled))
+
+    def targets(self, snapshot: Mapping[str, Any]) -> int:
+        """Return the number of further targets that may be listed now, of which some will be skipped."""
+        room = self.room(snapshot)
+        if room <= 0:
+            return 0
+        listed = snapshot["listed"]
+        requested_share = (listed - snapshot["skipped"] + 1) / (listed + 1)
+        return max(room, min(int(room / requested_share), _SKIPPED_MAX))
 
 
 class PipeFeed:
@@ -146,7 +160,7 @@ class PipeFeed:
             if not self._wait_for_room(job, is_to_end if has_begun else is_ended):
                 return
             # Double the block of a long line, or its start would be copied thousands of times.
-            length = max(self._block_bytes(), len(rest))
+            length = max(self._block_bytes(job), len(rest))
             block = rest + file.read(min(length, end - self._position - len(rest)))
             if len(block) == len(rest):
                 self._file.check(file)
@@ -178,9 +192,15 @@ class PipeFeed:
         self._bytes = self._uncounted = len(preamble)
         return self._write(job, preamble)
 
-    def _block_bytes(self) -> int:
+    def _block_bytes(self, job: Job) -> int:
         pace = (self._position - self._range.start) / self._ahead.seconds()
-        return min(max(int(pace * _BLOCK_SECONDS), _BLOCK_MIN), BLOCK)
+        length = int(pace * _BLOCK_SECONDS)
+        snapshot = job.snapshot()
+        if listed := snapshot["listed"]:
+            # With comments, there are more bytes for each target.
+            of_target = (self._uncounted + snapshot["list_read"]) / listed
+            length = min(length, int(self._ahead.targets(snapshot) * of_target))
+        return min(max(length, _BLOCK_MIN), BLOCK)
 
     def _wait_for_room(self, job: Job, is_to_end: Callable[[], bool]) -> bool:
         """Wait until few enough targets have no outcome. Return whether to continue."""
@@ -241,7 +261,7 @@ class RowFeed:
         with self._file.open() as opened:
             while not job.wait(_STEP_SECONDS):
                 snapshot = job.snapshot()
-                job.allow_rows(snapshot["list_read"] + max(ahead.room(snapshot), 0))
+                job.allow_rows(snapshot["list_read"] + ahead.targets(snapshot))
                 if snapshot["listing_done"]:
                     break
                 if is_to_end():
