@@ -185,6 +185,27 @@ def test_a_process_that_dies_while_it_divides_is_replaced(hosts: list[Observed],
     assert parts_of(dest) == {path.name for path in (dest / "list").iterdir()}
 
 
+def test_an_interrupted_division_gives_its_claim_back(
+    hosts: list[Observed], run: Run, start: Start, dest: Path
+) -> None:
+    """The next process does not wait for the lease, which is an hour here."""
+    urls = urls_of(hosts, 8)
+    # Comments make the pass long and the job short.
+    write(dest.parent / "urls.txt", urls + ["#"] * 2_000_000)
+    first = start("get", "urls.txt", dest, *OPTIONS, "--lease", "1h", stderr=subprocess.PIPE)
+    wait_until(lambda: bool(list(dest.glob("claims/listing.*"))))
+
+    first.send_signal(signal.SIGTERM)
+
+    assert "stopped before the job had begun" in first.communicate(timeout=60)[1]
+    assert first.returncode == 128 + signal.SIGTERM
+    assert not (dest / "job.json").exists()
+    assert not list(dest.glob("claims/*"))
+    write(dest.parent / "urls.txt", urls)
+    assert run("get", "urls.txt", dest, *OPTIONS, "--lease", "1h").code == 0
+    assert names(dest) == Counter(urls)
+
+
 @pytest.mark.parametrize(("form", "bad"), [("csv", 2), ("jsonl", 4)])
 def test_rows_are_those_of_a_single_job(form: str, bad: int, hosts: list[Observed], run: Run, dest: Path) -> None:
     """Several files, with names and kept columns, blank lines, and lines without a URL."""

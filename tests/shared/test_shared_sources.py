@@ -71,6 +71,25 @@ def test_a_process_that_dies_while_it_lists_is_replaced(
     assert not list(dest.rglob("listing.*"))
 
 
+def test_an_interrupted_listing_gives_its_claim_back(
+    server: Callable[..., Server], run: Run, start: Start, dest: Path
+) -> None:
+    """The next process lists without waiting for the lease, which is an hour here."""
+    served = server(synthetic=200, page_size=100, list_delay=(0.5, 0.5))
+    command = ("get", served.url, dest, "--shared", "--lease", "1h", "--format", "parquet")
+    first = start(*command, stderr=subprocess.PIPE)
+    while not list((dest / "claims").glob("listing.*")):
+        time.sleep(0.01)
+
+    first.send_signal(signal.SIGINT)
+
+    assert "stopped before the job had begun" in first.communicate(timeout=60)[1]
+    assert first.returncode == 128 + signal.SIGINT
+    assert not (dest / "job.json").exists()
+    assert run(*command).code == 0
+    assert final_rows(dest) == dict.fromkeys(names(200), 1)
+
+
 def test_objects_are_fetched_while_the_source_is_listed(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:

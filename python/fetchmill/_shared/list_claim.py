@@ -38,6 +38,7 @@ class ListClaim:
         self._lease = lease
         self._say = say
         self._heartbeats = Heartbeats(directory, worker)
+        self._has_beaten = False
 
     def take(self, waiting: str) -> str | None:
         """Claim the list, or wait until another process has created the job.
@@ -51,6 +52,13 @@ class ListClaim:
         Raises:
             UsageError: the directory has foreign files.
         """
+        try:
+            return self._take(waiting)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _take(self, waiting: str) -> str | None:
         is_waiting = False
         while not self._directory.exists():
             self._directory.refuse_foreign()
@@ -72,9 +80,10 @@ class ListClaim:
         return None
 
     def leave(self) -> None:
-        """Say that this process has ended."""
-        with suppress(*STORE_ERRORS):
-            self._beat("ended")
+        """Say that this process has ended, so that its claim no longer holds."""
+        if self._has_beaten:
+            with suppress(*STORE_ERRORS):
+                self._beat("ended")
 
     @contextmanager
     def beating(self) -> Iterator[None]:
@@ -96,6 +105,7 @@ class ListClaim:
             thread.join()
 
     def _beat(self, state: str) -> None:
+        self._has_beaten = True
         self._heartbeats.write({"state": state, "listed": 0, "lease": self._lease})
 
 

@@ -79,7 +79,8 @@ def run_shared(
     check_installed()
     signals = Signals()
     display = _RayDisplay(as_json=as_json, quiet=quiet)
-    worker = make(_silent)
+    with signals.interrupting():
+        worker = make(_silent)
     running = RayJob(worker, own, Ray(workers=workers), say=display.say, show=display.show)
     signals.attach(running)
     reason = running.run()

@@ -52,7 +52,9 @@ def run_worker(
 
     signals = Signals()
     log = _Log(quiet=quiet or as_json)
-    worker = make(log.say)
+    # While it lists a source or divides a list, this process has a claim. It must give it back.
+    with signals.interrupting():
+        worker = make(log.say)
     log.keep_in(worker.store)
     log.say(f"worker {worker.name} works at {job}")
     signals.attach(worker)

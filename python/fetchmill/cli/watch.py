@@ -13,6 +13,8 @@ from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay, PlainDispl
 from fetchmill.cli.streams import flush_or_silence, say, write_event
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fetchmill._job.run import RunningJob
 
 # Poll interval of the job. Signals and the end of the job are noticed within this time, and a terminal is redrawn.
@@ -21,6 +23,7 @@ STEP_SECONDS = 0.1
 DRAIN_SECONDS_MAX = 5.0
 # Time limit for an aborted job to end. It may hang in the operating system, for example at a dead disk.
 ABORT_SECONDS_MAX = 5.0
+_STOPPED_EARLY = b"fetchmill: stopped before the job had begun\n"
 # The exit code of a run that --max-failed, --max-duration or --max-bytes has ended.
 STOPPED_BY_A_RULE = 8
 
@@ -42,6 +45,7 @@ class Signals:
         self.number: int | None = None
         self.job: Stoppable | None = None
         self._count = 0
+        self._interrupts = False
         # Python calls the handler once for two equal signals in a short time. The bytes in the pipe count them.
         self._arrived, wakeup = os.pipe()
         os.set_blocking(self._arrived, False)
@@ -71,6 +75,9 @@ class Signals:
                 signal.signal(signal.SIGALRM, self._give_up)
                 signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS_MAX)
             if count < 2:  # noqa: PLR2004 - the second
+                if self._interrupts and self.job is None:
+                    os.write(2, _STOPPED_EARLY)
+                    raise SystemExit(128 + number)
                 return
         if self.job is not None:
             self.job.abort()
@@ -78,8 +85,22 @@ class Signals:
 
     def _give_up(self, _number: int, _frame: FrameType | None) -> None:
         if self.number is not None and self.job is None:
-            os.write(2, b"fetchmill: stopped before the job had begun\n")
+            os.write(2, _STOPPED_EARLY)
             os._exit(128 + self.number)
+
+    @contextlib.contextmanager
+    def interrupting(self) -> "Iterator[None]":
+        """Let the first signal raise SystemExit in this block, whose work has no job to stop yet but must clean up.
+
+        The process ends after some seconds even if the clean-up hangs.
+        """
+        self._interrupts = True
+        try:
+            if self.number is not None:
+                raise SystemExit(128 + self.number)
+            yield
+        finally:
+            self._interrupts = False
 
     def attach(self, job: Stoppable) -> None:
         """Let signals stop a job. Pass on a signal that arrived earlier."""
