@@ -227,6 +227,24 @@ def test_an_object_of_parts_is_there_when_it_is_complete(store: S3Store, boto: C
     assert "Uploads" not in boto.list_multipart_uploads(Bucket="bucket")
 
 
+def test_open_uploads_are_listed_in_pages(boto: Client) -> None:
+    """Each upload is in one page, also if a key has several."""
+    place = {"Bucket": "bucket"}
+    keys_of_all = ["a", "b", "b", "b", "c/d", "other"]
+    for key in keys_of_all:
+        boto.create_multipart_upload(**place, Key=key)
+    pages = boto.get_paginator("list_multipart_uploads").paginate(**place, PaginationConfig={"PageSize": 2})
+
+    found = [[(each["Key"], each["UploadId"]) for each in page["Uploads"]] for page in pages]
+
+    assert [len(page) for page in found] == [2, 2, 2]
+    assert [key for page in found for key, _ in page] == keys_of_all
+    assert len({id for page in found for _, id in page}) == len(keys_of_all)
+    after = boto.list_multipart_uploads(**place, KeyMarker="b")["Uploads"]
+    assert [each["Key"] for each in after] == ["c/d", "other"]
+    assert refused(lambda: boto.list_multipart_uploads(**place, MaxUploads=0)) == (400, "InvalidArgument")
+
+
 def test_parts_that_do_not_fit_are_refused(store: S3Store, boto: Client) -> None:
     """As at Amazon, parts may be too small, unknown or out of order, or the object may already exist."""
     place = {"Bucket": "bucket", "Key": "big"}

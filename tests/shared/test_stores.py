@@ -4,6 +4,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fetchmill._shared.store import Store, open_store
 from fetchmill.errors import StorageError, UsageError
 from fetchmill.testing import S3Store, s3
 from s3_gate import Request, S3Gate
+from s3_requests import client
 from shared_jobs import job_record
 
 MakeStore = Callable[[], Store]
@@ -318,6 +320,18 @@ def test_a_copy_of_another_size_is_refused(fake: S3Store, tmp_path: Path) -> Non
             store.download("A", "shard", size, tmp_path / str(number))
 
     assert (tmp_path / "whole").read_bytes() == b"12345"
+
+
+def test_all_pages_of_uploads_are_aborted(fake: S3Store) -> None:
+    """A page has at most 1,000 uploads. Uploads of others stay."""
+    with closing(client(fake)) as boto:
+        for key in [f"job/data/{number % 700:04}" for number in range(1_050)] + ["job/lists/x"]:
+            boto.create_multipart_upload(Bucket="bucket", Key=key)
+        store = open_store("s3://bucket/job")
+
+        store.abort_uploads()
+
+        assert [each["Key"] for each in boto.list_multipart_uploads(Bucket="bucket")["Uploads"]] == ["job/lists/x"]
 
 
 def test_a_failed_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,43 @@ use quick_xml::events::Event;
 use super::START_UPLOAD_QUERY;
 use crate::name::encode_whole;
 
-/// Returns the query that lists uploads that were begun, but neither completed nor aborted.
-pub fn uploads_query(prefix: &str) -> String {
-    let mut encoded = Vec::new();
-    encode_whole(prefix.as_bytes(), &mut encoded);
-    // Encoded text is ASCII.
-    format!("prefix={}&{START_UPLOAD_QUERY}", String::from_utf8_lossy(&encoded))
+/// An upload that was begun, but neither completed nor aborted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenUpload {
+    /// Key of the future object.
+    pub key: String,
+    /// Id of the upload.
+    pub id: String,
+}
+
+/// A page of open uploads.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct UploadsPage {
+    /// The uploads, in the order of their keys.
+    pub uploads: Vec<OpenUpload>,
+    /// Last upload of this page, after which the next page starts. `None` on the last page.
+    pub next: Option<OpenUpload>,
+}
+
+/// Returns the query that lists open uploads. `after` comes from the previous page.
+pub fn uploads_query(prefix: &str, after: Option<&OpenUpload>) -> String {
+    let mut query = String::new();
+    let mut add = |name: &str, value: &str| {
+        let mut encoded = Vec::new();
+        encode_whole(value.as_bytes(), &mut encoded);
+        // Encoded text is ASCII.
+        let _ = write!(query, "{name}={}&", String::from_utf8_lossy(&encoded));
+    };
+    // The signature needs the parameters in this order.
+    if let Some(after) = after {
+        add("key-marker", &after.key);
+    }
+    add("prefix", prefix);
+    if let Some(after) = after.filter(|after| !after.id.is_empty()) {
+        add("upload-id-marker", &after.id);
+    }
+    query.push_str(START_UPLOAD_QUERY);
+    query
 }
 
 /// Returns the document that completes an upload: the ETags of its parts, in order.
@@ -78,29 +109,29 @@ pub fn upload_id(document: &[u8]) -> Option<String> {
     text_of(document, "UploadId").filter(|id| !id.is_empty())
 }
 
-/// Returns the uploads of a key in a list of uploads. `None` if the document is not such a list.
-pub fn uploads_of(document: &[u8], key: &str) -> Option<Vec<String>> {
-    let uploads = all_uploads(document)?.into_iter().filter(|(of, _)| of == key);
-    Some(uploads.map(|(_, id)| id).collect())
-}
-
-/// Returns the keys and ids of all uploads in a list of uploads. `None` if the document is not such a list.
-pub fn all_uploads(document: &[u8]) -> Option<Vec<(String, String)>> {
+/// Reads a page of open uploads. `None` if the document is not such a page.
+pub fn uploads_page(document: &[u8]) -> Option<UploadsPage> {
     let mut uploads = Vec::new();
     // Stores give the two in either order.
     let (mut its_key, mut its_id) = (None, None);
+    let (mut next_key, mut next_id, mut is_truncated) = (None, String::new(), false);
     let is_xml = for_each_text(document, |name, text| {
         match name {
             "Key" => its_key = Some(text.to_owned()),
             "UploadId" => its_id = Some(text.to_owned()),
+            "NextKeyMarker" => next_key = Some(text.to_owned()),
+            "NextUploadIdMarker" => text.clone_into(&mut next_id),
+            "IsTruncated" => is_truncated = text.trim() == "true",
             _ => return,
         }
         if let (Some(key), Some(id)) = (&its_key, &its_id) {
-            uploads.push((key.clone(), id.clone()));
+            uploads.push(OpenUpload { key: key.clone(), id: id.clone() });
             (its_key, its_id) = (None, None);
         }
     });
-    (is_xml && memchr::memmem::find(document, b"ListMultipartUploadsResult").is_some()).then_some(uploads)
+    let next = next_key.filter(|_| is_truncated).map(|key| OpenUpload { key, id: next_id });
+    let is_page = is_xml && memchr::memmem::find(document, b"ListMultipartUploadsResult").is_some();
+    is_page.then_some(UploadsPage { uploads, next })
 }
 
 /// Returns whether the reply to the last request of an upload confirms the object. An error may come with status 200.
@@ -112,21 +143,43 @@ pub fn is_completed(document: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn queries_are_in_canonical_form() {
-        assert_eq!(uploads_query("a b/é"), "prefix=a%20b%2F%C3%A9&uploads=");
+    fn open_upload(key: &str, id: &str) -> OpenUpload {
+        OpenUpload { key: key.to_owned(), id: id.to_owned() }
     }
 
     #[test]
-    fn only_the_uploads_of_the_key_are_found() {
-        let document = b"<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"x\"><Bucket>b</Bucket>
-            <Prefix>a&amp;b</Prefix><Upload><Key>a&amp;b</Key><UploadId>one</UploadId></Upload>
-            <Upload><Key>a&amp;bc</Key><UploadId>two</UploadId></Upload>
-            <Upload><UploadId>three</UploadId><Key>a&#38;b</Key></Upload></ListMultipartUploadsResult>";
+    fn queries_are_in_canonical_form() {
+        assert_eq!(uploads_query("a b/é", None), "prefix=a%20b%2F%C3%A9&uploads=");
+        assert_eq!(
+            uploads_query("a", Some(&open_upload("a/b c", "x+1"))),
+            "key-marker=a%2Fb%20c&prefix=a&upload-id-marker=x%2B1&uploads="
+        );
+    }
 
-        assert_eq!(uploads_of(document, "a&b"), Some(vec!["one".to_owned(), "three".to_owned()]));
-        assert_eq!(uploads_of(b"<Error><Code>AccessDenied</Code></Error>", "a"), None);
-        assert_eq!(uploads_of(b"<ListMultipartUploadsResult><Key>", "a"), None);
+    #[test]
+    fn a_page_of_uploads_names_the_next_page() {
+        let page = |more: &str| {
+            format!(
+                "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"x\"><Bucket>b</Bucket>
+                <Prefix>a&amp;b</Prefix>{more}<Upload><Key>a&amp;b</Key><UploadId>one</UploadId></Upload>
+                <Upload><UploadId>two</UploadId><Key>a&#38;bc</Key></Upload></ListMultipartUploadsResult>"
+            )
+        };
+        let markers = "<NextKeyMarker>a&amp;bc</NextKeyMarker><NextUploadIdMarker>two</NextUploadIdMarker>";
+        let uploads = vec![open_upload("a&b", "one"), open_upload("a&bc", "two")];
+
+        let last = UploadsPage { uploads: uploads.clone(), next: None };
+        assert_eq!(uploads_page(page("").as_bytes()).as_ref(), Some(&last));
+        assert_eq!(
+            uploads_page(page(&format!("<IsTruncated>false</IsTruncated>{markers}")).as_bytes()),
+            Some(last)
+        );
+        assert_eq!(
+            uploads_page(page(&format!("{markers}<IsTruncated>true</IsTruncated>")).as_bytes()),
+            Some(UploadsPage { uploads, next: Some(open_upload("a&bc", "two")) })
+        );
+        assert_eq!(uploads_page(b"<Error><Code>AccessDenied</Code></Error>"), None);
+        assert_eq!(uploads_page(b"<ListMultipartUploadsResult><Key>"), None);
     }
 
     #[test]

@@ -130,16 +130,31 @@ impl ObjectRequest<'_> {
     }
 }
 
-/// Writes the open uploads of a bucket, sorted by key.
-pub(crate) fn list_uploads(store: &Store, bucket: &Bucket, query: &Query, reply: &mut Reply<'_>) {
+/// Writes a page of the open uploads of a bucket, sorted by key and time.
+pub(crate) fn list_uploads(
+    store: &Store,
+    bucket: &Bucket,
+    query: &Query,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let prefix = query.get("prefix").unwrap_or_default();
     let encoded = query.get("encoding-type") == Some(b"url");
+    let most = uploads_max(query)?;
     let uploads = open(store);
     let is_asked = |(_, upload): &(&String, &uploads::Upload)| {
         upload.bucket == bucket.name && upload.key.as_bytes().starts_with(prefix)
     };
     let mut found: Vec<_> = uploads.open.iter().filter(is_asked).collect();
     found.sort_by(|(_, one), (_, other)| (&one.key, one.started).cmp(&(&other.key, other.started)));
+    if let Some(marker) = query.get("key-marker") {
+        let id = query.get("upload-id-marker").unwrap_or_default();
+        let at = found.iter().position(|(its, one)| one.key.as_bytes() == marker && its.as_bytes() == id);
+        let first =
+            at.map_or_else(|| found.partition_point(|(_, one)| one.key.as_bytes() <= marker), |at| at + 1);
+        found.drain(..first);
+    }
+    let is_truncated = found.len() > most;
+    found.truncate(most);
     let mut out = Vec::new();
     xml::root("ListMultipartUploadsResult", &mut out);
     xml::element("Bucket", &bucket.name, &mut out);
@@ -147,9 +162,12 @@ pub(crate) fn list_uploads(store: &Store, bucket: &Bucket, query: &Query, reply:
     if encoded {
         xml::element("EncodingType", "url", &mut out);
     }
-    xml::element("MaxUploads", LISTED_MAX.to_string(), &mut out);
-    // There are never more open uploads than fit into a page.
-    xml::element("IsTruncated", "false", &mut out);
+    xml::element("MaxUploads", most.to_string(), &mut out);
+    xml::element("IsTruncated", is_truncated.to_string(), &mut out);
+    if let Some((id, upload)) = found.last().filter(|_| is_truncated) {
+        xml::key("NextKeyMarker", upload.key.as_bytes(), encoded, &mut out);
+        xml::element("NextUploadIdMarker", id, &mut out);
+    }
     for (id, upload) in found {
         xml::open("Upload", &mut out);
         xml::key("Key", upload.key.as_bytes(), encoded, &mut out);
@@ -160,4 +178,15 @@ pub(crate) fn list_uploads(store: &Store, bucket: &Bucket, query: &Query, reply:
     }
     xml::close("ListMultipartUploadsResult", &mut out);
     reply.document(&out);
+    Ok(())
+}
+
+/// Returns the maximum number of uploads that the client accepts in a page.
+fn uploads_max(query: &Query) -> Result<usize, Failure> {
+    let Some(text) = query.get("max-uploads") else { return Ok(LISTED_MAX) };
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<usize>().ok());
+    let number = number.filter(|number| *number > 0);
+    let refused =
+        || Failure::invalid_argument("Argument max-uploads must be an integer between 1 and 2147483647");
+    number.map(|number| number.min(LISTED_MAX)).ok_or_else(refused)
 }

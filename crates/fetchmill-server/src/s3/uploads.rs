@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::sign;
 
 /// Maximum number of open uploads.
-const OPEN_MAX: usize = 1000;
+const OPEN_MAX: usize = 5000;
 const PARTS_MAX: u32 = 10_000;
 /// Minimum size in bytes of every part except the last, as in AWS.
 const PART_BYTES_MIN: usize = 5 * 1024 * 1024;
@@ -83,7 +83,7 @@ impl Uploads {
     /// Opens an upload. Returns its id.
     pub(crate) fn start(&mut self, bucket: &str, key: &str, now: i64) -> Result<String, Failure> {
         if self.open.len() >= OPEN_MAX {
-            return Err(Failure::too_large("This store allows at most 1,000 open uploads."));
+            return Err(Failure::too_large("This store allows at most 5,000 open uploads."));
         }
         self.started += 1;
         let id = format!("{:016x}.{:x}_-", crate::hash::mix(self.started), self.started);

@@ -247,7 +247,7 @@ impl StoreWorker {
         let (counters, bucket) = (self.counters(), place.bucket);
         match operation {
             Operation::List => listing::page(bucket, place.behaviour, query, reply)?,
-            Operation::ListUploads => parts::list_uploads(place.store, bucket, query, reply),
+            Operation::ListUploads => parts::list_uploads(place.store, bucket, query, reply)?,
             Operation::ListParts => place.list_parts(query, reply)?,
             Operation::Location => location(bucket, reply),
             Operation::Get => counters.fetched.add(u64::from(place.get(head, buffer, reply)?)),

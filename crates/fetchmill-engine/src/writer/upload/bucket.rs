@@ -14,10 +14,15 @@ use crate::request::stream_options::StreamOptions;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::s3::{
-    ErrorDocument, ListQuery, StoreError, UploadDestination, multipart, read_page, upload_query,
+    ErrorDocument, ListQuery, StoreError, UploadDestination,
+    multipart::{self, OpenUpload, UploadsPage},
+    read_page, upload_query,
 };
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{PoolSettings, RANGE};
+
+/// Number of uploads that are aborted within one patience.
+const ABORTED_AT_ONCE: usize = 100;
 
 type BucketResult<T> = std::result::Result<T, UploadEnd>;
 
@@ -209,18 +214,44 @@ impl Bucket {
         finish(network_runtime()?.block_on(client.put_file(path, &key, false)))
     }
 
-    /// Aborts the multipart uploads of all names that start with `begin`.
+    /// Aborts the multipart uploads of all names that start with `begin`. A page, and some uploads, may take `patience`.
     pub fn abort_uploads(&self, begin: &str, patience: Duration) -> Result<()> {
         let prefix = self.key(begin);
-        let query = multipart::uploads_query(&prefix);
+        let mut after = None;
+        let mut found = Vec::new();
+        // Some stores need the last upload of a page for the next page, so nothing is aborted before the last page.
+        loop {
+            let page = self.list_uploads(&prefix, after.as_ref(), patience)?;
+            found.extend(page.uploads.into_iter().filter(|upload| upload.key.starts_with(&prefix)));
+            if page.next.is_none() || page.next == after {
+                break;
+            }
+            after = page.next;
+        }
+        found.chunks(ABORTED_AT_ONCE).try_for_each(|uploads| self.abort(uploads, patience))
+    }
+
+    /// Lists a page of the open uploads of keys that start with `prefix`.
+    fn list_uploads(
+        &self,
+        prefix: &str,
+        after: Option<&OpenUpload>,
+        patience: Duration,
+    ) -> Result<UploadsPage> {
+        let query = multipart::uploads_query(prefix, after);
+        self.run(patience, async |client| {
+            let reply = client
+                .ask(&mut RestedConnection::default(), &self.request("GET", None, &query, None))
+                .await?;
+            let page = multipart::uploads_page(&reply.body).filter(|_| reply.status == 200);
+            page.ok_or_else(|| self.refused(client, "list the uploads of", prefix, &reply))
+        })
+    }
+
+    fn abort(&self, uploads: &[OpenUpload], patience: Duration) -> Result<()> {
         self.run(patience, async |client| {
             let connection = &mut RestedConnection::default();
-            let reply = client.ask(connection, &self.request("GET", None, &query, None)).await?;
-            let uploads = multipart::all_uploads(&reply.body).filter(|_| reply.status == 200);
-            let Some(uploads) = uploads else {
-                return Err(self.refused(client, "list the uploads of", &prefix, &reply));
-            };
-            for (key, id) in uploads.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+            for OpenUpload { key, id } in uploads {
                 let query = upload_query(id);
                 let reply = client.ask(connection, &self.request("DELETE", Some(key), &query, None)).await?;
                 if !matches!(reply.status, 200..=299 | 404) {

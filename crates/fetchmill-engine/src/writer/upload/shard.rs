@@ -232,13 +232,26 @@ impl UploadClient {
 
     async fn abort_uploads(&self, key: &str) -> UploadResult<()> {
         let connection = &mut RestedConnection::default();
-        let query = multipart::uploads_query(key);
-        let list = BucketRequest { key: None, ..self.object("GET", key, &query, None) };
-        let answer = self.ask(connection, &list).await?;
-        let uploads = multipart::uploads_of(&answer.body, key).filter(|_| answer.status == 200);
-        let Some(uploads) = uploads else { return Err(self.refused("list the uploads of", key, &answer)) };
-        for id in uploads {
-            let answer = self.ask(connection, &self.object("DELETE", key, &upload_query(&id), None)).await?;
+        let mut after = None;
+        let mut found = Vec::new();
+        // Some stores need the last upload of a page for the next page, so nothing is aborted before the last page.
+        loop {
+            let query = multipart::uploads_query(key, after.as_ref());
+            let list = BucketRequest { key: None, ..self.object("GET", key, &query, None) };
+            let answer = self.ask(connection, &list).await?;
+            let page = multipart::uploads_page(&answer.body).filter(|_| answer.status == 200);
+            let Some(page) = page else { return Err(self.refused("list the uploads of", key, &answer)) };
+            // Uploads of keys that continue this key come after its own.
+            let is_last = page.uploads.last().is_none_or(|upload| upload.key != key);
+            found.extend(page.uploads.into_iter().filter(|upload| upload.key == key));
+            if is_last || page.next.is_none() || page.next == after {
+                break;
+            }
+            after = page.next;
+        }
+        for upload in found {
+            let query = upload_query(&upload.id);
+            let answer = self.ask(connection, &self.object("DELETE", key, &query, None)).await?;
             if !matches!(answer.status, 200..=299 | 404) {
                 return Err(self.refused("abort the upload of", key, &answer));
             }
