@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, final
 
+from fetchmill._shared.folders import RangeCopies
 from fetchmill.engines.answers import Answer
 from fetchmill.errors import ReplyError
 
@@ -290,13 +291,14 @@ class Export:
 
     Args:
         options: a JSON object from `fetchmill.export`.
+        copies: copies the ranges of a shared job in a bucket, if the options name such ranges.
 
     Raises:
         UsageError: an option cannot be used, or the other destination belongs to another job.
         BusyError: a process works on one of the two destinations.
     """
 
-    def __new__(cls, options: str) -> Self: ...
+    def __new__(cls, options: str, copies: RangeCopies | None = None) -> Self: ...
     def wait(self, seconds: float) -> bool:
         """Waits up to `seconds` for the export to end, without the GIL. Returns whether it has ended."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fetchmill._options.get import GetOptions
 from fetchmill._ray.ray_job import RayJob, check_installed
 from fetchmill._ray.settings import Ray
+from fetchmill._shared import reach_named
 from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job
 from fetchmill._shared.history import SharedHistory, shared_history
 from fetchmill._shared.job_directory import JobDirectory
@@ -22,7 +23,6 @@ from fetchmill._shared.status import SharedStatus, WorkerStatus
 from fetchmill._shared.status import shared_status as _status
 from fetchmill._shared.stored_options import own_values
 from fetchmill._shared.worker import RangeWorker
-from fetchmill.errors import UsageError
 
 __all__ = [
     "SharedHistory",
@@ -131,7 +131,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         "proxy": proxy,
         "state": state,
         "concurrency": concurrency,
-        **_reach(endpoint_url, region, profile),
+        **reach_named(endpoint_url, region, profile),
     }
     given = {name: value for name, value in own.items() if value is not None}
     if on is not None:
@@ -159,7 +159,7 @@ def stop(
     Raises:
         UsageError: there is no job.
     """
-    directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
+    directory = JobDirectory.at(job, reach_named(endpoint_url, region, profile))
     directory.job()
     directory.stop(now=now)
 
@@ -182,7 +182,7 @@ def resume(
     Raises:
         UsageError: there is no job.
     """
-    directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
+    directory = JobDirectory.at(job, reach_named(endpoint_url, region, profile))
     directory.job()
     directory.go_on()
 
@@ -207,9 +207,7 @@ def set_rate(
     Raises:
         UsageError: there is no job, or the rate is not greater than 0.
     """
-    if not 0 < rate < float("inf"):
-        raise UsageError(f"rate must be a number above 0, not {rate}")
-    directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
+    directory = JobDirectory.at(job, reach_named(endpoint_url, region, profile))
     directory.job()
     directory.set_rate(rate)
 
@@ -237,7 +235,7 @@ def extend(
         UsageError: there is no job, its source is a server or a bucket, its list is divided by host, or it already
             includes the list.
     """
-    extend_job(os.fspath(job), os.fspath(source), _reach(endpoint_url, region, profile))
+    extend_job(os.fspath(job), os.fspath(source), reach_named(endpoint_url, region, profile))
 
 
 def status(
@@ -264,7 +262,7 @@ def status(
         StorageError: the file system failed.
         TemporaryError: the bucket's store does not answer.
     """
-    return _status(JobDirectory.at(job, _reach(endpoint_url, region, profile)))
+    return _status(JobDirectory.at(job, reach_named(endpoint_url, region, profile)))
 
 
 def history(
@@ -291,7 +289,7 @@ def history(
         StorageError: the file system failed.
         TemporaryError: the bucket's store does not answer.
     """
-    return shared_history(JobDirectory.at(job, _reach(endpoint_url, region, profile)))
+    return shared_history(JobDirectory.at(job, reach_named(endpoint_url, region, profile)))
 
 
 def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> SharedStatus:
@@ -300,12 +298,6 @@ def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> Share
     else:
         RayJob(worker, own, on, say=_silent).run()
     return _status(JobDirectory(worker.store))
-
-
-def _reach(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
-    """Return the bucket options set by the caller."""
-    named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def _silent(_line: str) -> None:

@@ -239,6 +239,43 @@ def test_uploads_in_parts_of_the_dead_are_aborted(
     assert sorted(fetchmill.open(JOB)) == urls
 
 
+def test_all_commands_take_the_endpoint(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
+) -> None:
+    """Without the environment's endpoint, each command that reads or changes a job takes it as an option."""
+    (url, *_) = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    without = {name: value for name, value in own.items() if not name.startswith("AWS_ENDPOINT_URL")}
+    endpoint = ("--endpoint-url", store.url, "--region", store.region)
+    assert run("get", "urls.txt", JOB, *OPTIONS, "parquet", *endpoint, env=without).code == 0
+    (tmp_path / "more.txt").write_text("http://127.0.0.1:9/\n")
+
+    found = {}
+    for command in (
+        ("ls", JOB),
+        ("cat", JOB, url),
+        ("verify", JOB),
+        ("status", JOB),
+        ("status", JOB, "--watch"),
+        ("status", JOB, "--metrics"),
+        ("status", JOB, "--failures"),
+        ("status", JOB, "--skipped"),
+        ("report", JOB),
+        ("export", JOB, "all", "--format", "tar"),
+        ("stop", JOB),
+        ("set", JOB, "--rate", "5000"),
+        ("extend", JOB, "more.txt"),
+        ("resume", JOB),
+        ("join", JOB),
+    ):
+        ended = run(*command, *endpoint, env=without)
+        found[command[0]] = ended.out
+        # The added target fails.
+        assert ended.code == (3 if command[0] == "resume" else 0), (command, ended.err)
+
+    assert found["cat"] == synthetic_body("file-000000000000", 100).decode()
+    assert "finished" in found["report"]
+
+
 @pytest.mark.thorough
 def test_a_store_of_others_holds_a_job(
     versitygw: Versitygw,
@@ -265,6 +302,10 @@ def test_a_store_of_others_holds_a_job(
     assert sorted(run("ls", job, env=own).out.split()) == urls
     verified = run("verify", job, env=own)
     assert verified.code == 0, verified.out
+    exported = run("export", job, "all", "--format", "tar", "--quiet", env=own)
+    assert (exported.code, exported.err) == (0, "")
+    with fetchmill.open(tmp_path / "all") as objects:
+        assert sorted(objects) == urls
     keys = keys_of(versitygw, "some/run/")
     assert len({key.split("/")[3] for key in keys if "/data/" in key}) == sum("/commits/" in key for key in keys)
 

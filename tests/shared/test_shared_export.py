@@ -1,19 +1,24 @@
 """`fetchmill export` of a shared job: the objects of all ranges, each once, also after kills."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 import fetchmill
 from conftest import COMMAND, Ended
-from fetchmill._destination.shared_export import source_and_ranges
-from fetchmill.testing import Server, synthetic_body
+from fetchmill._destination.shared_export import shared_input
+from fetchmill._native import Export
+from fetchmill._shared.bucket_store import BucketStore
+from fetchmill._shared.folders import RangeCopies
+from fetchmill.testing import S3Store, Server, s3, synthetic_body
 from independent import synthetic_name
 from stored import find_wrong
 
@@ -86,7 +91,152 @@ def test_an_unfinished_job_is_refused(run: Run, server: Callable[..., Server], t
     assert not (tmp_path / "all").exists()
 
 
-def test_a_bucket_is_refused() -> None:
-    """A shared job in a bucket is refused, because an export reads folders."""
-    with pytest.raises(fetchmill.UsageError, match="s3://b/job is in a bucket, but export reads only folders"):
-        source_and_ranges("s3://b/job")
+@pytest.fixture
+def store() -> Iterator[S3Store]:
+    """A store that speaks S3."""
+    with s3() as store:
+        yield store
+
+
+def reach(store: S3Store, folder: Path, environment: dict[str, str]) -> tuple[dict[str, str], tuple[str, str]]:
+    """Returns an environment with the credentials but no endpoint, and the option with the endpoint."""
+    folder.mkdir()
+    own = {name: value for name, value in store.environment().items() if "ENDPOINT" not in name}
+    return environment | own | {"TMPDIR": str(folder)}, ("--endpoint-url", store.url)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("source", "format"), [("parquet", "jsonl"), ("warc", "tar")])
+def test_an_export_of_a_bucket_has_the_objects_of_all_ranges(
+    run: Run,
+    environment: dict[str, str],
+    store: S3Store,
+    server: Callable[..., Server],
+    tmp_path: Path,
+    source: str,
+    format: str,
+) -> None:
+    """The export is killed at random moments and resumed. It leaves no copies."""
+    rng = random.Random(SEED)
+    env, endpoint = reach(store, tmp_path / "temporary", environment)
+    expected = write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
+    job = f"s3://{store.bucket}/run"
+    assert run("get", "lists", job, *OPTIONS, source, *endpoint, env=env).code == 0
+    command = ("export", job, "all", "--format", format, "--shard-size", "200KB", "--quiet", *endpoint)
+    killed = 0
+    for _ in range(3):
+        call, most = rng.choice([("pwrite64", 20), ("fsync", 4)])
+        inject = f"inject={call}:signal=SIGKILL:when={rng.randint(1, most)}"
+        trace = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
+        traced = subprocess.run(
+            [*trace, *COMMAND, *command], env=env, cwd=tmp_path, capture_output=True, check=False, timeout=120
+        )
+        killed += traced.returncode == -signal.SIGKILL
+    left = set((tmp_path / "temporary").iterdir())
+
+    ended = run(*command, env=env)
+
+    assert (ended.code, ended.err) == (0, ""), SEED
+    assert killed > 0, SEED
+    assert find_wrong(tmp_path / "all", format, expected) == [], SEED
+    assert set((tmp_path / "temporary").iterdir()) == left
+    assert run("verify", "all").code == 0
+    status = fetchmill.status(tmp_path / "all")
+    assert (status.source, status.fetched) == ("export of lists", COUNT)
+
+
+class Blocking(RangeCopies):
+    """Copies of objects that last until they are stopped."""
+
+    def __init__(self, store: BucketStore) -> None:
+        super().__init__(store)
+        self.begun, self.stopped = Event(), Event()
+
+    def copy(self, attempt: str, with_objects: bool) -> str | None:
+        """Waits for `stop`."""
+        if with_objects:
+            self.begun.set()
+            self.stopped.wait()
+        return super().copy(attempt, with_objects)
+
+    def stop(self) -> None:
+        """See `RangeCopies`."""
+        super().stop()
+        self.stopped.set()
+
+
+class Refusing(RangeCopies):
+    """Copies that fail."""
+
+    def copy(self, attempt: str, with_objects: bool) -> str | None:
+        """Fails."""
+        raise fetchmill.StorageError(f"no room for {attempt}, {with_objects}")
+
+
+def test_an_export_of_a_bucket_in_python(
+    run: Run,
+    environment: dict[str, str],
+    store: S3Store,
+    server: Callable[..., Server],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All functions take the endpoint. A stopped copy ends the export, and a failed one keeps its class."""
+    env, endpoint = reach(store, tmp_path / "temporary", environment)
+    write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
+    job = f"s3://{store.bucket}/run"
+    assert run("get", "lists", job, *OPTIONS, "tar", *endpoint, env=env).code == 0
+    for name, value in (env | store.environment()).items():
+        monkeypatch.setenv(name, value)
+    with fetchmill.open(job, endpoint_url=store.url) as objects:
+        assert len(objects) == COUNT
+    assert fetchmill.verify(job, endpoint_url=store.url).ok
+    assert len(list(fetchmill.failures(job, endpoint_url=store.url))) == 1
+    assert fetchmill.skipped(job, endpoint_url=store.url) == []
+
+    bucket, found = BucketStore.open(job, {}), shared_input(job, {})
+    options = {"dest": job, "source": found.source, "ranges": found.ranges, "format": "jsonl"}
+    for drops in (False, True):
+        copies = Blocking(bucket)
+        running = Export(json.dumps(options | {"other": str(tmp_path / "all")}), copies)
+        assert copies.begun.wait(60)
+        if drops:
+            del running
+        else:
+            running.stop()
+            assert running.wait(60)
+            assert running.report()["interrupted"]
+        assert copies.stopped.is_set()
+        copies.close()
+    with pytest.raises(fetchmill.StorageError, match="no room for 00000-"):
+        Export(json.dumps(options | {"other": str(tmp_path / "all")}), Refusing(bucket))
+
+    report = fetchmill.export(job, tmp_path / "all", format="jsonl", endpoint_url=store.url)
+    assert (report.fetched, report.source) == (COUNT, job)
+    assert fetchmill.export(job, tmp_path / "all", format="jsonl", endpoint_url=store.url).already_finished
+
+
+def test_copies_replace_each_other_and_can_be_stopped(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export needs the room of one range."""
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)
+    for attempt in ("a", "b"):
+        for name in (".fetchmill/job.sqlite", ".fetchmill/manifests/1", "shard-1.tar"):
+            store.put(f"run/data/{attempt}/{name}", attempt.encode())
+    copies = RangeCopies(BucketStore.open(f"s3://{store.bucket}/run", {}))
+
+    journal = Path(copies.copy("a", False) or "")
+    assert files_in(journal) == {".fetchmill/job.sqlite"}
+    whole = Path(copies.copy("b", True) or "")
+    assert files_in(whole) == {".fetchmill/job.sqlite", ".fetchmill/manifests/1", "shard-1.tar"}
+    assert (whole / "shard-1.tar").read_bytes() == b"b"
+    assert list(whole.parent.iterdir()) == [whole]
+    copies.stop()
+    assert copies.copy("a", True) is None
+    copies.close()
+    assert not whole.parent.exists()
+
+
+def files_in(folder: Path) -> set[str]:
+    """Returns the names of all files in a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

@@ -27,7 +27,9 @@ pub use fetch::stream::{
     Channel, Fetcher, InputState, NoReply, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
     RequestTimes, StreamProgress, StreamWindow, TakenReplies, reply_schema,
 };
-pub use job::{Export, ExportOptions, ExportSource, Interruption, Job, JobReport, SkippedByReason, Snapshot};
+pub use job::{
+    Export, ExportOptions, ExportSource, Interruption, Job, JobReport, RangeCopies, SkippedByReason, Snapshot,
+};
 pub use list_input::{ListFile, check_list, list_files, open_list};
 pub use request::custom_request::CustomRequest;
 pub use request::http_options::{HttpOptions, Resolvers};

@@ -116,7 +116,7 @@ fn export(from: &Path, dest: &Path, format: Format) {
         shard_size: None,
         is_durable: false,
     };
-    let export = Export::start(&options).unwrap();
+    let export = Export::start(&options, None).unwrap();
     assert!(export.wait(WAIT));
     assert_eq!(export.report().unwrap().unwrap().tally.fetched, 40);
 }

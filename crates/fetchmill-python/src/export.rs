@@ -1,15 +1,18 @@
 //! A running export.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fetchmill_engine::{ExportOptions, ExportSource};
+use fetchmill_engine::{ExportOptions, ExportSource, RangeCopies};
+use fetchmill_model::error::{Error, Result};
 use fetchmill_store::sink::Format;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
 
 use crate::errors;
+use crate::iterable::{self, RaisedError};
 use crate::job::{report_dict, snapshot_dict};
 use crate::start::start;
 
@@ -17,7 +20,7 @@ use crate::start::start;
 #[serde(deny_unknown_fields)]
 struct ExportArguments {
     dest: PathBuf,
-    /// Destinations of a shared job's ranges. `dest` is the job directory in this case.
+    /// Destinations of a shared job's ranges, or the names of ranges to copy. `dest` is the job directory in this case.
     ranges: Option<Vec<PathBuf>>,
     source: Option<String>,
     other: PathBuf,
@@ -56,12 +59,38 @@ impl ExportArguments {
     }
 }
 
+/// Calls a `fetchmill._destination.shared_export.RangeCopies`.
+#[derive(Debug)]
+struct PythonCopies {
+    copies: Arc<Py<PyAny>>,
+    raised: RaisedError,
+}
+
+impl RangeCopies for PythonCopies {
+    fn copy(&self, range: &Path, with_objects: bool) -> Result<Option<PathBuf>> {
+        let copied = Python::attach(|py| {
+            self.copies.call_method1(py, "copy", (range.as_os_str(), with_objects))?.extract(py)
+        });
+        copied.map_err(|error: PyErr| {
+            let message = format!("the ranges cannot be copied: {error}");
+            iterable::keep(&self.raised, error);
+            Error::Temporary(message)
+        })
+    }
+}
+
+/// Stops copies. They end early.
+fn stop(py: Python<'_>, copies: Option<&Arc<Py<PyAny>>>) -> PyResult<()> {
+    copies.map_or(Ok(()), |copies| copies.call_method0(py, "stop").map(drop))
+}
+
 /// An export that runs on its own threads as soon as it is created.
 ///
 /// It is aborted if it is dropped before it ends. The constructor starts or resumes it.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.export`.
+///     copies: copies the ranges of a shared job in a bucket, if the options name such ranges.
 ///
 /// Raises:
 ///     UsageError: an option cannot be used, or the other destination belongs to another job.
@@ -69,6 +98,8 @@ impl ExportArguments {
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Export {
     running: fetchmill_engine::Export,
+    copies: Option<Arc<Py<PyAny>>>,
+    raised: RaisedError,
     from: PathBuf,
     dest: PathBuf,
     format: &'static str,
@@ -77,14 +108,25 @@ pub(crate) struct Export {
 #[pymethods]
 impl Export {
     #[new]
-    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+    #[pyo3(signature = (options, copies=None))]
+    fn new(py: Python<'_>, options: &str, copies: Option<Py<PyAny>>) -> PyResult<Self> {
         let options: ExportArguments =
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
         let from = options.dest.clone();
         let options = options.into_core()?;
         let (dest, format) = (options.dest.clone(), options.format.name());
-        let running = start(py, move || fetchmill_engine::Export::start(&options))?;
-        Ok(Export { running, from, dest, format })
+        let (copies, raised) = (copies.map(Arc::new), RaisedError::default());
+        let given = copies.clone().map(|copies| {
+            Box::new(PythonCopies { copies, raised: Arc::clone(&raised) }) as Box<dyn RangeCopies>
+        });
+        match start(py, move || fetchmill_engine::Export::start(&options, given)) {
+            Ok(running) => Ok(Export { running, copies, raised, from, dest, format }),
+            Err(error) => {
+                // A start that a signal has interrupted may still be copying.
+                stop(py, copies.as_ref())?;
+                Err(iterable::take(&raised).unwrap_or(error))
+            }
+        }
     }
 
     /// Waits up to `seconds` for the export to end, without the GIL. Returns whether it has ended.
@@ -94,13 +136,15 @@ impl Export {
     }
 
     /// Asks the export to stop after a checkpoint. Returns immediately.
-    fn stop(&self) {
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
         self.running.stop();
+        stop(py, self.copies.as_ref())
     }
 
     /// Ends the export without a checkpoint, as if the process had been killed.
-    fn abort(&self) {
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.running.abort();
+        stop(py, self.copies.as_ref())
     }
 
     /// Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
@@ -117,10 +161,23 @@ impl Export {
             .running
             .report()
             .ok_or_else(|| errors::usage("the export has not ended, or its report was already taken"))?;
-        let dict = report_dict(py, &report.map_err(|error| errors::of(&error))?)?;
+        let report =
+            report.map_err(|error| iterable::take(&self.raised).unwrap_or_else(|| errors::of(&error)))?;
+        let dict = report_dict(py, &report)?;
         dict.set_item("source", self.from.to_string_lossy())?;
         dict.set_item("dest", self.dest.as_os_str())?;
         dict.set_item("format", self.format)?;
         Ok(dict)
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            self.running.abort();
+            let _ = stop(py, self.copies.as_ref());
+            // The thread may need the interpreter before it ends.
+            py.detach(|| self.running.close());
+        });
     }
 }

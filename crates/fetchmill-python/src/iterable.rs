@@ -19,6 +19,11 @@ const BATCH_TIME: Duration = Duration::from_millis(20);
 /// Exception raised by an iterable, for the job's report.
 pub(crate) type RaisedError = Arc<Mutex<Option<PyErr>>>;
 
+/// Keeps an exception for the report.
+pub(crate) fn keep(raised: &RaisedError, error: PyErr) {
+    *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+}
+
 /// Takes the exception.
 pub(crate) fn take(raised: &RaisedError) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -62,7 +67,7 @@ impl IterableSource {
 
     fn raise(&self, error: PyErr) -> Error {
         let said = format!("the iterable raised {error}");
-        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        keep(&self.raised, error);
         Error::Listing(said)
     }
 }

@@ -2,7 +2,8 @@
 
 import json
 import os
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
@@ -10,14 +11,17 @@ from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
 from fetchmill._options.table import Durability
 from fetchmill._options.values import check_path
-from fetchmill._shared import is_shared_job
+from fetchmill._shared import is_shared_job, reach_named
 from fetchmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._shared.folders import RangeCopies
 
 ExportFormat = Literal["files", "tar", "parquet", "warc", "jsonl"]
 EXPORT_FORMATS = get_args(ExportFormat)
 
 
-def export(
+def export(  # noqa: PLR0913 - each has its default
     dest: str | os.PathLike[str],
     other: str | os.PathLike[str],
     *,
@@ -27,12 +31,16 @@ def export(
     other_state: str | os.PathLike[str] | None = None,
     durability: Durability = "power",
     progress: ProgressChoice = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
 ) -> Report:
     """Write every object of a destination into another destination, in another format. Resume an interrupted export.
 
     The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
     the end and releases the GIL meanwhile. The objects of `dest` must not change during the export, or before it is
-    resumed. A shared job must be finished, and its directory must be a folder.
+    resumed. A shared job must be finished. If it is in a bucket, its ranges are copied to the temporary folder of this
+    machine, one after another.
 
     Args:
         dest: the destination of a job, or the directory of a shared job.
@@ -43,6 +51,9 @@ def export(
         other_state: folder for the journal of `other`.
         durability: what a commit survives: a `power` cut, or only the end of the `process`.
         progress: as for `fetchmill.get`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        region: the region of that bucket.
+        profile: the profile with the bucket's credentials.
 
     Returns:
         The ledger of the export. Objects that cannot be stored are counted as failed: their names are not valid paths,
@@ -58,12 +69,40 @@ def export(
         >>> fetchmill.export("out/", "shards/", format="parquet").failed  # doctest: +SKIP
         0
     """
-    options = to_json(dest, other, format, shard_size, state, other_state, durability)
-    with shown(progress) as show:
-        return Report.from_native(run_to_end(lambda: Export(options), show))
+    reach = reach_named(endpoint_url, region, profile)
+    with (
+        prepare(dest, other, format, shard_size, state, other_state, durability, reach) as prepared,
+        shown(progress) as show,
+    ):
+        return Report.from_native(run_to_end(prepared.start, show))
 
 
-def to_json(
+class PreparedExport:
+    """An export whose options were checked.
+
+    Args:
+        options: the options for the native module.
+        copies: copies of the ranges of a shared job in a bucket.
+    """
+
+    def __init__(self, options: str, copies: "RangeCopies | None") -> None:
+        self._options = options
+        self._copies = copies
+
+    def start(self) -> Export:
+        """Start or resume the export."""
+        return Export(self._options, self._copies)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Remove the copies."""
+        if self._copies is not None:
+            self._copies.close()
+
+
+def prepare(
     dest: str | os.PathLike[str],
     other: str | os.PathLike[str],
     format: str,
@@ -71,8 +110,9 @@ def to_json(
     state: str | os.PathLike[str] | None,
     other_state: str | os.PathLike[str] | None,
     durability: str,
-) -> str:
-    """Return the options for the native module. None means the core's default and is left out.
+    reach: Mapping[str, Any],
+) -> PreparedExport:
+    """Return an export; see `export`. `reach` has options for reaching the bucket of a shared job.
 
     Raises:
         UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.
@@ -88,8 +128,11 @@ def to_json(
         "other_state": None if other_state is None else check_path("other_state", other_state),
         "durability": durability,
     }
-    if state is None and is_shared_job(options["dest"]):
-        from fetchmill._destination.shared_export import source_and_ranges
+    copies = None
+    if state is None and is_shared_job(options["dest"], reach):
+        from fetchmill._destination.shared_export import shared_input
 
-        options["source"], options["ranges"] = source_and_ranges(options["dest"])
-    return json.dumps({name: value for name, value in options.items() if value is not None})
+        found = shared_input(options["dest"], reach)
+        options["source"], options["ranges"], copies = found.source, found.ranges, found.copies
+    # None means the core's default and is left out.
+    return PreparedExport(json.dumps({name: value for name, value in options.items() if value is not None}), copies)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from fetchmill._job.column_values import ColumnValue
 from fetchmill._native import Objects as NativeObjects
-from fetchmill._shared import is_shared_job
+from fetchmill._shared import is_shared_job, reach_named
 
 # Number of names read from the manifests at a time.
 _PAGE_NAMES = 5000
@@ -283,7 +283,14 @@ class _ValuesView(ValuesView[bytes]):
             yield row[1]
 
 
-def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Objects:
+def open(
+    dest: str | os.PathLike[str],
+    *,
+    state: str | os.PathLike[str] | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> Objects:
     """Open a job's stored objects for reading in place.
 
     The job may be running; only sealed data is visible.
@@ -291,6 +298,9 @@ def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None =
     Args:
         dest: the destination.
         state: folder of the journal, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        region: the region of that bucket.
+        profile: the profile with the bucket's credentials.
 
     Returns:
         A mapping from names to bytes, which is also a context manager.
@@ -304,10 +314,23 @@ def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None =
         >>> fetchmill.open("out/")["file-000000000001"]
         b'...'
     """
-    if state is None and is_shared_job(os.fspath(dest)):
+    return open_reached(dest, state, reach_named(endpoint_url, region, profile))
+
+
+def open_reached(
+    dest: str | os.PathLike[str], state: str | os.PathLike[str] | None, reach: Mapping[str, Any]
+) -> Objects:
+    """Open a job's stored objects; see `open`.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, if the job was started with `state`.
+        reach: options for reaching the bucket of a shared job.
+    """
+    if state is None and is_shared_job(os.fspath(dest), reach):
         from fetchmill._destination.shared_objects import SharedObjects
 
-        return SharedObjects(dest)
+        return SharedObjects(dest, reach)
     return Objects(dest, state=state)
 
 

@@ -1,23 +1,41 @@
 """The input of an export of a shared job: the folders of its final ranges."""
 
-from fetchmill._shared.folders import final_attempts
+from collections.abc import Mapping
+from typing import Any
+
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.bucket_store import BucketStore
+from fetchmill._shared.folders import RangeCopies, final_attempts
 from fetchmill._shared.job_directory import JobDirectory
-from fetchmill._shared.store import is_bucket
 from fetchmill.errors import UsageError
 
 
-def source_and_ranges(dest: str) -> tuple[str, list[str]]:
-    """Return the source of a shared job, and the destinations of its ranges in the order of the list.
+@dataclass(frozen=True, kw_only=True)
+class SharedInput:
+    """The input of an export.
+
+    Args:
+        source: the source of the job.
+        ranges: the destinations of its ranges in the order of the list. If the job is in a bucket, their names.
+        copies: copies the ranges to this machine; None if they are folders.
+    """
+
+    source: str
+    ranges: list[str]
+    copies: RangeCopies | None
+
+
+def shared_input(dest: str, reach: Mapping[str, Any]) -> SharedInput:
+    """Return the input of an export of a shared job.
+
+    Args:
+        dest: the job directory.
+        reach: options for reaching its bucket; see `open_store`.
 
     Raises:
-        UsageError: the job is not finished, or its directory is in a bucket.
+        UsageError: the job is not finished.
     """
-    if is_bucket(dest):
-        raise UsageError(
-            f"{dest} is in a bucket, but export reads only folders; copy the prefix to a "
-            "folder and export that, or read the shards directly"
-        )
-    directory = JobDirectory.at(dest)
+    directory = JobDirectory.at(dest, reach)
     job = directory.job()
     if not directory.is_complete(job):
         open_ranges = len(directory.open_ranges(job))
@@ -26,4 +44,7 @@ def source_and_ranges(dest: str) -> tuple[str, list[str]]:
             f"the shared job of {dest} is not finished ({why}); export it after its workers have finished, or continue "
             f"it with fetchmill resume {dest}"
         )
-    return job.source, [directory.store.destination(attempt) for attempt in final_attempts(directory)]
+    store, attempts = directory.store, final_attempts(directory)
+    if isinstance(store, BucketStore):
+        return SharedInput(source=job.source, ranges=attempts, copies=RangeCopies(store))
+    return SharedInput(source=job.source, ranges=list(map(store.destination, attempts)), copies=None)

@@ -1,8 +1,9 @@
 """Verifies a shared job: its ranges cover each byte of the list exactly once, and each final range is complete."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fetchmill._shared.folders import AttemptFolders
 from fetchmill._shared.job_directory import JobDirectory
@@ -22,6 +23,7 @@ def verify_shared(
     dest: str | os.PathLike[str],
     verify_folder: "Callable[[str], VerifyReport]",
     on_finding: "Callable[[Finding], object]",
+    reach: Mapping[str, Any],
 ) -> "VerifyReport":
     """Verify each final range, and that all ranges together cover the list.
 
@@ -29,6 +31,7 @@ def verify_shared(
         dest: the job directory.
         verify_folder: verifies the destination of one range.
         on_finding: called with each finding about the ranges themselves.
+        reach: options for reaching the bucket of the job directory.
 
     Returns:
         The sum of the reports of all ranges.
@@ -38,7 +41,7 @@ def verify_shared(
     """
     from fetchmill.errors import UsageError
 
-    directory = JobDirectory.at(dest)
+    directory = JobDirectory.at(dest, reach)
     job = directory.job()
     total: VerifyReport | None = None
     final = []

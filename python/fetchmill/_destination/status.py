@@ -2,13 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from fetchmill._job.report import OPTED_OUT, Failure, Skipped, Status
 from fetchmill._native import Failures, hide_secrets
 from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
-from fetchmill._shared import is_shared_job
+from fetchmill._shared import is_shared_job, reach_named
 
 # Maximum number of names, and of hosts, to keep for each reason.
 _NAMES_MAX = 100
@@ -37,12 +38,22 @@ def without_secrets(text: str) -> str:
     return hide_secrets(text)
 
 
-def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
+def failures(
+    dest: str | os.PathLike[str],
+    *,
+    state: str | os.PathLike[str] | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> Iterator[Failure]:
     """Iterate over the absent and failed targets of a job, each once. Memory use does not depend on their number.
 
     Args:
         dest: the destination.
         state: folder of the journal, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        region: the region of that bucket.
+        profile: the profile with the bucket's credentials.
 
     Yields:
         A `Failure` for each target whose latest outcome is absent or failed.
@@ -51,9 +62,22 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
         UsageError: there is no job.
         JournalError: the journal or a failures shard cannot be read.
     """
-    if state is None and is_shared_job(os.fspath(dest)):
-        for folder in _folders(dest):
-            yield from failures(folder)
+    return failures_reached(dest, state, reach_named(endpoint_url, region, profile))
+
+
+def failures_reached(
+    dest: str | os.PathLike[str], state: str | os.PathLike[str] | None, reach: Mapping[str, Any]
+) -> Iterator[Failure]:
+    """Iterate over the absent and failed targets of a job; see `failures`.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, if the job was started with `state`.
+        reach: options for reaching the bucket of a shared job.
+    """
+    if state is None and is_shared_job(os.fspath(dest), reach):
+        for folder in _folders(dest, reach):
+            yield from failures_reached(folder, None, {})
         return
     batches = Failures(os.fspath(dest), None if state is None else os.fspath(state))
     while batch := batches.next_batch():
@@ -61,12 +85,22 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
             yield Failure.from_native(values)
 
 
-def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> list[Skipped]:
+def skipped(
+    dest: str | os.PathLike[str],
+    *,
+    state: str | os.PathLike[str] | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> list[Skipped]:
     """Return the targets that a job has skipped, by reason.
 
     Args:
         dest: the destination.
         state: folder of the journal, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        region: the region of that bucket.
+        profile: the profile with the bucket's credentials.
 
     Returns:
         A `Skipped` for each reason.
@@ -75,8 +109,21 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
         UsageError: there is no job.
         JournalError: the journal cannot be read.
     """
-    if state is None and is_shared_job(os.fspath(dest)):
-        return _sum_of_skips(skipped(folder) for folder in _folders(dest))
+    return skipped_reached(dest, state, reach_named(endpoint_url, region, profile))
+
+
+def skipped_reached(
+    dest: str | os.PathLike[str], state: str | os.PathLike[str] | None, reach: Mapping[str, Any]
+) -> list[Skipped]:
+    """Return the targets that a job has skipped; see `skipped`.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, if the job was started with `state`.
+        reach: options for reaching the bucket of a shared job.
+    """
+    if state is None and is_shared_job(os.fspath(dest), reach):
+        return _sum_of_skips(skipped(folder) for folder in _folders(dest, reach))
     place = os.fspath(dest), None if state is None else os.fspath(state)
     listed = {reason: names for reason, _, names in listed_skips(*place)}
     found = Status.from_native(journal_status(*place))
@@ -92,12 +139,12 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
     ]
 
 
-def _folders(dest: str | os.PathLike[str]) -> Iterator[str]:
+def _folders(dest: str | os.PathLike[str], reach: Mapping[str, Any]) -> Iterator[str]:
     """Iterate over the folders with the journals of a shared job. A folder exists until the next one is taken."""
     from fetchmill._shared.folders import AttemptFolders, final_attempts
     from fetchmill._shared.job_directory import JobDirectory
 
-    directory = JobDirectory.at(dest)
+    directory = JobDirectory.at(dest, reach)
     for attempt in final_attempts(directory):
         with AttemptFolders(directory) as folders:
             yield folders.facts(attempt)

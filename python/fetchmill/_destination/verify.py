@@ -14,7 +14,7 @@ from typing import Any, Self
 from fetchmill._destination.origin import OriginClient, difference
 from fetchmill._job.readable_report import ReadableReport
 from fetchmill._native import Verify
-from fetchmill._shared import is_shared_job
+from fetchmill._shared import is_shared_job, reach_named
 from fetchmill.errors import UsageError
 
 # Signals are handled within this time.
@@ -155,6 +155,9 @@ def verify(  # noqa: PLR0913 - each has its default
     dest: str | os.PathLike[str],
     *,
     state: str | os.PathLike[str] | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
     against: str | None = None,
     sample: int | None = None,
     seed: int = 0,
@@ -170,6 +173,9 @@ def verify(  # noqa: PLR0913 - each has its default
     Args:
         dest: the destination.
         state: folder of the journal, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        region: the region of that bucket.
+        profile: the profile with the bucket's credentials.
         against: an origin to compare a sample of objects with, `http://host:port[/path]`.
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object's URL.
@@ -194,13 +200,41 @@ def verify(  # noqa: PLR0913 - each has its default
         >>> report.ok  # doctest: +SKIP
         True
     """
+    return verify_reached(
+        dest,
+        reach_named(endpoint_url, region, profile),
+        state=state,
+        against=against,
+        sample=sample,
+        seed=seed,
+        repair=repair,
+        threads=threads,
+        on_finding=on_finding,
+        on_progress=on_progress,
+    )
+
+
+def verify_reached(  # noqa: PLR0913 - those of `verify`
+    dest: str | os.PathLike[str],
+    reach: Mapping[str, Any],
+    *,
+    state: str | os.PathLike[str] | None = None,
+    against: str | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    repair: bool = False,
+    threads: int | None = None,
+    on_finding: OnFinding | None = None,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Verify a destination; see `verify`. `reach` has options for reaching the bucket of a shared job."""
     if against is not None and sample is None:
         sample = SAMPLE_DEFAULT
     for name, value in (("sample", sample), ("threads", threads)):
         if value is not None and not 1 <= value <= SAMPLE_MAX:
             raise UsageError(f"{name} must be a whole number from 1 to {SAMPLE_MAX}, not {value!r}", options=[name])
     tell = on_finding or (lambda _: None)
-    if state is None and is_shared_job(os.fspath(dest)):
+    if state is None and is_shared_job(os.fspath(dest), reach):
         if repair:
             raise UsageError(
                 f"{os.fspath(dest)} is a shared job and cannot be repaired; create the job again in another directory"
@@ -219,7 +253,7 @@ def verify(  # noqa: PLR0913 - each has its default
                 on_progress=on_progress,
             )
 
-        return verify_shared(dest, verify_folder, tell)
+        return verify_shared(dest, verify_folder, tell, reach)
     options = {
         "dest": os.fspath(dest),
         "state": None if state is None else os.fspath(state),

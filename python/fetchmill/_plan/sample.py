@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fetchmill._destination.export import EXPORT_FORMATS, to_json
+from fetchmill._destination.export import EXPORT_FORMATS, prepare
 from fetchmill._job.report import Report
-from fetchmill._native import Export
 from fetchmill._plan.running import running
 from fetchmill.errors import FetchmillError
 
@@ -112,7 +111,8 @@ def heads_of(sample: Path) -> Heads | None:
 
 def _store(sample: Path, dest: Path, name: str, block: int) -> StoredSample:
     before, started = time.process_time(), time.monotonic()
-    with running(Export(to_json(sample, dest, name, None, None, None, "process"))) as export:
+    prepared = prepare(sample, dest, name, None, None, None, "process", {})
+    with prepared, running(prepared.start()) as export:
         while not export.wait(_STEP_SECONDS):
             pass
         report = Report.from_native(export.report())

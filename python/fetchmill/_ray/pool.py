@@ -17,6 +17,7 @@ from fetchmill._ray.failures import error_of
 from fetchmill._ray.worker import RayWorker
 from fetchmill._shared.heartbeats import Heartbeats
 from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.stored_options import reach_of
 from fetchmill.errors import FetchmillError, SecurityError, StorageError, TemporaryError, UsageError
 
 # A worker without a heartbeat for this many leases is replaced. Others take its ranges after one lease.
@@ -69,7 +70,7 @@ class RayPool:
     def __init__(self, order: dict[str, Any], emit: Callable[..., None]) -> None:
         self._order = order
         self._emit = emit
-        self._directory = JobDirectory.at(order["job"])
+        self._directory = JobDirectory.at(order["job"], reach_of(order["own"]))
         self._lease = self._directory.job().lease
         self._heartbeats = Heartbeats(self._directory, f"ray-{secrets.token_hex(4)}")
         count = order["workers"] or max(len(nodes()), 1)

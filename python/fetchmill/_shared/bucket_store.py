@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -176,7 +176,9 @@ class BucketStore:
         begin = f"data/{attempt}/"
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
-    def download(self, attempt: str, name: str, size: int, path: Path) -> None:
+    def download(
+        self, attempt: str, name: str, size: int, path: Path, is_stopped: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Copy an object of an attempt into a new file; see `local_copy`.
 
         Args:
@@ -184,16 +186,21 @@ class BucketStore:
             name: name of the object in the attempt's folder.
             size: size of the object in bytes, from the listing.
             path: path of the new file.
+            is_stopped: as for `local_copy`.
         """
-        self.local_copy(f"data/{attempt}/{name}", size, path)
+        return self.local_copy(f"data/{attempt}/{name}", size, path, is_stopped)
 
-    def local_copy(self, name: str, size: int, path: Path) -> None:
+    def local_copy(self, name: str, size: int, path: Path, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Copy an object of the job directory into a new file.
 
         Args:
             name: name of the object.
             size: size of the object in bytes.
             path: path of the new file.
+            is_stopped: returns whether to end early. The file then lacks the rest.
+
+        Returns:
+            Whether the file is complete.
 
         Raises:
             StorageError: the file cannot be written, the object is gone, or it has another size.
@@ -202,6 +209,8 @@ class BucketStore:
         try:
             with path.open("xb") as file:
                 while length < size:
+                    if is_stopped():
+                        return False
                     found = self._bucket.get(name, length, self._patience)
                     if found is None or not found[0]:
                         break
@@ -214,6 +223,7 @@ class BucketStore:
                 f"{self.place(name)} has {length:,} bytes instead of {size:,}: another "
                 "process is removing it, or the job is damaged"
             )
+        return True
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
         """List the names with a prefix, with size, ETag and time."""

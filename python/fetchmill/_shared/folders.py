@@ -1,12 +1,13 @@
 """Locates the objects of a shared job, which are in the folders listed in its commit records.
 
-If the job directory is in a bucket, these folders are copied to this machine, one at a time. Objects are only copied if
-the caller needs them.
+If the job directory is in a bucket, these folders are copied to this machine. Objects are only copied if the caller
+needs them.
 """
 
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +32,71 @@ def final_attempts(directory: JobDirectory) -> list[str]:
     return [f"{range_id}-{attempt}" for range_id, attempt in final if attempt]
 
 
+class CopiesFolder:
+    """A folder on this machine for copies, which is created when it is needed."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._remove: weakref.finalize[..., CopiesFolder] | None = None
+
+    def path(self) -> Path:
+        """Return the folder."""
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
+            # Remove the copies even if `close` is never called.
+            self._remove = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+        return self._path
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._remove is not None:
+            self._remove()
+        self._path = self._remove = None
+
+
+class RangeCopies:
+    """Copies of attempts in a bucket, for an export: one at a time, to use little room.
+
+    The native export calls `copy` in its own thread, and `stop` in any thread.
+
+    Args:
+        store: the bucket.
+    """
+
+    def __init__(self, store: BucketStore) -> None:
+        self._store = store
+        self._place = CopiesFolder()
+        self._is_stopped = False
+
+    def copy(self, attempt: str, with_objects: bool) -> str | None:
+        """Return a folder with an attempt's journal, and with its objects if these are needed.
+
+        The previous folder is removed.
+
+        Returns:
+            The folder; None after `stop`.
+
+        Raises:
+            StorageError, TemporaryError: the folder cannot be copied.
+        """
+        root = self._place.path()
+        for copy in root.iterdir():
+            shutil.rmtree(copy, ignore_errors=True)
+        objects = self._store.objects(attempt)
+        if not with_objects:
+            objects = {name: size for name, size in objects.items() if _is_journal(name)}
+        is_whole = _copy(self._store, attempt, objects, root / attempt, lambda: self._is_stopped)
+        return str(root / attempt) if is_whole else None
+
+    def stop(self) -> None:
+        """End a copy that is being made, and let all later ones be None."""
+        self._is_stopped = True
+
+    def close(self) -> None:
+        """Remove the copies."""
+        self._place.close()
+
+
 class AttemptFolders:
     """The folders of attempts. Each folder is a complete destination.
 
@@ -41,8 +107,7 @@ class AttemptFolders:
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
         # For a bucket: the folder for copies, and the size in bytes of each copy's objects, oldest first.
-        self._place: Path | None = None
-        self._remove: weakref.finalize[..., AttemptFolders] | None = None
+        self._place = CopiesFolder()
         self._copies: dict[str, int] = {}
         self._facts: set[str] = set()
 
@@ -62,9 +127,9 @@ class AttemptFolders:
         if not isinstance(store, BucketStore) or attempt in self._copies:
             return self.whole(attempt)
         if attempt not in self._facts:
-            self._copy(store, attempt, self._root() / f"{attempt}.facts", with_objects=False)
+            self._copy(store, attempt, self._place.path() / f"{attempt}.facts", with_objects=False)
             self._facts.add(attempt)
-        return str(self._root() / f"{attempt}.facts")
+        return str(self._place.path() / f"{attempt}.facts")
 
     def whole(self, attempt: str) -> str:
         """Return a folder with an attempt's journal and objects.
@@ -76,16 +141,14 @@ class AttemptFolders:
         if not isinstance(store, BucketStore):
             return store.destination(attempt)
         if attempt not in self._copies:
-            self._copies[attempt] = self._copy(store, attempt, self._root() / attempt, with_objects=True)
-        return str(self._root() / attempt)
+            self._copies[attempt] = self._copy(store, attempt, self._place.path() / attempt, with_objects=True)
+        return str(self._place.path() / attempt)
 
     def close(self) -> None:
         """Remove copies."""
         self._copies.clear()
         self._facts.clear()
-        if self._remove is not None:
-            self._remove()
-        self._place = self._remove = None
+        self._place.close()
 
     def _copy(self, store: BucketStore, attempt: str, folder: Path, *, with_objects: bool) -> int:
         """Copy an attempt into a folder. Return the total size of the attempt's objects in bytes."""
@@ -93,20 +156,15 @@ class AttemptFolders:
         size = sum(objects.values())
         if with_objects:
             self._make_room(size)
-        for name, length in objects.items():
-            # The name comes from the store, so check that it stays inside the folder.
-            if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-                raise StorageError(f"{store.destination(attempt)}{name} is not a file name, so it cannot be copied")
-            path = folder / name
+        copied = {name: length for name, length in objects.items() if with_objects or name.startswith(_HIDDEN)}
+        _copy(store, attempt, copied, folder)
+        for name in objects.keys() - copied.keys():
+            path = _path_of(store, attempt, name, folder)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not with_objects and not name.startswith(_HIDDEN):
-                    with path.open("xb") as file:
-                        file.truncate(length)
-                    continue
+                with path.open("xb") as file:
+                    file.truncate(objects[name])
             except OSError as error:
-                raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-            store.download(attempt, name, length, path)
+                raise _unwritable(path, error) from error
         return size
 
     def _make_room(self, size: int) -> None:
@@ -114,11 +172,40 @@ class AttemptFolders:
         while self._copies and sum(self._copies.values()) + size > _COPIES_BYTES:
             oldest = next(iter(self._copies))
             del self._copies[oldest]
-            shutil.rmtree(self._root() / oldest, ignore_errors=True)
+            shutil.rmtree(self._place.path() / oldest, ignore_errors=True)
 
-    def _root(self) -> Path:
-        if self._place is None:
-            self._place = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
-            # Remove the copies even if `close` is never called.
-            self._remove = weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
-        return self._place
+
+def _is_journal(name: str) -> bool:
+    """Return whether a file is part of the journal, and not a manifest or a list of failures."""
+    return name.startswith(_HIDDEN) and "/" not in name.removeprefix(_HIDDEN)
+
+
+def _copy(
+    store: BucketStore,
+    attempt: str,
+    objects: Mapping[str, int],
+    folder: Path,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Copy objects of an attempt, with their sizes, into a new folder. Return False if the copy was stopped."""
+    for name, length in objects.items():
+        if not store.download(attempt, name, length, _path_of(store, attempt, name, folder), is_stopped):
+            return False
+    return not is_stopped()
+
+
+def _path_of(store: BucketStore, attempt: str, name: str, folder: Path) -> Path:
+    """Return the path of a copy, after making its folder."""
+    # The name comes from the store, so check that it stays inside the folder.
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise StorageError(f"{store.destination(attempt)}{name} is not a file name, so it cannot be copied")
+    path = folder / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot write {path}: {error.strerror or error}")

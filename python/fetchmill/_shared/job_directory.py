@@ -375,7 +375,13 @@ class JobDirectory:
         return None if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Change the total rate of all workers, even while they run."""
+        """Change the total rate of all workers, even while they run.
+
+        Raises:
+            UsageError: the rate is not a number above 0.
+        """
+        if not 0 < rate < float("inf"):
+            raise UsageError(f"rate must be a number above 0, not {rate}")
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
     def attempts(self) -> list[str]:

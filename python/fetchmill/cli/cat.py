@@ -1,10 +1,11 @@
 """`fetchmill cat`: writes the bytes of objects, which may be stored in any format."""
 
 import sys
+from typing import Any
 
 import click
 
-from fetchmill.cli.help_texts import CliCommand
+from fetchmill.cli.reach_command import ReachCommand, given_reach
 from fetchmill.cli.streams import escape, say, write_bytes
 
 MISSING = 3
@@ -20,7 +21,7 @@ object is damaged."""
 
 @click.command(
     "cat",
-    cls=CliCommand,
+    cls=ReachCommand,
     examples=_EXAMPLES,
     epilog=_EPILOG,
     short_help="Write objects of a destination to standard output.",
@@ -28,7 +29,7 @@ object is damaged."""
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
-def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
+def command(dest: str, names: tuple[str, ...], state: str | None, **reach: Any) -> int:  # noqa: ANN401
     """Concatenate the named objects of DEST to standard output, byte for byte as fetched.
 
     Every format is read in place, without unpacking, and only the named objects are read. While the job runs, the
@@ -37,7 +38,7 @@ def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
     from fetchmill._destination import objects as destination
 
     code = 0
-    with destination.open(dest, state=state) as objects:
+    with destination.open_reached(dest, state, given_reach(reach)) as objects:
         for name in names:
             try:
                 body = objects[name]

@@ -1,21 +1,20 @@
 """`fetchmill export`: writes the objects of a job in another format."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill._destination.export import EXPORT_FORMATS, to_json
+from fetchmill._destination.export import EXPORT_FORMATS, prepare
 from fetchmill._job.progress_texts import describe_failures
 from fetchmill._job.report import Report
-from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import BYTES, Choice
 from fetchmill.cli.progress import JsonDisplay, LiveDisplay
+from fetchmill.cli.reach_command import ReachCommand, given_reach
 from fetchmill.cli.streams import say, write_event
 from fetchmill.cli.summary import destination_arguments, doubtful_lines, ledger_line, run_line
 from fetchmill.cli.watch import Signals, choose_display, watch
 
 if TYPE_CHECKING:
-    from fetchmill._native import Export
     from fetchmill.cli.progress import Display
 
 FINISHED_WITH_FAILURES = 3
@@ -25,6 +24,7 @@ fetchmill export out/ shards/ --format parquet
 fetchmill export out/ shards/ --format parquet     run again to resume
 fetchmill export shards/ files/ --format files     one file per object
 fetchmill export /nfs/run/ all/ --format tar       export a shared job
+fetchmill export s3://bucket/run all/ --format tar
 """
 _EPILOG = """Exit codes: 0 all written; 3 finished, but some names cannot be files or collide on disk (list
 them: fetchmill status OTHER --failures), or some objects of DEST were doubtful; 10 an object is
@@ -34,7 +34,7 @@ others are errors (fetchmill --help)."""
 
 @click.command(
     "export",
-    cls=CliCommand,
+    cls=ReachCommand,
     examples=_EXAMPLES,
     epilog=_EPILOG,
     short_help="Convert a destination to another format.",
@@ -64,10 +64,12 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     durability: str,
     as_json: bool,
     quiet: bool,
+    **reach: Any,  # noqa: ANN401
 ) -> int:
     """Write all objects fetched into DEST to the folder OTHER, in another format. DEST does not change.
 
-    If DEST is the folder of a finished shared job, OTHER receives the objects of all its ranges.
+    If DEST is the directory of a finished shared job, OTHER receives the objects of all its ranges. The ranges of a job
+    in a bucket are copied to the folder for temporary files, one after another.
 
     OTHER must be missing, empty, or the destination of the same export. To resume after an interruption, run the same
     command again. OTHER is a normal destination: status, verify and export work on it.
@@ -77,30 +79,23 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     Shards may contain the same name twice. Exported to files, the first object is written, and later ones fail
     (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
     """
-    options = to_json(dest, other, format_, shard_size, state, other_state, durability)
     signals = Signals()
-    job = _start(options, signals)
-    display = choose_display(as_json, quiet)
-    try:
-        first = watch(job, signals, display)
-    finally:
-        display.close()
-    report = Report.from_native(job.report())
+    with prepare(dest, other, format_, shard_size, state, other_state, durability, given_reach(reach)) as prepared:
+        with signals.interrupting():
+            job = prepared.start()
+        signals.attach(job)
+        display = choose_display(as_json, quiet)
+        try:
+            first = watch(job, signals, display)
+        finally:
+            display.close()
+        report = Report.from_native(job.report())
     if as_json:
         write_event("report", report.to_dict())
     _conclude(report, first.start_settled, other_state, display)
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
     return FINISHED_WITH_FAILURES if report.failed or report.doubtful_count else 0
-
-
-def _start(options: str, signals: Signals) -> "Export":
-    """Start the export and let signals stop it."""
-    from fetchmill._native import Export
-
-    job = Export(options)
-    signals.attach(job)
-    return job
 
 
 def _conclude(report: Report, settled_before: int, state: str | None, display: "Display") -> None:

@@ -1,7 +1,7 @@
 """Help of commands: `--help` shows all options in sections, `-h` shows the most important ones on one screen."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from inspect import cleandoc
 from typing import Any
 
@@ -50,15 +50,24 @@ class CliCommand(click.Command):
     Args:
         examples: commands to type, one per line. A continuation line begins with a space.
         matters: the names of the options shown by `-h`, in this order; all options by default.
+        minor: the names of options not shown by `-h`, if `matters` is empty.
     """
 
     context_class = Context
 
-    def __init__(self, *arguments: Any, examples: str = "", matters: Sequence[str] = (), **settings: Any) -> None:  # noqa: ANN401 - those of click
+    def __init__(
+        self,
+        *arguments: Any,  # noqa: ANN401 - those of click
+        examples: str = "",
+        matters: Sequence[str] = (),
+        minor: Container[str] = (),
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
         settings["context_settings"] = SETTINGS | (settings.get("context_settings") or {})
         super().__init__(*arguments, **settings)
         self.examples = examples.strip("\n").splitlines()
         self._matters = matters
+        self._minor = minor
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters of the command, with `-h` before `--help`."""
@@ -97,10 +106,17 @@ class CliCommand(click.Command):
         _write_text(formatter, cleandoc(self.help or "").partition("\n\n")[0])
         write_examples(formatter, _first_examples(self.examples))
         options = {option.name: option for option in self.get_params(ctx) if isinstance(option, click.Option)}
+        shown = [name for name in options if name not in self._minor]
         with formatter.section("Options"):
-            formatter.write_dl([_brief_record(options[name], ctx) for name in self._matters or options])
+            formatter.write_dl([_brief_record(options[name], ctx) for name in self._matters or shown])
         formatter.write(f"\nAll options: {ctx.command_path} --help. Guides: fetchmill help.\n")
         return formatter.getvalue().rstrip("\n")
+
+
+def own_params(command: click.Command) -> list[click.Parameter]:
+    """Return the list of a command's parameters without those that are loaded late."""
+    own: list[click.Parameter] = getattr(command, "own", None) or command.params
+    return own
 
 
 def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from fetchmill.cli.config import ConfigOption
-from fetchmill.cli.help_texts import SETTINGS, WIDTH, Context, brief_option, write_examples
+from fetchmill.cli.help_texts import SETTINGS, WIDTH, Context, brief_option, own_params, write_examples
 from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
@@ -94,8 +94,9 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         found: click.Command = import_module(f"fetchmill.cli.{cmd_name}").command
-        if not any(isinstance(parameter, ConfigOption) for parameter in found.params):
-            found.params.append(ConfigOption(COMMANDS))
+        own = own_params(found)
+        if not any(isinstance(parameter, ConfigOption) for parameter in own):
+            own.append(ConfigOption(COMMANDS))
         return found
 
     def resolve_command(

@@ -2,16 +2,19 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fetchmill._options.units import format_bytes, format_count, format_seconds
-from fetchmill.cli.help_texts import CliCommand
+from fetchmill._shared import is_shared_job
+from fetchmill.cli.reach_command import ReachCommand, given_reach
 from fetchmill.cli.streams import say, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fetchmill._dashboard.history import History
 
 _EXAMPLES = """
@@ -22,13 +25,16 @@ fetchmill report out/ --json | jq '.samples[-1]'
 
 
 @click.command(
-    "report", cls=CliCommand, examples=_EXAMPLES, short_help="Show the speed, failures and limits of a job over time."
+    "report",
+    cls=ReachCommand,
+    examples=_EXAMPLES,
+    short_help="Show the speed, failures and limits of a job over time.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--html", "file", metavar="FILE", type=click.Path(), help="Write an HTML page with charts to this file.")
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON with the ledger and one sample per second.")
-def command(dest: str, file: str | None, state: str | None, as_json: bool) -> int:
+def command(dest: str, file: str | None, state: str | None, as_json: bool, **reach: Any) -> int:  # noqa: ANN401
     """Show the speed, failures and limits of the job in DEST over time, across all its runs.
 
     With --html, write a self-contained page that works offline and is easy to share. It shows rates, latencies,
@@ -39,7 +45,8 @@ def command(dest: str, file: str | None, state: str | None, as_json: bool) -> in
     """
     from fetchmill._dashboard.history import write_page
 
-    found, lines = _shared(dest) if state is None and _is_shared(dest) else _single(dest, state)
+    own = given_reach(reach)
+    found, lines = _shared(dest, own) if state is None and is_shared_job(dest, own) else _single(dest, state)
     if file is not None:
         write_page(found, file)
         say(f"written: {file}")
@@ -50,12 +57,6 @@ def command(dest: str, file: str | None, state: str | None, as_json: bool) -> in
     return 0
 
 
-def _is_shared(dest: str) -> bool:
-    from fetchmill._shared import is_shared_job
-
-    return is_shared_job(dest)
-
-
 def _single(dest: str, state: str | None) -> "tuple[History, list[str]]":
     """Return the history of a job on one machine, and the lines of its status."""
     from fetchmill._destination.history import history
@@ -64,13 +65,13 @@ def _single(dest: str, state: str | None) -> "tuple[History, list[str]]":
     return found, status_lines(found.status, state)
 
 
-def _shared(dest: str) -> "tuple[History, list[str]]":
+def _shared(dest: str, reach: "Mapping[str, Any]") -> "tuple[History, list[str]]":
     """Like `_single`, for a shared job."""
     from fetchmill._shared.history import shared_history
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill.cli.shared_jobs import status_lines
 
-    found = shared_history(JobDirectory.at(dest))
+    found = shared_history(JobDirectory.at(dest, reach))
     return found, status_lines(found.status, with_ended=True)
 
 

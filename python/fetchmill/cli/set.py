@@ -6,7 +6,7 @@ import click
 
 from fetchmill.cli.options import TableCommand
 from fetchmill.cli.parameter_types import NUMBER
-from fetchmill.cli.shared_jobs import given, reach_options
+from fetchmill.cli.shared_jobs import MINOR, given, reach_options
 from fetchmill.cli.streams import escape, say
 
 _EXAMPLES = """
@@ -16,9 +16,11 @@ _HELP = "Change the shared job in the directory JOB. Running workers apply the c
 
 
 def _run(job: str, rate: float, **reach: Any) -> int:  # noqa: ANN401
-    from fetchmill.shared_jobs import set_rate
+    from fetchmill._shared.job_directory import JobDirectory
 
-    set_rate(job, rate, **given(reach))
+    directory = JobDirectory.at(job, given(reach))
+    directory.job()
+    directory.set_rate(rate)
     say(f"{escape(job)}: at most {rate:g} requests per second for all workers together; takes effect within seconds")
     return 0
 
@@ -28,6 +30,7 @@ command = TableCommand(
     callback=_run,
     help=_HELP,
     examples=_EXAMPLES,
+    minor=MINOR,
     short_help="Change a shared job while it runs.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),

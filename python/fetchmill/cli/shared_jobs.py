@@ -25,8 +25,10 @@ OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
     *BUCKET_REACH,
 )
-# The options in `OWN` that are needed to only read or change a job.
-REACH = ("endpoint_url", "region", "profile")
+# The options for reaching the bucket of a job directory, to only read or change a job.
+_REACH = (*BUCKET_REACH, "ca_file", "proxy")
+# Those that `-h` does not show.
+MINOR = tuple(name for name in _REACH if name not in ("endpoint_url", "region", "profile"))
 
 
 def run_worker(
@@ -214,7 +216,7 @@ def own_options() -> list[click.Parameter]:
 
 def reach_options() -> list[click.Parameter]:
     """Return the options of commands that only read or change a job: those for reaching the job's bucket."""
-    return _options(REACH)
+    return _options(_REACH)
 
 
 def _options(names: "Container[str]") -> list[click.Parameter]:

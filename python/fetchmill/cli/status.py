@@ -4,18 +4,18 @@ import os
 import sys
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from fetchmill._job.report import Failure
 from fetchmill._options.units import format_bytes, format_count
-from fetchmill.cli.help_texts import CliCommand
+from fetchmill.cli.reach_command import ReachCommand, given_reach
 from fetchmill.cli.streams import escape, json_line, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from fetchmill._job.report import Skipped
     from fetchmill._sync.status import SyncStatus
@@ -35,7 +35,7 @@ fetchmill status /nfs/run --metrics                 for Prometheus
 
 @click.command(
     "status",
-    cls=CliCommand,
+    cls=ReachCommand,
     examples=_EXAMPLES,
     short_help="Show the progress, speed and failures of a job.",
 )
@@ -52,7 +52,14 @@ fetchmill status /nfs/run --metrics                 for Prometheus
     help="Write a JSON object, or with --failures or --skipped one JSON object per line.",
 )
 def command(
-    dest: str, failures: bool, skipped: bool, watch: bool, metrics: bool, state: str | None, as_json: bool
+    dest: str,
+    failures: bool,
+    skipped: bool,
+    watch: bool,
+    metrics: bool,
+    state: str | None,
+    as_json: bool,
+    **reach: Any,  # noqa: ANN401
 ) -> int:
     """Show the progress and speed of the job in DEST, and what limits its speed. The counts are those of its last
     commit. To watch a job in the browser, start it with --dashboard; it prints the address of its page. To save charts
@@ -75,8 +82,9 @@ def command(
     With --metrics, write the metrics of a shared job, for example for node_exporter's textfile collector. For a job on
     one machine, --dashboard serves the metrics.
     """  # noqa: D205 - the first paragraph is what -h shows
+    place = _Place(dest, state, given_reach(reach))
     if metrics:
-        _write_metrics(dest, alone=not (failures or skipped or watch or as_json or state is not None))
+        _write_metrics(place, alone=not (failures or skipped or watch or as_json or state is not None))
         return 0
     if failures and skipped:
         raise click.UsageError("--failures and --skipped cannot be combined")
@@ -84,60 +92,76 @@ def command(
         if watch:
             option = "--failures" if failures else "--skipped"
             raise click.UsageError(f"--watch and {option} cannot be combined; leave out one of them")
-        (_write_failures if failures else _write_skipped)(dest, state, as_json)
+        (_write_failures if failures else _write_skipped)(place, as_json)
     elif watch:
-        _watch(dest, state, as_json)
+        _watch(place, as_json)
     else:
-        _show(dest, state, as_json)
+        _show(place, as_json)
     return 0
 
 
-def _show(dest: str, state: str | None, as_json: bool) -> bool:
+class _Place(NamedTuple):
+    """The place of a job.
+
+    Args:
+        dest: the destination, or the job directory of a shared job.
+        state: the folder of the journal, if the user named one.
+        reach: the options for reaching the bucket of a shared job.
+    """
+
+    dest: str
+    state: str | None
+    reach: "Mapping[str, Any]"
+
+    def is_shared(self) -> bool:
+        """Return whether the job is a shared job."""
+        from fetchmill._shared import is_shared_job
+
+        return self.state is None and is_shared_job(self.dest, self.reach)
+
+    def is_synced(self) -> bool:
+        """Return whether a sync keeps the folder."""
+        from fetchmill._sync.state import is_synced
+
+        return self.state is None and is_synced(self.dest)
+
+
+def _show(place: _Place, as_json: bool) -> bool:
     """Show the status. Return whether the job is running and the output is still read."""
-    if state is None and _is_shared(dest):
-        return _show_shared(dest, as_json)
-    if state is None and _is_synced(dest):
-        return _show_sync(dest, as_json)
+    if place.is_shared():
+        return _show_shared(place, as_json)
+    if place.is_synced():
+        return _show_sync(place.dest, as_json)
     from fetchmill._destination.status import status
 
-    found = status(dest, state=state)
-    text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, state)))
+    found = status(place.dest, state=place.state)
+    text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, place.state)))
     return write_line(sys.stdout, text) and found.running
 
 
-def _is_shared(dest: str) -> bool:
-    from fetchmill._shared import is_shared_job
-
-    return is_shared_job(dest)
-
-
-def _show_shared(dest: str, as_json: bool) -> bool:
+def _show_shared(place: _Place, as_json: bool) -> bool:
     """Like `_show`, for a shared job."""
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
     from fetchmill.cli.shared_jobs import status_lines
 
-    found = shared_status(JobDirectory.at(dest))
+    found = shared_status(JobDirectory.at(place.dest, place.reach))
     text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found)))
     return write_line(sys.stdout, text) and not found.finished and found.runs
 
 
-def _write_metrics(dest: str, *, alone: bool) -> None:
+def _write_metrics(place: _Place, *, alone: bool) -> None:
     if not alone:
         raise click.UsageError("--metrics cannot be combined with other options; leave them out")
-    if not _is_shared(dest):
-        raise click.UsageError(f"{dest} is not a shared job; --metrics is for shared jobs, other jobs have --dashboard")
+    if not place.is_shared():
+        raise click.UsageError(
+            f"{place.dest} is not a shared job; --metrics is for shared jobs, other jobs have --dashboard"
+        )
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.metrics import metrics_of
     from fetchmill._shared.status import shared_status
 
-    write_line(sys.stdout, metrics_of(shared_status(JobDirectory.at(dest))).rstrip("\n"))
-
-
-def _is_synced(dest: str) -> bool:
-    from fetchmill._sync.state import is_synced
-
-    return is_synced(dest)
+    write_line(sys.stdout, metrics_of(shared_status(JobDirectory.at(place.dest, place.reach))).rstrip("\n"))
 
 
 def _show_sync(dest: str, as_json: bool) -> bool:
@@ -171,27 +195,27 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
     return [f"{name:<12} {value}" for name, value in rows]
 
 
-def _watch(dest: str, state: str | None, as_json: bool) -> None:
+def _watch(place: _Place, as_json: bool) -> None:
     """Show the status each second. Clears the screen of a terminal, so that the table stays in place."""
     clears = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         if clears:
             click.clear()
-        if not _show(dest, state, as_json):
+        if not _show(place, as_json):
             return
         if not as_json and not clears:
             write_line(sys.stdout, "")
         time.sleep(WATCH_SECONDS)
 
 
-def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
+def _write_failures(place: _Place, as_json: bool) -> None:
     """Write a line for each failure as it is read. End early, without an error, if nobody reads the output."""
-    if state is None and _is_synced(dest):
-        _write_sync_failures(dest, as_json)
+    if place.is_synced():
+        _write_sync_failures(place.dest, as_json)
         return
-    from fetchmill._destination.status import failures
+    from fetchmill._destination.status import failures_reached
 
-    for failure in failures(dest, state=state):
+    for failure in failures_reached(*place):
         url = None if failure.url is None else without_secrets(failure.url)
         hidden = replace(failure, name=without_secrets(failure.name), detail=without_secrets(failure.detail), url=url)
         line = json_line(asdict(hidden)) if as_json else _tab_separated(hidden)
@@ -199,13 +223,15 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
             return
 
 
-def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
+def _write_skipped(place: _Place, as_json: bool) -> None:
     """Write a line for each known name, and one line for a reason without names."""
-    if state is None and _is_synced(dest):
-        raise click.UsageError(f"{dest} is a folder kept by `fetchmill sync`, which does not record skipped targets")
-    from fetchmill._destination.status import skipped
+    if place.is_synced():
+        raise click.UsageError(
+            f"{place.dest} is a folder kept by `fetchmill sync`, which does not record skipped targets"
+        )
+    from fetchmill._destination.status import skipped_reached
 
-    for found in skipped(dest, state=state):
+    for found in skipped_reached(*place):
         for name in found.names or [""]:
             shown = without_secrets(name)
             told = {"reason": found.reason, "count": found.count, "name": shown or None}

@@ -6,7 +6,7 @@ import click
 
 from fetchmill._options.units import format_count_of
 from fetchmill.cli.options import TableCommand
-from fetchmill.cli.shared_jobs import given, reach_options
+from fetchmill.cli.shared_jobs import MINOR, given, reach_options
 from fetchmill.cli.streams import say
 
 _EXAMPLES = """
@@ -39,6 +39,7 @@ command = TableCommand(
     callback=_run,
     help=_HELP,
     examples=_EXAMPLES,
+    minor=MINOR,
     short_help="Stop a shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),

@@ -9,8 +9,8 @@ import click
 
 from fetchmill._options.units import format_bytes, format_count, format_count_of, format_objects, format_seconds
 from fetchmill._shared import is_shared_job
-from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.reach_command import ReachCommand, given_reach
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import destination_arguments
 from fetchmill.cli.termination import exit_on_sigterm
@@ -18,6 +18,8 @@ from fetchmill.cli.termination import exit_on_sigterm
 if TYPE_CHECKING:
     from fetchmill._destination.verify import Finding, Progress, VerifyReport
 
+# Options of the verification itself. The others are for reaching a bucket.
+_OWN = ("state", "against", "sample", "repair", "threads")
 DIFFERENCES = 3
 DAMAGED = 10
 FINDINGS_SHOWN = 20
@@ -37,7 +39,7 @@ source; 10 objects are missing, damaged, duplicated or unknown. For all others s
 
 @click.command(
     "verify",
-    cls=CliCommand,
+    cls=ReachCommand,
     examples=_EXAMPLES,
     epilog=_EPILOG,
     short_help="Verify that a destination is complete, or repair it.",
@@ -60,23 +62,31 @@ def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | N
     line, as tab-separated fields: what, name, sequence number, shard, detail. An unfinished job can be verified up to
     its current state. The job cannot run during verification.
     """
-    from fetchmill._destination.verify import verify
+    from fetchmill._destination.verify import verify_reached
 
     exit_on_sigterm()
+    own = {name: options.pop(name) for name in _OWN}
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
-    if (options["sample"] or options["against"]) and not quiet:
+    if (own["sample"] or own["against"]) and not quiet:
         say(f"drawing objects with --seed {drawn}")
     findings = _Findings(show_all=show_all, as_json=as_json)
     progress_line = _ProgressLine(as_json=as_json, quiet=quiet)
     try:
-        report = verify(dest, seed=drawn, on_finding=findings.show, on_progress=progress_line.show, **options)
+        report = verify_reached(
+            dest,
+            given_reach(options),
+            **own,
+            seed=drawn,
+            on_finding=findings.show,
+            on_progress=progress_line.show,
+        )
     finally:
         progress_line.close()
     if as_json:
         write_event("report", report.to_dict())
     elif not quiet:
         findings.conclude()
-        for line in _summary(report, options["state"]):
+        for line in _summary(report, own["state"]):
             say(line)
     return _exit_code(report)
 

@@ -44,7 +44,7 @@ use fetchmill_store::sink::{
     Validators,
 };
 
-pub use sources::ExportSource;
+pub use sources::{ExportSource, RangeCopies};
 
 mod sources;
 
@@ -168,9 +168,11 @@ struct ExportState {
 
 impl Export {
     /// Opens all destinations, recovers the unfinished work of an earlier run, and starts.
-    pub fn start(options: &ExportOptions) -> Result<Self> {
+    ///
+    /// `copies` copies the destinations, if they are ranges in a bucket.
+    pub fn start(options: &ExportOptions, copies: Option<Box<dyn RangeCopies>>) -> Result<Self> {
         options.check()?;
-        let sources = Sources::open(&options.from, options.format)?;
+        let sources = Sources::open(&options.from, copies, options.format)?;
         let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
         let rules = JobRules::of(&place)?;
         let mut journal = Journal::open(&place, &options.identity(&sources, rules), options.is_durable)?;
@@ -202,6 +204,12 @@ impl Export {
     /// Aborts without making anything durable. A later run resumes the export.
     pub fn abort(&self) {
         self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
+    }
+
+    /// Aborts and waits for the thread to end.
+    pub fn close(&self) {
+        self.abort();
+        self.running.join();
     }
 
     /// Returns the report or the error after the export has ended. It can be taken only once.
@@ -254,10 +262,8 @@ impl Export {
 }
 
 impl Drop for Export {
-    /// Ends the thread.
     fn drop(&mut self) {
-        self.abort();
-        self.running.join();
+        self.close();
     }
 }
 

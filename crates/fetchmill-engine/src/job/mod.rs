@@ -12,7 +12,7 @@ mod skipped;
 mod stop_watch;
 mod take_up;
 
-pub use export::{Export, ExportOptions, ExportSource};
+pub use export::{Export, ExportOptions, ExportSource, RangeCopies};
 pub use job_state::{Interruption, JobReport};
 pub use skipped::SkippedByReason;
 

@@ -1,79 +1,120 @@
 //! The input of an export: the objects of a job, or of all ranges of a shared job, in a fixed order.
 
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::fmt::Debug;
+use std::ops::{ControlFlow, Deref};
+use std::path::{Path, PathBuf};
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::Object;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::journal::{
-    JobLocation, JournalSnapshot, must_be_here, must_have_objects, read_doubtful,
+    DESTINATION, JobLocation, JournalSnapshot, must_be_here, must_have_objects, read_doubtful,
 };
 use fetchmill_store::reader::{are_of_list, are_stripped, for_each_object, request_of};
 use fetchmill_store::sink::Format;
 
 /// Number of doubtful objects that are copied at a time.
 const DOUBTFUL_AT_ONCE: usize = 1000;
+
 /// A destination to export.
 #[derive(Debug, Clone)]
 pub struct ExportSource {
-    /// Destination of the job.
+    /// Destination of the job. For a range that [`RangeCopies`] copies, the name of the range.
     pub dest: PathBuf,
     /// Journal folder of the job, if it is separate.
     pub state: Option<PathBuf>,
 }
 
+/// Copies the ranges of a shared job from a bucket to this machine. An export needs one copy at a time.
+pub trait RangeCopies: Debug + Send {
+    /// Returns a folder with the journal of a range, and with its objects if these are needed. The folder exists until
+    /// the next call. `None` if the copies were stopped.
+    fn copy(&self, range: &Path, with_objects: bool) -> Result<Option<PathBuf>>;
+}
+
 /// An opened destination. Its snapshot takes a few kilobytes.
 struct OpenedSource {
-    place: JobLocation,
+    place: SourcePlace,
     snapshot: JournalSnapshot,
+    has_doubtful: bool,
+}
+
+/// Location of a destination.
+enum SourcePlace {
+    /// A folder, which nothing changes while this value lives.
+    Folder(JobLocation),
+    /// The name of a range that is copied when it is needed.
+    Range(PathBuf),
 }
 
 /// The destinations of an export in order.
-pub(super) struct Sources(Vec<OpenedSource>);
+pub(super) struct Sources {
+    opened: Vec<OpenedSource>,
+    copies: Option<Box<dyn RangeCopies>>,
+}
 
 impl Sources {
-    /// Opens the destinations. Fails if one cannot be exported in this format.
-    pub(super) fn open(sources: &[ExportSource], format: Format) -> Result<Self> {
-        let opened: Vec<OpenedSource> = sources
-            .iter()
-            .map(|source| {
-                let place = JobLocation::look(&source.dest, source.state.as_deref())?;
-                let snapshot = JournalSnapshot::read(&place)?;
-                refuse_unfit(&place, &snapshot, format)?;
-                Ok(OpenedSource { place, snapshot })
-            })
-            .collect::<Result<_>>()?;
-        if opened.is_empty() {
+    /// Opens the destinations. Fails if one cannot be exported in this format, or if the copies were stopped.
+    pub(super) fn open(
+        sources: &[ExportSource],
+        copies: Option<Box<dyn RangeCopies>>,
+        format: Format,
+    ) -> Result<Self> {
+        let mut all = Sources { opened: Vec::with_capacity(sources.len()), copies };
+        for source in sources {
+            let place = match all.copies {
+                None => SourcePlace::Folder(JobLocation::look(&source.dest, source.state.as_deref())?),
+                Some(_) => SourcePlace::Range(source.dest.clone()),
+            };
+            let located = all.location(&place, false)?.ok_or_else(stopped)?;
+            let snapshot = JournalSnapshot::read(&located)?;
+            refuse_unfit(&located, &snapshot, format)?;
+            let has_doubtful = !read_doubtful(&located, 0, 1)?.is_empty();
+            drop(located);
+            all.opened.push(OpenedSource { place, snapshot, has_doubtful });
+        }
+        if all.opened.is_empty() {
             return Err(Error::Usage("nothing to export: the job has no final range yet".into()));
         }
-        let sources = Sources(opened);
-        sources.must_be_of_one_job()?;
-        Ok(sources)
+        all.must_be_of_one_job()?;
+        Ok(all)
+    }
+
+    /// Returns a destination's location. `None` if the copies were stopped.
+    fn location<'p>(&self, place: &'p SourcePlace, with_objects: bool) -> Result<Option<Located<'p>>> {
+        match (place, &self.copies) {
+            (SourcePlace::Folder(place), _) => Ok(Some(Located::Folder(place))),
+            (SourcePlace::Range(range), Some(copies)) => {
+                let folder = copies.copy(range, with_objects)?;
+                folder.map(|folder| JobLocation::look(&folder, None).map(Located::Copy)).transpose()
+            }
+            (SourcePlace::Range(_), None) => Ok(None),
+        }
     }
 
     /// Returns the snapshot that describes how objects were requested and stored. It is the same for all ranges of a
     /// job.
     pub(super) fn description(&self) -> &JournalSnapshot {
-        &self.0[0].snapshot
+        &self.opened[0].snapshot
     }
 
     /// Returns the number of objects.
     pub(super) fn objects(&self) -> u64 {
-        self.0.iter().map(|source| source.snapshot.tally.fetched).sum()
+        self.opened.iter().map(|source| source.snapshot.tally.fetched).sum()
     }
 
     /// Returns a digest over the shards and counts of all destinations.
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-        for OpenedSource { snapshot, .. } in &self.0 {
+        for OpenedSource { snapshot, .. } in &self.opened {
             let contents = format!("{:?}{:?}{:?}", snapshot.shards, snapshot.manifests, snapshot.tally);
             hasher.update(contents.as_bytes());
         }
         hasher.digest()
     }
 
-    /// Calls `each` with every object from this number on. Numbers follow the order of the objects.
+    /// Calls `each` with every object from this number on. Numbers follow the order of the objects. Ends early if the
+    /// copies are stopped.
     pub(super) fn for_each(
         &self,
         from: Sequence,
@@ -81,10 +122,11 @@ impl Sources {
     ) -> Result<()> {
         let mut first = 0;
         let mut is_over = false;
-        for OpenedSource { place, snapshot } in &self.0 {
+        for OpenedSource { place, snapshot, .. } in &self.opened {
             let end = first + snapshot.tally.fetched;
             if end > from {
-                for_each_object(place, snapshot, from.saturating_sub(first), &mut |number, object| {
+                let Some(place) = self.location(place, true)? else { break };
+                for_each_object(&place, snapshot, from.saturating_sub(first), &mut |number, object| {
                     let flow = each(first + number, object)?;
                     is_over = flow.is_break();
                     Ok(flow)
@@ -104,16 +146,10 @@ impl Sources {
         take: &mut dyn FnMut(Vec<(Sequence, Vec<u8>)>) -> Result<()>,
     ) -> Result<()> {
         let mut first = 0;
-        for OpenedSource { place, snapshot } in &self.0 {
-            let mut from = 0;
-            loop {
-                let mut found = read_doubtful(place, from, DOUBTFUL_AT_ONCE)?;
-                let Some((last, _)) = found.last() else { break };
-                from = last + 1;
-                for (number, _) in &mut found {
-                    *number += first;
-                }
-                take(found)?;
+        for OpenedSource { place, snapshot, has_doubtful } in &self.opened {
+            if *has_doubtful {
+                let place = self.location(place, false)?.ok_or_else(stopped)?;
+                each_doubtful(&place, first, take)?;
             }
             first += snapshot.tally.listed;
         }
@@ -124,19 +160,68 @@ impl Sources {
     fn must_be_of_one_job(&self) -> Result<()> {
         let parts = |source: &OpenedSource| {
             let mut parts = source.snapshot.identity.clone();
-            // Each range has a separate pipe as its source.
+            // Each range has a separate pipe as its source, and a separate destination in a bucket.
             parts.remove("source");
+            parts.remove(DESTINATION);
             parts
         };
-        let first = parts(&self.0[0]);
-        match self.0.iter().find(|source| parts(source) != first) {
+        let first = parts(&self.opened[0]);
+        match self.opened.iter().find(|source| parts(source) != first) {
             None => Ok(()),
             Some(other) => Err(Error::Journal(format!(
                 "{} and {} belong to different jobs; check with `fetchmill verify`",
-                other.place.dest.display(),
-                self.0[0].place.dest.display()
+                other.place.text(),
+                self.opened[0].place.text()
             ))),
         }
+    }
+}
+
+impl SourcePlace {
+    fn text(&self) -> std::path::Display<'_> {
+        match self {
+            SourcePlace::Folder(place) => place.dest.display(),
+            SourcePlace::Range(range) => range.display(),
+        }
+    }
+}
+
+/// A destination on this machine.
+enum Located<'p> {
+    Folder(&'p JobLocation),
+    Copy(JobLocation),
+}
+
+impl Deref for Located<'_> {
+    type Target = JobLocation;
+
+    fn deref(&self) -> &JobLocation {
+        match self {
+            Located::Folder(place) => place,
+            Located::Copy(place) => place,
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::Temporary("the export was stopped before it began; run the same command again".into())
+}
+
+/// Calls `take` with a destination's doubtful objects, in groups. `first` is added to their numbers.
+fn each_doubtful(
+    place: &JobLocation,
+    first: Sequence,
+    take: &mut dyn FnMut(Vec<(Sequence, Vec<u8>)>) -> Result<()>,
+) -> Result<()> {
+    let mut from = 0;
+    loop {
+        let mut found = read_doubtful(place, from, DOUBTFUL_AT_ONCE)?;
+        let Some((last, _)) = found.last() else { return Ok(()) };
+        from = last + 1;
+        for (number, _) in &mut found {
+            *number += first;
+        }
+        take(found)?;
     }
 }
 

@@ -1,0 +1,65 @@
+"""Options for reaching the bucket of a shared job, of commands that read a destination.
+
+They are loaded late, because most destinations are folders, and these commands must start quickly.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from fetchmill.cli.config import VARIABLE
+from fetchmill.cli.help_texts import CliCommand
+
+
+class ReachCommand(CliCommand):
+    """A command with these options. `-h` shows only the most important ones."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
+        self.own: list[click.Parameter] = []
+        # Those of `own`, and the options for reaching a bucket. Click adds its own option for a moment.
+        self._all: list[click.Parameter] = []
+        self._is_parsing_own = False
+        super().__init__(*arguments, **settings)
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        """The parameters of the command. While arguments without a bucket are parsed, only its own ones."""
+        if self._is_parsing_own:
+            return self.own
+        if not self._all or any(each not in self._all for each in self.own):
+            from fetchmill.cli.shared_jobs import MINOR, reach_options
+
+            self._all, self._minor = [*self.own, *reach_options()], MINOR
+        return self._all
+
+    @params.setter
+    def params(self, params: list[click.Parameter]) -> None:
+        self.own = params
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments."""
+        self._is_parsing_own = not ctx.resilient_parsing and self._are_own(args)
+        try:
+            return super().parse_args(ctx, args)
+        finally:
+            self._is_parsing_own = False
+
+    def _are_own(self, args: list[str]) -> bool:
+        """Return whether neither the arguments nor a file can have one of the options."""
+        known = {text for each in self.own for text in (*each.opts, *each.secondary_opts)} - {"--config"}
+        may_be_own = (
+            arg.partition("=")[0] in known if arg.startswith("--") else not arg.startswith(("s3://", "-h"))
+            for arg in args
+        )
+        return not os.environ.get(VARIABLE) and all(may_be_own)
+
+
+def given_reach(options: dict[str, Any]) -> Mapping[str, Any]:
+    """Return the options for reaching a bucket that were given."""
+    if not options:
+        return {}
+    from fetchmill.cli.shared_jobs import given
+
+    return given(options)
