@@ -212,3 +212,29 @@ def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, ser
         "0 targets would be fetched, 1 line without a URL, 0 left out\n"
         "hint: build URLs from other values with --template, such as --template 'https://{}'\n"
     )
+        (("urls.txt", "out"), {"format": "parqet"}, "format must be one of .*, not 'parqet'; did you mean 'parquet'"),
+        (("urls.txt", "out"), {"format": "webdataset"}, "not 'webdataset'; did you mean 'tar'"),
+        (("urls.txt", "out"), {"format": ["tar"]}, r"format must be one of .*, not \['tar'\]$"),
+        (("urls.txt", "out"), {"engine": "thread"}, "engine must be one of .*; did you mean 'threads'"),
+        (("urls.txt", "out"), {"durability": "off"}, "durability must be one of power, process, not 'off'$"),
+def test_a_mistake_in_a_call_other_than_get_is_answered(home: Path) -> None:
+    """Other calls name the nearest value, too. `sync` says why it refuses null."""
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: fetchmill.sync("urls.txt", "out", format="tarr"), "did you mean 'tar'"),  # type: ignore[arg-type]
+        (lambda: fetchmill.sync("urls.txt", "out", format="null"), "which discards objects"),
+        (lambda: fetchmill.export("a", "b", format="json"), "format .* did you mean 'jsonl'"),  # type: ignore[arg-type]
+        (lambda: fetchmill.export("a", "b", format="tar", durability="powr"), "durability .* did you mean 'power'"),  # type: ignore[arg-type]
+    ]
+    assert home.exists()
+    for call, message in calls:
+        with pytest.raises(fetchmill.UsageError, match=message):
+            call()
+
+
+def test_help_of_sync_lists_no_format_that_it_refuses(run: Run) -> None:
+    """`-h` and `--help` agree with the error."""
+    for option in ("-h", "--help"):
+        assert "null" not in run("sync", option).out
+    assert "null" in run("get", "--help").out
+
+

@@ -10,9 +10,8 @@ from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
 from fetchmill._options.table import Durability
-from fetchmill._options.values import check_path
+from fetchmill._options.values import check_choice, check_path
 from fetchmill._shared import is_shared_job, reach_named
-from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._shared.folders import RangeCopies
@@ -117,8 +116,8 @@ def prepare(
     Raises:
         UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.
     """
-    if format not in EXPORT_FORMATS:
-        raise UsageError(f"format must be one of {', '.join(EXPORT_FORMATS)}, not {format!r}")
+    check_choice("format", format, EXPORT_FORMATS)
+    check_choice("durability", durability, get_args(Durability))
     options: dict[str, Any] = {
         "dest": check_path("dest", dest),
         "other": check_path("other", other),

@@ -30,6 +30,7 @@ class Option:
         default: the value if the option is not given.
         help: the help text.
         choices: the allowed words, for a choice.
+        refused: words of the choice that the class refuses with an error of its own. Help does not show them.
         heading: the section in the command's help.
         envvar: the environment variable read by the command, for values that must not appear in process lists.
         short: the one-letter name on the command line.
@@ -47,6 +48,7 @@ class Option:
         help: str,
         *,
         choices: tuple[str, ...] = (),
+        refused: tuple[str, ...] = (),
         heading: str = "Other",
         envvar: str | None = None,
         short: str | None = None,
@@ -59,6 +61,7 @@ class Option:
             "kind": kind,
             "help": help,
             "choices": choices,
+            "refused": refused,
             "heading": heading,
             "envvar": envvar,
             "short": short,

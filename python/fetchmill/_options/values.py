@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, Literal
 
@@ -54,7 +54,8 @@ def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
         return
     kind: Kind = metadata["kind"]
     if kind == "choice":
-        require(value in metadata["choices"], name, "one of " + ", ".join(metadata["choices"]), value)
+        if value not in metadata["refused"]:
+            check_choice(name, value, metadata["choices"])
     else:
         _CHECKS[kind](name, value)
 
@@ -63,6 +64,21 @@ def require(met: bool, name: str, expected: str, value: object) -> None:
     """Raise UsageError with the expected value unless `met`."""
     if not met:
         raise UsageError(f"{name} must be {expected}, not {value!r}", options=[name])
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Check that a value is one of some words. The error names the word that was probably meant.
+
+    Raises:
+        UsageError: the value is another one.
+    """
+    if isinstance(value, str) and value in choices:
+        return
+    from fetchmill._options.nearest import nearest_value
+
+    meant = nearest_value(value, choices) if isinstance(value, str) else None
+    suggestion = f"; did you mean {meant!r}?" if meant else ""
+    raise UsageError(f"{name} must be one of {', '.join(choices)}, not {value!r}{suggestion}", options=[name])
 
 
 def check_text(name: str, value: object) -> None:

@@ -6,9 +6,9 @@ from importlib.resources.abc import Traversable
 
 import click
 
+from fetchmill._options.nearest import nearest_spelling
 from fetchmill.cli.help_texts import WIDTH, CliCommand
 from fetchmill.cli.streams import escape, write_line
-from fetchmill.cli.suggestions import suggest
 from fetchmill.errors import UsageError
 
 _EXAMPLES = """
@@ -53,7 +53,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
     found = group.command.get_command(group, topic)
     if found is None:
         names = [*pages, *group.command.list_commands(group)]
-        close = suggest(topic, names)
+        close = nearest_spelling(topic, names)
         raise UsageError(
             f"{escape(topic)} is not a help topic",
             hint=f"did you mean `fetchmill help {close}`?" if close else "list the topics: fetchmill help",

@@ -183,7 +183,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         kind, shown = field.metadata["kind"], default_text(field.metadata["kind"], field.default)
         value: dict[str, Any] = {"is_flag": True} if kind in ("flag", "dashboard") else {"type": _TYPES.get(kind)}
         if kind == "choice":
-            value = {"type": Choice(field.metadata["choices"])}
+            value = {"type": Choice(field.metadata["choices"], field.metadata["refused"])}
         is_repeated = kind in _REPEATED
         if is_repeated:
             value["multiple"] = True

@@ -1,6 +1,6 @@
 """Click types for values on the command line, such as numbers with units."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
@@ -30,7 +30,20 @@ class Quantity(click.ParamType[Any]):
 
 
 class Choice(click.Choice[str]):
-    """One of some words. For words that other tools use, errors have a hint."""
+    """One of some words. For words that other tools use, errors have a hint.
+
+    Args:
+        choices: the words.
+        refused: words that help does not show. The command refuses them itself, with the reason.
+    """
+
+    def __init__(self, choices: Collection[str], refused: Collection[str] = ()) -> None:
+        super().__init__(choices)
+        self._refused = refused
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        """Return the word."""
+        return str(value) if value in self._refused else super().convert(value, param, ctx)
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ANN401
         """Return the error message, and store the hint in the context."""

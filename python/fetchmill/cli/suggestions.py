@@ -1,7 +1,8 @@
 """Suggests the command or option that a user probably meant by an unknown name."""
 
-import difflib
 from collections.abc import Collection
+
+from fetchmill._options.nearest import nearest, nearest_value
 
 # Commands of other programs, and the matching commands of fetchmill.
 _COMMANDS = {
@@ -57,25 +58,15 @@ _EXPLAINED = {
 }
 
 
-# Other names for values.
-_VALUES = {
-    **dict.fromkeys(("webdataset", "wds"), "tar"),
-    **dict.fromkeys(("json", "ndjson", "jsonlines"), "jsonl"),
-    **dict.fromkeys(("arrow", "pq", "table"), "parquet"),
-    **dict.fromkeys(("folder", "file", "raw", "dir"), "files"),
-    **dict.fromkeys(("cursor", "token"), "marker"),
-}
-
-
 def suggest_value(value: str, choices: Collection[str]) -> str | None:
     """Return a hint at the value that was probably meant."""
-    meant = _suggest(value, choices, _VALUES)
+    meant = nearest_value(value, choices)
     return f"did you mean {meant}?" if meant else None
 
 
 def suggest_command(name: str, known: Collection[str]) -> str | None:
     """Return the command that was probably meant."""
-    return _suggest(name, known, _COMMANDS)
+    return nearest(name, known, _COMMANDS)
 
 
 def suggest_option(name: str, known: Collection[str]) -> str | None:
@@ -87,19 +78,5 @@ def suggest_option(name: str, known: Collection[str]) -> str | None:
     """
     if name in _EXPLAINED and _EXPLAINED[name][0] in known:
         return _EXPLAINED[name][1]
-    meant = _suggest(name, known, _OPTIONS)
+    meant = nearest(name, known, _OPTIONS)
     return f"did you mean --{meant}?" if meant else None
-
-
-def suggest(name: str, known: Collection[str]) -> str | None:
-    """Return the known name with the most similar spelling."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return close[0] if close else None
-
-
-def _suggest(name: str, known: Collection[str], meanings: dict[str, str]) -> str | None:
-    """Return a known name by meaning, or else by spelling. The spelling of a name in `meanings` counts, too."""
-    if (meant := meanings.get(name)) in known:
-        return meant
-    close = suggest(name, [*known, *(word for word, meant in meanings.items() if meant in known)])
-    return None if close is None else meanings.get(close, close) if close not in known else close
