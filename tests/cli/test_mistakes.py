@@ -23,6 +23,14 @@ GET = ("get", "urls.txt", "out")
 RESUME = "run the same command again to resume a job, or: fetchmill resume DEST"
 DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
 NO_FOLDERS = "/proc/nothing: its file system does not support folders; choose a folder elsewhere"
+NOT_ONE_FILE = (
+    "out.parquet: fetchmill writes a folder of shards, not one file, because each shard is complete even if the job is "
+    "killed; all shards can be read as one (read_parquet('out/*.parquet'))"
+)
+ONE_PARQUET_FILE = (
+    "fetchmill get urls.txt out/ --format parquet; then, for one file: "
+    "duckdb -c \"COPY (FROM 'out/*.parquet') TO 'out.parquet' (FORMAT parquet)\""
+)
 # A command, its error, and its hint; without a hint, the error itself says what to do.
 MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("gett",), "No such command 'gett'", "did you mean `fetchmill get`?"),
@@ -77,8 +85,24 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ),
     (
         ("get", "urls.txt", "out.parquet"),
-        "out.parquet: DEST would be a folder with one file per object (--format files)",
-        "add --format parquet, or choose another name for the folder",
+        NOT_ONE_FILE,
+        ONE_PARQUET_FILE,
+    ),
+    (("get", "urls.txt", "a/b.tar"), "a/b.tar: fetchmill writes a folder", "fetchmill get urls.txt a/b/ --format tar"),
+    (
+        ("get", "urls.txt", "b.JSONL"),
+        "read as one (cat b/*.jsonl)",
+        "fetchmill get urls.txt b/ --format jsonl; then, for one file: cat b/*.jsonl > b.JSONL",
+    ),
+    (
+        ("get", "urls.txt", "b.warc.gz"),
+        "b.warc.gz: fetchmill writes a folder",
+        "fetchmill get urls.txt b/ --format warc; then, for one file: cat b/*.warc.gz > b.warc.gz",
+    ),
+    (
+        ("get", "urls.txt", "b.zip"),
+        "b.zip: fetchmill writes a folder",
+        "fetchmill get urls.txt b/; then, for one file: zip -qr b.zip b/",
     ),
     (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, for example: fetchmill get urls.txt out/", None),
     (
@@ -188,6 +212,11 @@ def test_an_error_event_has_the_hint(run: Run) -> None:
         (("urls.txt", "out"), {"formt": "tar"}, r"get\(\) has no argument formt; did you mean format\?"),
         (("urls.txt", "out"), {"headers": "X: y"}, "headers must be a mapping of names to values, not a str"),
         (("urls.txt", None), {}, "dest must be a path, not None"),
+        (("urls.txt", "out"), {"format": "parqet"}, "format must be one of .*, not 'parqet'; did you mean 'parquet'"),
+        (("urls.txt", "out"), {"format": "webdataset"}, "not 'webdataset'; did you mean 'tar'"),
+        (("urls.txt", "out"), {"format": ["tar"]}, r"format must be one of .*, not \['tar'\]$"),
+        (("urls.txt", "out"), {"engine": "thread"}, "engine must be one of .*; did you mean 'threads'"),
+        (("urls.txt", "out"), {"durability": "off"}, "durability must be one of power, process, not 'off'$"),
     ],
 )
 def test_a_mistake_in_python_is_answered(
@@ -199,24 +228,6 @@ def test_a_mistake_in_python_is_answered(
         fetchmill.get(*arguments, **options)
 
 
-def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, server: Callable[..., Server]) -> None:
-    """Summaries use the singular for a count of one, and readable units."""
-    (tmp_path / "one.txt").write_text(f"{server(synthetic=1).url}/get/absent\n")
-    (tmp_path / "bare.txt").write_text("example.org\n")
-
-    checked = run("check", "one.txt", "--allow-private")
-    listed = run("get", "bare.txt", "out", "--dry-run")
-
-    assert re.search(r"^1 row in ", checked.out, re.MULTILINE), checked.out
-    assert listed.err == (
-        "0 targets would be fetched, 1 line without a URL, 0 left out\n"
-        "hint: build URLs from other values with --template, such as --template 'https://{}'\n"
-    )
-        (("urls.txt", "out"), {"format": "parqet"}, "format must be one of .*, not 'parqet'; did you mean 'parquet'"),
-        (("urls.txt", "out"), {"format": "webdataset"}, "not 'webdataset'; did you mean 'tar'"),
-        (("urls.txt", "out"), {"format": ["tar"]}, r"format must be one of .*, not \['tar'\]$"),
-        (("urls.txt", "out"), {"engine": "thread"}, "engine must be one of .*; did you mean 'threads'"),
-        (("urls.txt", "out"), {"durability": "off"}, "durability must be one of power, process, not 'off'$"),
 def test_a_mistake_in_a_call_other_than_get_is_answered(home: Path) -> None:
     """Other calls name the nearest value, too. `sync` says why it refuses null."""
     calls: list[tuple[Callable[[], object], str]] = [
@@ -238,3 +249,16 @@ def test_help_of_sync_lists_no_format_that_it_refuses(run: Run) -> None:
     assert "null" in run("get", "--help").out
 
 
+def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, server: Callable[..., Server]) -> None:
+    """Summaries use the singular for a count of one, and readable units."""
+    (tmp_path / "one.txt").write_text(f"{server(synthetic=1).url}/get/absent\n")
+    (tmp_path / "bare.txt").write_text("example.org\n")
+
+    checked = run("check", "one.txt", "--allow-private")
+    listed = run("get", "bare.txt", "out", "--dry-run")
+
+    assert re.search(r"^1 row in ", checked.out, re.MULTILINE), checked.out
+    assert listed.err == (
+        "0 targets would be fetched, 1 line without a URL, 0 left out\n"
+        "hint: build URLs from other values with --template, such as --template 'https://{}'\n"
+    )

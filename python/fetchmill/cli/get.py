@@ -11,6 +11,7 @@ from fetchmill._options.units import format_count_of
 from fetchmill.cli.job_run import run_job
 from fetchmill.cli.log_file import log_options
 from fetchmill.cli.options import TableCommand, gathered, import_from_working_folder, options_of
+from fetchmill.cli.one_file import refuse_file
 from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.ray_jobs import check_workers, ray_options
 from fetchmill.cli.streams import escape, say, write_line
@@ -82,8 +83,8 @@ _LEASE_HELP = """Let others take the ranges of a worker that has been silent for
 Default: 10 s."""
 
 
-# Formats whose names are also file extensions.
-_PACKED = ("parquet", "tar", "warc", "jsonl")
+# Part of the error for a destination whose job has another identity.
+_OF_ANOTHER_JOB = "belongs to another job"
 
 
 class _Destination(click.Path):
@@ -187,12 +188,8 @@ def _refuse_misplaced(options: GetOptions) -> None:
             f"the list {escape(source)} does not exist, but {escape(dest)} is a file",
             hint="SOURCE comes first: fetchmill get " + " ".join(map(shlex.quote, (escape(dest), escape(source)))),
         )
-    suffix = Path(dest).suffix.lstrip(".").lower()
-    if options.format == "files" and suffix in _PACKED and not Path(dest).exists():
-        raise UsageError(
-            f"{escape(dest)}: DEST would be a folder with one file per object (--format files)",
-            hint=f"add --format {suffix}, or choose another name for the folder",
-        )
+    if options.format == "files" and not Path(dest).exists():
+        refuse_file(source, dest)
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
