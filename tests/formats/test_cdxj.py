@@ -1,13 +1,15 @@
-"""`--cdxj`: an index next to each WARC shard, equal to that of `cdxj-indexer`, whatever ends a run.
+"""`--cdxj`, the default: an index next to each WARC shard, equal to that of `cdxj-indexer`, whatever ends a run.
 
 `FETCHMILL_SEED` repeats the moments of a failed run, and the random URLs.
 """
 
+import contextlib
 import io
 import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +34,7 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "1", "--quiet")
 WARC = ("--format", "warc", "--cdxj")
+NO_INDEX = "--no-cdxj"
 # Pieces with a meaning in a URL, which are combined at random.
 PIECES = (
     *("a", "B", "index", ".aspx", "/", "//", "/./", "/../", ".", "~", "%20", "%2F", "%2520", "%61", "%c3%a9", "%zz"),
@@ -50,6 +53,12 @@ def reply(status: int, body: bytes = b"", *fields: str) -> bytes:
 def shards(dest: Path) -> list[Path]:
     """Returns the sealed shards."""
     return sorted(dest.glob("shard-*.warc.gz"))
+
+
+def forget_command(dest: Path) -> None:
+    """Removes the command from a journal, as in one of an earlier release."""
+    with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal, journal:
+        journal.execute("DELETE FROM job WHERE key = 'command'")
 
 
 def entries(index: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -356,12 +365,65 @@ def test_a_bucket_cannot_have_indexes(run: Run) -> None:
 def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The option is part of a job's identity."""
     _, arguments = some_shards(raw, tmp_path)
-    assert run(*(word for word in arguments if word != "--cdxj")).code == 0
+    assert run(*(NO_INDEX if word == "--cdxj" else word for word in arguments)).code == 0
 
     refused = run(*arguments)
 
     assert refused.code == 2
     assert "belongs to another job: its index is not set, not cdxj" in refused.err
+
+
+def test_an_index_is_the_default_of_warc(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """A job has indexes with and without the option, and `--no-cdxj` is another job."""
+    site, arguments = some_shards(raw, tmp_path)
+    without = tuple(word for word in arguments if word != "--cdxj")
+
+    assert run(*without).code == 0
+
+    assert assert_right(tmp_path / "out") == 5
+    assert run(*arguments).code == 0
+    refused = run(*without, NO_INDEX)
+    assert (refused.code, "its index is cdxj, but this command sets none" in refused.err) == (2, True)
+    site.routes["/x"] = reply(200, b"x")
+    report = fetchmill.get([f"{site.url}/x"], tmp_path / "py", format="warc", cdxj=False, allow_private=True)
+    assert (report.fetched, list((tmp_path / "py").glob("*.cdxj"))) == (1, [])
+
+
+@pytest.mark.parametrize("began_with", ["--cdxj", NO_INDEX])
+def test_a_job_continues_with_or_without_an_index_as_it_was_started(
+    run: Run, raw: Raw, tmp_path: Path, began_with: str
+) -> None:
+    """The journal decides for the same command without the option, for `resume` and for `retry`."""
+    site, arguments = some_shards(raw, tmp_path)
+    site.routes["/3"] = reply(500)
+    without = tuple(word for word in arguments if word != "--cdxj")
+    assert run(*without, began_with, "--first", "2").code == 0
+    assert run(*without).code == 3
+    site.routes["/3"] = reply(200, b"later")
+    forget_command(tmp_path / "out")
+    assert run(*without, "--retry-failed").code == 0
+
+    assert run("resume", "out").code == 0
+
+    assert len(shards(tmp_path / "out")) == 5
+    if began_with == "--cdxj":
+        assert assert_right(tmp_path / "out") == 5
+    assert bool(list((tmp_path / "out").glob("*.cdxj"))) == (began_with == "--cdxj")
+    assert fetchmill.verify(tmp_path / "out").ok
+
+
+def test_a_sync_removes_indexes_that_nobody_requested(run: Run, server: Serve, tmp_path: Path) -> None:
+    """A job with the default can be taken over, and no index is left to become outdated."""
+    source = server(synthetic=10)
+    dest = tmp_path / "out"
+    assert run("get", source.url, "out", "--format", "warc", "--quiet").code == 0
+    assert len(list(dest.glob("*.cdxj"))) == len(shards(dest)) > 0
+
+    ended = run("sync", source.url, "out", "--format", "warc")
+
+    assert ended.code == 0, ended.err
+    assert not list(dest.glob("*.cdxj"))
+    assert run("verify", "out").code == 0
 
 
 def test_a_sync_does_not_take_over_indexes(run: Run, server: Serve, tmp_path: Path) -> None:

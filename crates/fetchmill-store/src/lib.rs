@@ -6,6 +6,7 @@
 //! - [`pack`]: converts objects to records and back; [`sink`]: stores outcomes
 //! - [`reader`], [`results`]: read stored objects and rows
 //! - [`passes`]: compares a destination with its source in a sync, and updates it
+//! - [`restart`]: removes the files of a job and then the job
 //!
 //! # Invariants
 //! - A target is finished only after its bytes are durable, its receipt is sent and the journal is synced, in
@@ -21,5 +22,6 @@ pub mod manifest;
 pub mod pack;
 pub mod passes;
 pub mod reader;
+pub mod restart;
 pub mod results;
 pub mod sink;

@@ -20,7 +20,7 @@ from fetchmill.errors import SecurityError, UsageError
 
 # Options of a single run or process: where it writes, and what it shows.
 _OF_A_RUN = (
-    *("source", "dest", "state", "retry_failed", "dry_run", "limit", "first"),
+    *("source", "dest", "state", "restart", "retry_failed", "dry_run", "limit", "first"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
 )
 _NEVER = (*SECRETS, *PRIVATE, *_OF_A_RUN)

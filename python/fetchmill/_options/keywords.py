@@ -64,8 +64,8 @@ class Storing(TypedDict, total=False):
     """Store the objects, or the items of --listing json as parquet or jsonl rows. The Parquet columns are the fields of
     the items on the first page. A value that does not fit its column becomes null. Each row also contains the whole
     item."""
-    cdxj: bool
-    """Write a CDXJ index next to each WARC shard."""
+    cdxj: bool | None
+    """Write a CDXJ index next to each WARC shard. Default: on in a folder, off in a bucket and in shared jobs."""
     transform: Function | str | None
     """Store the result of this Python function, MODULE:FUNCTION; see `fetchmill help transform`."""
     transform_columns: Sequence[str] | None
@@ -77,6 +77,8 @@ class Storing(TypedDict, total=False):
     exit code is 0."""
     allow_absent: bool
     """Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets."""
+    restart: bool
+    """Begin anew: first remove the files of the job in DEST, and nothing else."""
     retry_failed: bool | Sequence[str]
     """Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with these failure
     kinds or statuses, for example '404,5xx,dns*'."""

@@ -19,7 +19,8 @@ OBJECTS_DEFAULT: Final = 1_000_000
 _NOT_OF_A_PROBE = {
     *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
     *("keep_columns", "column_types"),
-    *("hash", "keep_failed", "cdxj", "transform", "transform_columns", "transform_batch", "retry_failed"),
+    *("hash", "keep_failed", "cdxj", "transform", "transform_columns", "transform_batch"),
+    *("retry_failed", "restart"),
     *("image_max_side", "image_min_side", "image_format", "image_quality"),
     *("max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
 }

@@ -142,6 +142,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Run control": (
         "dry_run",
+        "restart",
         "retry_failed",
         "max_failed",
         "allow_absent",
@@ -263,7 +264,13 @@ _STORING = {
         choices=("objects", "items"),
         heading="Output",
     ),
-    "cdxj": Option("flag", bool, False, "Write a CDXJ index next to each WARC shard.", heading="Output"),
+    "cdxj": Option(
+        "flag",
+        bool | None,
+        None,
+        "Write a CDXJ index next to each WARC shard. Default: on in a folder, off in a bucket and in shared jobs.",
+        heading="Output",
+    ),
     "transform": Option(
         "function",
         Function | str | None,
@@ -295,6 +302,13 @@ _STORING = {
         bool,
         False,
         "Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets.",
+        heading="Run control",
+    ),
+    "restart": Option(
+        "flag",
+        bool,
+        False,
+        "Begin anew: first remove the files of the job in DEST, and nothing else.",
         heading="Run control",
     ),
     "retry_failed": Option(

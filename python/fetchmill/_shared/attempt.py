@@ -78,8 +78,10 @@ class Attempt:
         self._feed = make_feed(self._file, claim.range, job.list_format)
         dest = directory.store.destination(self._name)
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
+        # Ranges must be alike, also if workers of different releases fetch them. So the default must not decide.
+        by_name = {"cdxj": False}
         try:
-            checked = GetOptions(source=self._feed.source, **{**options, **own})
+            checked = GetOptions(source=self._feed.source, **{**by_name, **options, **own})
             of_core = {"host_sharers": shares.host_sharers, "host_sharer": shares.rank, **self._feed.options}
             values = json.loads(checked.to_json("list")) | of_core
             self.running = Job(json.dumps(values))

@@ -46,6 +46,7 @@ _REFUSED = {
     "coalesce": "the parts of an object may be in different ranges",
     "transform": "a job directory must not name code for workers to run",
     **dict.fromkeys(("image_max_side", "image_min_side", "image_format"), "workers do not run transforms"),
+    "restart": "other workers may be fetching ranges; remove the job directory, or choose another one",
     "retry_failed": "the ranges of a shared job are final",
     "max_failed": "it counts only one process",
     "max_bytes": "it counts only one process",

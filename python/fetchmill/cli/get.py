@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import click
 
 from fetchmill._options.get import GetOptions
+from fetchmill._options.sources import is_bucket
 from fetchmill._options.units import format_count_of
 from fetchmill.cli.job_run import run_job
 from fetchmill.cli.log_file import log_options
-from fetchmill.cli.options import TableCommand, gathered, import_from_working_folder, options_of
 from fetchmill.cli.one_file import refuse_file
+from fetchmill.cli.options import TableCommand, gathered, import_from_working_folder, options_of
 from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.ray_jobs import check_workers, ray_options
 from fetchmill.cli.streams import escape, say, write_line
@@ -117,7 +118,12 @@ def _run(
         return _show_targets(checked)
     if sharing.is_shared:
         return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
-    return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
+    try:
+        return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
+    except UsageError as error:
+        if _OF_ANOTHER_JOB in str(error) and not is_bucket(dest):
+            error.hint = "to remove the files of that job and begin anew, add --restart"
+        raise
 
 
 command = TableCommand(

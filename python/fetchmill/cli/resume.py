@@ -76,7 +76,7 @@ command = TableCommand(
     short_help="Continue a job with its original options.",
     params=[
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
-        *run_options(),
+        *run_options("restart"),
         *ray_options(),
         *output_options(),
     ],

@@ -45,7 +45,7 @@ command = TableCommand(
     params=[
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
         click.Argument(["answers"], metavar="[KINDS]", required=False, type=ANSWERS),
-        *run_options("retry_failed"),
+        *run_options("retry_failed", "restart"),
         *output_options(),
     ],
 )

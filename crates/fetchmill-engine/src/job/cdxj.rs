@@ -1,4 +1,4 @@
-//! Writes an index for each WARC shard at the end of a job with `--cdxj`.
+//! Writes an index for each WARC shard at the end of a job, unless it has `--no-cdxj`.
 //!
 //! An index depends only on its sealed shard, so it can be written again after a kill. It is written to the folder of
 //! open shards and synced. After that, its checksum is recorded in the journal, and the index is renamed without
@@ -26,6 +26,15 @@ pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> 
         }
     }
     Ok(())
+}
+
+/// Records whether a new job has indexes by default or because the user asked for them. A sync may discard the former.
+pub(crate) fn note_choice(journal: &Journal, is_indexed: bool, asked: Option<bool>) -> Result<()> {
+    match asked {
+        Some(true) => journal.keep_indexes_by_default(false),
+        None if is_indexed && !journal.is_begun()? => journal.keep_indexes_by_default(true),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the missing indexes. Returns `false` if `goes_on` stopped it, and the next run writes the rest.

@@ -30,6 +30,7 @@ pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<Ta
     if let Some(command) = &request.command {
         journal.keep_command(command)?;
     }
+    cdxj::note_choice(&journal, plan.is_indexed, request.cdxj)?;
     if let Some(pass) = &request.pass {
         journal.begin_at(pass.first_sequence)?;
     }

@@ -79,7 +79,7 @@ impl JobPlan {
                 .chain(request.list.request.identity().map(|request| (REQUEST_PART, request)))
                 .chain(request.keeps_all_rows().then(|| (ROWS_PART, ALL_ROWS.to_owned())))
                 .chain(request.stores_items().then(|| (ROWS_PART, ITEM_ROWS.to_owned())))
-                .chain(request.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
+                .chain(self.is_indexed.then(|| (INDEX_PART, CDXJ.to_owned())))
                 .chain(request.keeps_replies().then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
                 .chain(request.http.compressed.then(|| (COMPRESSED, true.to_string())))
                 .chain(request.http.opt_out.then(|| (OPT_OUT, true.to_string())))
@@ -116,11 +116,14 @@ mod tests {
             s3: S3Settings::of_process(&request.s3).unwrap(),
             columns: ExtraColumns::of_list(["rank".to_owned()]).unwrap(),
             listing: request.listing,
+            is_indexed: false,
+            removed: None,
             machine: MachineShare::asked(&request),
             request,
         };
         assert_eq!(plan.identity(), plan.clone().identity());
         assert_ne!(JobPlan { columns: ExtraColumns::default(), ..plan.clone() }.identity(), plan.identity());
+        assert_ne!(JobPlan { is_indexed: true, ..plan.clone() }.identity(), plan.identity());
         assert_ne!(JobPlan { rules: JobRules::FIRST, ..plan.clone() }.identity(), plan.identity());
     }
 }

@@ -11,6 +11,7 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::journal::{JobLocation, JobRules};
+use fetchmill_store::restart::Removed;
 
 /// See the [module documentation](self). Created by [planning](super::planning).
 #[derive(Debug, Clone)]
@@ -27,6 +28,10 @@ pub(crate) struct JobPlan {
     pub(crate) columns: ExtraColumns,
     /// Listing type of the source. `Auto` until the server was asked.
     pub(crate) listing: Listing,
+    /// Whether each WARC shard gets an index.
+    pub(crate) is_indexed: bool,
+    /// Files of an earlier job that were removed, because this one begins anew.
+    pub(crate) removed: Option<Removed>,
     /// Number of threads and requests in flight.
     pub(crate) machine: MachineShare,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::columns::{self, ListColumns};
 use super::descriptors::MachineShare;
+use super::indexing::is_indexed;
 use super::job_plan::JobPlan;
 use super::known_listing::known_listing;
 use super::server_requests::fields;
@@ -15,6 +16,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{Items, ListOptions};
 use fetchmill_net::{TlsRoots, TlsSetup};
 use fetchmill_store::journal::{JobLocation, JobRules};
+use fetchmill_store::restart;
 use fetchmill_store::results::refuse_foreign;
 
 /// Plans a job. Nothing is created before [`prepare_place`], so a rejected request leaves no files behind. `given` is a
@@ -37,9 +39,21 @@ pub(crate) fn plan_job(
     request.http.cookie_file()?;
     let machine = MachineShare::fit(&request)?;
     let place = prepare_place(&request)?;
+    let removed = restart::remove_job(&place, request.restart)?;
     let listing = known_listing(&request, &place)?;
     let columns = columns::of_job(&request, asked, &place)?;
-    let plan = JobPlan { request, place: Arc::new(place), rules, s3, columns, listing, machine };
+    let is_indexed = is_indexed(&request, &place)?;
+    let plan = JobPlan {
+        request,
+        place: Arc::new(place),
+        rules,
+        s3,
+        columns,
+        listing,
+        is_indexed,
+        removed,
+        machine,
+    };
     Ok((plan, list))
 }
 
@@ -60,11 +74,16 @@ pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<Jo
     let place = JobLocation::find(&request.dest, request.state.as_deref())?;
     let rules = JobRules::of(&place)?;
     let machine = MachineShare::asked(&request);
-    Ok(JobPlan { request, place: Arc::new(place), rules, s3, columns, listing: of_job.listing, machine })
+    let (listing, place) = (of_job.listing, Arc::new(place));
+    // Processes of an engine never write WARC.
+    Ok(JobPlan { request, place, rules, s3, columns, listing, is_indexed: false, removed: None, machine })
 }
 
 /// Returns the rules with which the job was started, or the current rules for a new job.
 fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
+    if request.restart {
+        return Ok(JobRules::CURRENT);
+    }
     match JobLocation::find(&request.dest, request.state.as_deref()) {
         Ok(place) => JobRules::of(&place),
         // No job exists yet, or a later step rejects the destination with advice.

@@ -229,7 +229,7 @@ fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
 }
 
 /// Formats a size as `980 B` or `1.5 MiB`, like `format_bytes` in Python.
-fn bytes_text(bytes: u64) -> String {
+pub(super) fn bytes_text(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {

@@ -30,7 +30,7 @@ impl JobPlan {
                 // A sync reports the failures of its passes itself.
                 tells_failures: request.pass.is_none(),
                 keeps_replies: request.keeps_replies(),
-                is_indexed: request.cdxj,
+                is_indexed: self.is_indexed,
             },
             origin: Some(self.warc_origin()?),
             upload_queue: None,

@@ -82,12 +82,14 @@ options! {
         hash: Option<HashAlgorithm> = None;
         /// Whether to store more than objects: rows for all targets, or other replies in WARC.
         keep_failed: bool = false;
-        /// Whether each WARC shard gets an index.
-        cdxj: bool = false;
+        /// Whether each WARC shard gets an index. `None` follows an existing job; a new one has indexes in a folder.
+        cdxj: Option<bool> = None;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
         /// Maximum number of replies per transform batch.
         transform_batch: usize = limits::TRANSFORM_BATCH, Bounds::at_least(1.0, "");
+        /// Whether to remove an existing job and its files first.
+        restart: bool = false;
         /// Failed or absent targets to try again.
         retry_failed: RetryFailed = RetryFailed::Nothing;
         /// Maximum number of failed targets in the whole job.

@@ -46,8 +46,11 @@ impl JobRequest {
         if self.keep_failed {
             self.check_keep_failed()?;
         }
-        if self.cdxj {
+        if self.cdxj == Some(true) {
             self.check_cdxj()?;
+        }
+        if self.restart {
+            self.check_restart()?;
         }
         self.check_workers()?;
         self.check_compressed()?;
@@ -118,6 +121,24 @@ impl JobRequest {
             return Err(Error::Usage("--cdxj needs --format warc".into()));
         }
         self.check_folder("--cdxj")
+    }
+
+    /// Checks that the job can begin anew.
+    fn check_restart(&self) -> Result<()> {
+        if self.retry_failed.is_some() {
+            return Err(Error::Usage(
+                "--restart and --retry-failed cannot be combined: the one removes what the other continues"
+                    .into(),
+            ));
+        }
+        match &self.upload {
+            Some(upload) => Err(Error::Usage(format!(
+                "--restart removes only local files, not objects of a bucket ({}); remove the prefix and the job's \
+                 journal folder, or choose another prefix",
+                upload.text()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Checks that the format can store more than objects.

@@ -10,8 +10,8 @@ use super::outcomes::for_each_manifest;
 use super::plan::is_ours;
 use crate::durable::{self, PathState};
 use crate::journal::{
-    INDEX_PART, Identity, JobLocation, JobRules, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status, TRANSFORM,
-    read_sealed_shards, read_status, sqlite_error_of,
+    CdxjFile, INDEX_PART, Identity, JobLocation, JobRules, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status,
+    TRANSFORM, read_sealed_shards, read_status, sqlite_error_of,
 };
 use crate::reader::{ObjectError, ShardReader};
 use crate::results::take_back_unfetched;
@@ -74,7 +74,10 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     } else {
         let mut journal = Journal::open_any(place, true)?;
         remove_failures(&journal, place, format)?;
-        journal.keep_for_passes(&Identity::of_parts(status.identity))?;
+        remove_indexes(&journal, place, format)?;
+        let mut identity = status.identity;
+        identity.remove(INDEX_PART);
+        journal.keep_for_passes(&Identity::of_parts(identity))?;
         remove_folder(&place.failures_path())?;
     }
     Ok(count as u64)
@@ -112,7 +115,7 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     if columns.has_outcomes() || !columns.kept().is_empty() || !part(SIDECAR).is_empty() {
         return refuse("whose objects have extra columns or sidecars, which a sync cannot write");
     }
-    if !part(INDEX_PART).is_empty() {
+    if !part(INDEX_PART).is_empty() && !Journal::open_any(place, true)?.has_indexes_by_default()? {
         return refuse("whose shards have indexes (--cdxj), which a sync does not update");
     }
     Ok(())
@@ -208,6 +211,19 @@ fn remove_failures(journal: &Journal, place: &JobLocation, format: Format) -> Re
     let Some(extension) = format.extension() else { return Ok(()) };
     take_back_unfetched(journal, &ShardFolder::new(&place.dest, extension, true), UnfetchedFiles::Failures)?;
     journal.forget_unfetched()
+}
+
+/// Removes indexes that the job has by default. A sync rewrites shards and does not update their indexes.
+fn remove_indexes(journal: &Journal, place: &JobLocation, format: Format) -> Result<()> {
+    let Some(extension) = format.extension() else { return Ok(()) };
+    let shard_folder = ShardFolder::new(&place.dest, extension, true);
+    for CdxjFile { shard, .. } in journal.cdxj_files()? {
+        let path = shard_folder.cdxj_path(shard);
+        durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
+        shard_folder.sync_sealed()?;
+        journal.forget_cdxj(shard)?;
+    }
+    Ok(())
 }
 
 fn remove_folder(path: &Path) -> Result<()> {

@@ -11,7 +11,7 @@ use fetchmill_model::name;
 
 /// The folder, and the subfolder used last.
 #[derive(Debug)]
-pub(super) struct LocalFolder {
+pub(crate) struct LocalFolder {
     root: OwnedFd,
     root_path: PathBuf,
     /// The folder used last. Names come in order, so it is often the right one.
@@ -27,7 +27,7 @@ pub(super) enum MoveResult {
 }
 
 impl LocalFolder {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let root =
             durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
         Ok(LocalFolder { root, root_path: path.to_owned(), open: None })
@@ -58,7 +58,7 @@ impl LocalFolder {
     }
 
     /// Returns what is at the path of a name. `None` if nothing is.
-    pub(super) fn state(&mut self, path: &[u8]) -> Result<Option<PathState>> {
+    pub(crate) fn state(&mut self, path: &[u8]) -> Result<Option<PathState>> {
         let found =
             self.folder(path, false).and_then(|(folder, leaf)| durable::file_state(folder.as_fd(), leaf));
         match found {
@@ -85,7 +85,7 @@ impl LocalFolder {
     }
 
     /// Removes a file, and its parent folders that become empty.
-    pub(super) fn remove(&mut self, path: &[u8]) -> Result<()> {
+    pub(crate) fn remove(&mut self, path: &[u8]) -> Result<()> {
         self.open = None;
         let removed = durable::remove_beneath(self.root.as_fd(), path);
         removed.map_err(|error| self.fail("remove", path, error))?;
@@ -100,7 +100,7 @@ impl LocalFolder {
     }
 
     /// Makes all changes in the folder durable.
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         durable::sync_file_system(self.root.as_fd())
             .map_err(|error| Error::storage("sync", &self.root_path, error))
     }

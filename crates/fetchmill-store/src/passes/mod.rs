@@ -30,6 +30,7 @@ mod synced_shards;
 mod tests;
 
 pub use conclude::SyncLedger;
+pub(crate) use local::LocalFolder;
 pub use plan::{PlanCounts, PlanOptions, PlannedAction};
 pub use store::{BaseSummary, PassFailure, SyncDestination, SyncStore};
 pub use synced_shards::NextNumbers;

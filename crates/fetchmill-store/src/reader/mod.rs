@@ -35,6 +35,7 @@ mod tests;
 use std::path::Path;
 
 pub use arrow::ArrowBatches;
+pub(crate) use bits::Bits;
 pub use cached_lookups::{CachedLookups, LookupCounts};
 pub(crate) use copy::{CopiedRows, copy_shard};
 pub use entries::{are_of_list, are_stripped, request_of};

@@ -38,7 +38,7 @@ impl FinishedJob {
                 return Ok(());
             }
         }
-        if self.plan.request.cdxj && !self.write_indexes(journal, control)? {
+        if self.plan.is_indexed && !self.write_indexes(journal, control)? {
             return Ok(());
         }
         if self.plan.request.upload.is_some() {
@@ -110,6 +110,7 @@ impl FinishedJob {
     fn write_end(mut self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
         let mut notices: Vec<String> = self.plan.machine.notice.iter().cloned().collect();
+        notices.extend(self.plan.notice_of_restart());
         notices.extend(control.take_notices());
         control.stop.heed_panic();
         let failure = self.failure(control)?;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::identity::{CHECK, Identity, LIST, REPLIES_PART, REQUEST_PART};
 use super::open_journal::{Journal, now_text};
-use super::rules::{JobRules, RULES};
+use super::rules::{JobRules, RESTARTING, RULES};
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;
@@ -33,7 +33,36 @@ pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
     db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
+/// Discards a job and everything about its files. Also discards the rules, because the next job has current ones.
+const FORGET_FILES: &str = "
+DELETE FROM manifests; DELETE FROM open_shards; DELETE FROM shards; DELETE FROM job";
+
 impl Journal {
+    /// Records that the job is being removed. From now on it counts as unfinished.
+    pub fn begin_restart(&mut self) -> Result<()> {
+        self.begin()?;
+        self.set(RESTARTING, "true")?;
+        self.forget("finished_at")?;
+        self.commit()
+    }
+
+    /// Returns whether a run has begun to remove the job.
+    pub fn is_restarting(&self) -> Result<bool> {
+        Ok(self.get(RESTARTING)?.is_some())
+    }
+
+    /// Discards the job, in one transaction. Its files must be removed. Without `reuses_numbers`, the next job does not
+    /// reuse the numbers of shards, because something has their names.
+    pub fn forget_job(self, reuses_numbers: bool) -> Result<()> {
+        self.fence.begin(&self.db, &self.path)?;
+        self.check(self.db.execute_batch(FORGET_TARGETS))?;
+        self.check(self.db.execute_batch(FORGET_FILES))?;
+        if reuses_numbers {
+            self.check(self.db.execute_batch("DELETE FROM sqlite_sequence"))?;
+        }
+        self.check(self.db.execute_batch(FORGET_REST))
+    }
+
     /// Opens or creates the journal at a location. The caller must hold the lock.
     pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
         let mut journal = Self::open_any(place, is_durable)?;

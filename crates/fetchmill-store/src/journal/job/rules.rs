@@ -11,6 +11,9 @@ use fetchmill_model::target::entry::Naming;
 /// Key of the fact with the rules.
 pub(in crate::journal) const RULES: &str = "rules";
 
+/// Key of the fact that a run has begun to remove the job and its files. The next job has current rules.
+pub(super) const RESTARTING: &str = "restarting";
+
 /// Rules by number. fetchmill 0.1.0 used the first, and its journals do not store a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRules(u32);
@@ -77,6 +80,9 @@ impl JobRules {
             let query = "SELECT value FROM job WHERE key = ?";
             db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
         };
+        if fact(RESTARTING)?.is_some() {
+            return Ok(JobRules::CURRENT);
+        }
         Ok(match fact(RULES)? {
             Some(number) => number.parse().map_or(JobRules::CURRENT, JobRules),
             None if fact("identity")?.is_some() => JobRules::FIRST,

@@ -9,6 +9,9 @@ use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 /// Prefix of the facts that hold the indexes. The shard's number follows, and each value is a [`ShardEnd`] as JSON.
 const CDXJ: &str = "cdxj-";
 
+/// Fact that the job has indexes only because they are the default.
+const BY_DEFAULT: &str = "indexed_by_default";
+
 /// An index, and its state when it was complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CdxjFile {
@@ -42,6 +45,20 @@ impl Journal {
     pub fn set_cdxj(&self, shard: ShardNumber, data: &ShardEnd) -> Result<()> {
         let text = serde_json::to_string(data).map_err(|error| Error::Internal(error.to_string()))?;
         self.set(&format!("{CDXJ}{shard}"), &text)
+    }
+
+    /// Records whether the job has indexes only by default. Takes a transaction only if this has changed.
+    pub fn keep_indexes_by_default(&self, is_default: bool) -> Result<()> {
+        match (is_default, self.has_indexes_by_default()?) {
+            (true, false) => self.set(BY_DEFAULT, "true"),
+            (false, true) => self.forget(BY_DEFAULT),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the job has indexes only by default.
+    pub fn has_indexes_by_default(&self) -> Result<bool> {
+        Ok(self.get(BY_DEFAULT)?.is_some())
     }
 
     /// Discards an index that was removed.

@@ -1,0 +1,22 @@
+//! The notice about what a restart has removed.
+
+use super::job_plan::JobPlan;
+use super::preflight::bytes_text;
+use fetchmill_model::text::counts::with_commas;
+use fetchmill_store::restart::Removed;
+
+impl JobPlan {
+    /// Returns what was removed of an earlier job, for the user.
+    pub(crate) fn notice_of_restart(&self) -> Option<String> {
+        let Removed { files, bytes, left } = self.removed?;
+        let unit = |count| if count == 1 { "file" } else { "files" };
+        let left = match left {
+            0 => String::new(),
+            left => {
+                format!("; left {} {} that are not as the job stored them", with_commas(left), unit(left))
+            }
+        };
+        let bytes = bytes_text(bytes);
+        Some(format!("removed {} {} ({bytes}) of the earlier job{left}", with_commas(files), unit(files)))
+    }
+}

@@ -1,0 +1,187 @@
+//! Begins a destination anew: removes the files of its job, and then the job itself.
+//!
+//! A fact in the journal says that the removal has begun. From then on the job cannot continue: each later run first
+//! completes the removal. The last step is one transaction that empties the journal. Until then, everything that shows
+//! which files belong to the job stays where it is, so the removal can be repeated after a kill.
+//!
+//! Only files that the job has put in place are removed. If a shard is still among the open shards, or an object is
+//! still in the stage, then a file with its final name belongs to somebody else.
+
+use std::path::Path;
+
+use crate::durable::{self, PathState};
+use crate::journal::{Identity, JobLocation, Journal, must_have_objects};
+use crate::manifest::ManifestRows;
+use crate::passes::LocalFolder;
+use crate::reader::Bits;
+use crate::sink::failures::FailureRows;
+use crate::sink::{Format, ShardFolder, Stage, UnfetchedFiles};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
+use fetchmill_model::outcome::Runs;
+use fetchmill_model::target::Sequence;
+use fetchmill_model::target::extra_columns::ExtraColumns;
+
+/// Counts of removed files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Number of files.
+    pub files: u64,
+    /// Size of the files.
+    pub bytes: u64,
+    /// Number of files with the names of the job's files that were left, because they are not as it has stored them.
+    pub left: u64,
+}
+
+impl Removed {
+    fn count(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Removes the job of a destination if `is_asked`, or if an earlier run has begun to. Returns `None` if there is nothing
+/// to remove. The caller must hold the lock.
+pub fn remove_job(place: &JobLocation, is_asked: bool) -> Result<Option<Removed>> {
+    if !place.journal_path().exists() {
+        return Ok(None);
+    }
+    let mut journal = Journal::open_any(place, true)?;
+    let Some(identity) = journal.get("identity")? else { return Ok(None) };
+    if !is_asked && !journal.is_restarting()? {
+        return Ok(None);
+    }
+    let identity = Identity::from_json(&identity);
+    must_have_objects(&identity, &place.dest)?;
+    let named = identity.get("format").and_then(|format| Format::from_name(format));
+    let format = named.ok_or_else(|| {
+        Error::Usage(format!(
+            "{} has a job whose format is not known; choose another destination",
+            place.dest.display()
+        ))
+    })?;
+    journal.begin_restart()?;
+    let removed = match format.extension() {
+        None => remove_objects(place, &journal)?,
+        Some(extension) => {
+            let shard_folder = ShardFolder::new(&place.dest, extension, true);
+            remove_shards(&journal, &shard_folder, UnfetchedFiles::of(&ExtraColumns::of_identity(&identity)))?
+        }
+    };
+    place.must_be_ours()?;
+    journal.forget_job(removed.left == 0)?;
+    remove_folders(place)?;
+    Ok(Some(removed))
+}
+
+/// Removes what only the emptied journal needed. If a kill prevents this, the next run removes it as data without a
+/// receipt.
+fn remove_folders(place: &JobLocation) -> Result<()> {
+    let hidden = ShardFolder::new(&place.dest, "", true);
+    let of_state = [place.failures_path(), place.manifests_path(), place.stage_path()];
+    for path in of_state.into_iter().chain([hidden.open_path(), hidden.index_path()]) {
+        durable::remove_folder(&path).map_err(|error| Error::storage("remove", &path, error))?;
+    }
+    Ok(())
+}
+
+/// Removes shards, their manifests and indexes, and the files about targets without an object.
+fn remove_shards(journal: &Journal, shard_folder: &ShardFolder, files: UnfetchedFiles) -> Result<Removed> {
+    let open_path = shard_folder.open_path();
+    let is_placed = |open: &str| !open_path.join(open).exists();
+    let mut removed = Removed::default();
+    for shard in journal.shards()? {
+        if is_placed(&shard.sealed.data.path) {
+            remove_file(&shard_folder.shard_path(shard.number), Some(&mut removed))?;
+        }
+        if is_placed(&shard.sealed.manifest.path) {
+            remove_file(&shard_folder.manifest_path(shard.number), None)?;
+        }
+    }
+    for file in journal.cdxj_files()?.iter().filter(|file| is_placed(&file.data.path)) {
+        remove_file(&shard_folder.cdxj_path(file.shard), Some(&mut removed))?;
+    }
+    for (number, file) in journal.unfetched()?.iter().enumerate() {
+        if is_placed(&file.data.path) {
+            remove_file(&files.path(shard_folder, file, number), Some(&mut removed))?;
+        }
+    }
+    if removed.files > 0 {
+        shard_folder.prepare()?;
+        shard_folder.sync_sealed()?;
+    }
+    Ok(removed)
+}
+
+/// Removes a file, unless it is missing or something else.
+fn remove_file(path: &Path, removed: Option<&mut Removed>) -> Result<()> {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.is_file() {
+        if let Some(removed) = removed {
+            removed.left += 1;
+        }
+        return Ok(());
+    }
+    durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
+    if let Some(removed) = removed {
+        removed.count(found.len());
+    }
+    Ok(())
+}
+
+/// Removes the files of objects, and folders that become empty.
+fn remove_objects(place: &JobLocation, journal: &Journal) -> Result<Removed> {
+    let unplaced = UnplacedObjects::find(place, journal)?;
+    let mut folder = LocalFolder::open(&place.dest)?;
+    let mut removed = Removed::default();
+    let mut path = Vec::new();
+    for manifest in journal.manifests()? {
+        let mut rows = ManifestRows::open(&place.manifests_path().join(&manifest.path), Some(manifest.end))?;
+        while let Some(frame) = rows.next_frame()? {
+            for row in frame.iter() {
+                if name::to_path(row.name, &mut path).is_err() || unplaced.contains(row.sequence) {
+                    continue;
+                }
+                match folder.state(&path)? {
+                    Some(PathState::File { size, .. }) if size == row.length => {
+                        folder.remove(&path)?;
+                        removed.count(size);
+                    }
+                    Some(_) => removed.left += 1,
+                    None => {}
+                }
+            }
+        }
+    }
+    folder.sync()?;
+    Ok(removed)
+}
+
+/// Objects that have a row but were not put in place, because something else had their name, or because the job was
+/// killed before.
+struct UnplacedObjects {
+    failed: Bits,
+    /// Objects of committed windows, and the stage in which they may still be.
+    staged: Vec<(Runs, Stage)>,
+}
+
+impl UnplacedObjects {
+    fn find(place: &JobLocation, journal: &Journal) -> Result<Self> {
+        let mut failed = Bits::new(journal.next_sequence())?;
+        for shard in journal.failures_shards()? {
+            for row in FailureRows::open(&place.failures_path(), &shard)? {
+                failed.set(row?.sequence);
+            }
+        }
+        let mut staged = Vec::new();
+        for (worker, runs) in journal.staged()? {
+            staged.push((runs, Stage::open(&place.stage_path().join(worker.to_string()))?));
+        }
+        Ok(UnplacedObjects { failed, staged })
+    }
+
+    fn contains(&self, sequence: Sequence) -> bool {
+        let is_staged = |(runs, stage): &(Runs, Stage)| runs.contains(sequence) && stage.has(sequence);
+        self.failed.has(sequence) || self.staged.iter().any(is_staged)
+    }
+}

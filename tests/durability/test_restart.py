@@ -1,0 +1,267 @@
+"""`get --restart`: the files of the earlier job are removed, and nothing else, whatever ends a run.
+
+`FETCHMILL_SEED` repeats the moments of kills.
+"""
+
+import contextlib
+import os
+import random
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import COMMAND, Ended, wait_for_rows
+from fetchmill.testing import Server
+from raw_server import Behaviour, RawServer
+from system_calls import kill_before
+
+Run = Callable[..., Ended]
+Serve = Callable[..., Server]
+Start = Callable[..., "subprocess.Popen[str]"]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+FORMATS = ("files", "tar", "jsonl", "parquet", "warc")
+HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "1")
+PENDING = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+
+
+def reply(body: bytes) -> bytes:
+    """Returns a reply with a body."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def site_of(raw: Raw, folder: Path) -> tuple[RawServer, tuple[str, ...]]:
+    """Returns a site with old and new objects, and writes a list of each. The lists share one name."""
+    site = raw(
+        {"/both": reply(b"old")} | {f"/d/{kind}{n}": reply(kind.encode()) for kind in ("old", "new") for n in (1, 2)}
+    )
+    for kind in ("old", "new"):
+        paths = ("/both", f"/d/{kind}1", f"/d/{kind}2")
+        (folder / f"{kind}.txt").write_text("".join(f"{site.url}{path}\n" for path in paths))
+    return site, HASTE
+
+
+def others(dest: Path) -> list[str]:
+    """Returns the paths below a destination, without its journal."""
+    found = (path.relative_to(dest) for path in dest.rglob("*"))
+    return sorted(str(path) for path in found if path.parts[0] != ".fetchmill")
+
+
+def names(dest: Path) -> set[str]:
+    """Returns the last parts of the names of the stored objects."""
+    return {name.rpartition("/")[2] for name in fetchmill.open(dest)}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_job_begins_anew_without_files_of_the_earlier_one(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """The count is that of the files. A file that somebody added stays, and the option is no part of the job."""
+    site, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", "--format", format, *haste).code == 0
+    files = [path for path in others(tmp_path / "out") if (tmp_path / "out" / path).is_file()]
+    (tmp_path / "out/mine.txt").write_text("mine")
+    other = run("get", "new.txt", "out", "--format", format, *haste)
+    assert other.code == 2
+    assert "\nhint: to remove the files of that job and begin anew, add --restart\n" in other.err
+    site.routes["/both"] = reply(b"changed")
+
+    ended = run("get", "new.txt", "out", "--format", format, "--restart", *haste)
+
+    assert ended.code == 0, ended.err
+    assert f"removed {len(files)} file" in ended.out + ended.err
+    assert (tmp_path / "out/mine.txt").read_text() == "mine"
+    (tmp_path / "out/mine.txt").unlink()
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
+    assert not [path for path in others(tmp_path / "out") if "old" in path]
+    assert run("verify", "out").code == 0
+    again = run("get", "new.txt", "out", "--format", format, *haste)
+    assert (again.code, "all done already" in again.out + again.err) == (0, True)
+    assert run("resume", "out").code == 0
+
+
+def test_another_format_begins_anew(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The removed files are those of the earlier format, also in Python."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", "--format", "jsonl", *haste).code == 0
+    shards = list((tmp_path / "out").glob("shard-*"))
+
+    report = fetchmill.get(tmp_path / "old.txt", tmp_path / "out", restart=True, allow_private=True)
+
+    assert report.fetched == 3
+    assert shards
+    assert not [shard for shard in shards if shard.exists()]
+    with contextlib.closing(sqlite3.connect(tmp_path / "out/.fetchmill/job.sqlite")) as journal:
+        facts = dict(journal.execute("SELECT key, value FROM job"))
+    assert "restart" not in repr(facts)
+
+
+def test_a_new_destination_may_have_the_option(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """There is nothing to remove; a folder of somebody else is refused as without the option."""
+    _, haste = site_of(raw, tmp_path)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/x").touch()
+
+    ended = run("get", "new.txt", "out", "--restart", *haste)
+    refused = run("get", "new.txt", "theirs", "--restart", *haste)
+
+    assert (ended.code, "removed" in ended.err) == (0, False), ended.err
+    assert (refused.code, others(tmp_path / "theirs")) == (2, ["x"])
+
+
+def test_a_failed_object_whose_name_somebody_took_stays(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The job never put its object there, although the file has the same size."""
+    _, haste = site_of(raw, tmp_path)
+    site = raw({"/a": PENDING, "/b": reply(b"four")})
+    (tmp_path / "list.txt").write_text(f"{site.url}/a\n{site.url}/b\n")
+    words = ("get", "list.txt", "out", "--names", "seq", *haste)
+    assert run(*words).code == 3
+    (changed,) = (tmp_path / "out").rglob("*1")
+    taken = changed.with_name(changed.name[:-1] + "0")
+    taken.write_text("1234")
+    site.routes["/a"] = reply(b"4321")
+    assert run(*words, "--retry-failed").code == 3
+    changed.write_text("edited by hand")
+
+    ended = run("get", "new.txt", "out", "--restart", *haste)
+
+    assert ended.code == 0, ended.err
+    assert (taken.read_text(), changed.read_text()) == ("1234", "edited by hand")
+    assert "removed 0 files (0 B) of the earlier job; left 1 file" in ended.out + ended.err
+
+
+def test_nothing_beyond_a_link_is_removed(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """A folder or an object of the job was replaced by a link; the files that it leads to stay."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    (folder,) = (tmp_path / "out").rglob("d")
+    (both,) = (tmp_path / "out").rglob("both")
+    folder.rename(tmp_path / "d")
+    folder.symlink_to(tmp_path / "d")
+    both.rename(tmp_path / "both")
+    both.symlink_to(tmp_path / "both")
+
+    ended = run("get", "new.txt", "out", "--restart", "--names", "seq", *haste)
+
+    assert ended.code == 0, ended.err
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["old1", "old2"]
+    assert (tmp_path / "both").read_bytes() == b"old"
+    assert folder.is_symlink()
+    assert both.is_symlink()
+
+
+@pytest.mark.parametrize("format", ["tar", "warc"])
+def test_a_shard_that_is_a_link_stays(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """A link with the name of a shard leads to a file of the user."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", "--format", format, "--threads", "1", *haste).code == 0
+    (shard,) = (path for path in (tmp_path / "out").glob("shard-*") if path.suffix != ".cdxj")
+    shard.rename(tmp_path / "moved")
+    shard.symlink_to(tmp_path / "moved")
+
+    ended = run("get", "new.txt", "out", "--restart", *haste)
+
+    assert ended.code == 0, ended.err
+    assert (shard.is_symlink(), (tmp_path / "moved").exists()) == (True, True)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_kill_leaves_the_old_job_or_lets_the_next_run_begin_anew(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
+) -> None:
+    """The kill comes before a system call of the removal. The destination never has objects of both jobs."""
+    rng = random.Random(f"{SEED}-{format}")
+    _, haste = site_of(raw, tmp_path)
+    old = ("get", "old.txt", "out", "--format", format, "--quiet", *haste)
+    new = ("get", "new.txt", "out", "--format", format, "--quiet", *haste)
+    assert run(*old).code == 0
+    for call, at in rng.sample(
+        [(call, at) for call in ("unlink", "unlinkat", "fdatasync", "syncfs") for at in (1, 2, 3)], 3
+    ):
+        kill_before(call, at, environment, tmp_path, *COMMAND, *new, "--restart")
+        if rng.random() < 0.5:
+            # Without the option, the job is the old one, or a new one.
+            ended = run(*new)
+            if ended.code == 2:
+                assert "belongs to another job" in ended.err
+                assert names(tmp_path / "out") == {"both", "old1", "old2"}
+                continue
+            assert ended.code == 0, f"FETCHMILL_SEED={SEED} {call} {at}: {ended.err}"
+            assert names(tmp_path / "out") == {"both", "new1", "new2"}, f"FETCHMILL_SEED={SEED} {call} {at}"
+            assert run("verify", "out").code == 0
+
+    ended = run(*new, "--restart")
+
+    assert ended.code == 0, f"FETCHMILL_SEED={SEED}: {ended.err}"
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
+    assert not [path for path in others(tmp_path / "out") if "old" in path]
+    assert run("verify", "out").code == 0
+
+
+@pytest.mark.parametrize("format", ["files", "tar"])
+def test_a_killed_job_begins_anew(run: Run, start: Start, server: Serve, tmp_path: Path, format: str) -> None:
+    """Files of committed and uncommitted windows of the killed run are removed, and open shards, too."""
+    source = server(synthetic=600)
+    words = ("get", source.url, "out", "--format", format, "--quiet", "--commit-window", "0.05", "--shard-size", "5000")
+    process = start(*words, "--rate", "300")
+    wait_for_rows(tmp_path / "out", random.Random(f"{SEED}-killed").randint(20, 300))
+    process.kill()
+    process.wait(30)
+
+    ended = run("get", source.url, "out", "--format", format, "--restart", "--include", "*7")
+
+    assert ended.code == 0, ended.err
+    assert "removed " in ended.out + ended.err
+    assert names(tmp_path / "out") == {f"file-{number:012}" for number in range(600) if number % 10 == 7}
+    assert run("verify", "out").code == 0
+
+
+def test_a_running_job_is_not_removed(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
+    """Another process holds the lock: exit code 9, and it goes on."""
+    source = server(synthetic=2000)
+    process = start("get", source.url, "out", "--rate", "200", "--quiet")
+    wait_for_rows(tmp_path / "out", 20)
+
+    refused = run("get", source.url, "out", "--restart")
+
+    assert refused.code == 9, refused.err
+    assert "another fetchmill process is working on out" in refused.err
+    assert process.poll() is None
+    assert fetchmill.status(tmp_path / "out").fetched >= 20
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("s3://bucket/prefix/", "--format", "tar"), "--restart removes only local files, not objects of a bucket"),
+        (("job", "--format", "tar", "--shared"), "other workers may be fetching ranges"),
+        (("out", "--retry-failed"), "--restart and --retry-failed cannot be combined"),
+    ],
+)
+def test_what_cannot_begin_anew_is_refused_by_name(
+    run: Run, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    """The error has the reason, and nothing is created."""
+    (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
+
+    refused = run("get", "urls.txt", *words, "--restart")
+
+    assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert [path.name for path in tmp_path.iterdir()] == ["urls.txt"]
+
+
+def test_results_and_synced_folders_are_refused(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Folders of other commands keep their files."""
+    source = server(synthetic=3)
+    assert run("sync", source.url, "mirror").code == 0
+    before = others(tmp_path / "mirror")
+
+    refused = run("get", source.url, "mirror", "--restart")
+
+    assert (refused.code, "only a sync may change the folder" in refused.err) == (2, True), refused.err
+    assert others(tmp_path / "mirror") == before
