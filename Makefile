@@ -275,8 +275,9 @@ check-sites: build-release ## Check 100,000 sites with known answers, twice, and
 	cargo build --release --quiet --workspace --example bare_check
 	$(BIN)/python -m own_bench.sites
 
-bounded: build-release ## Compare the processor time of bounded concurrency with a polling loop and with plain asyncio (a minute)
+bounded: build-release ## Compare bounded concurrency with a polling loop, with plain asyncio, and in processes with ProcessPoolExecutor (a minute)
 	$(BIN)/python -m own_bench.bounded
+	$(BIN)/python -m own_bench.chunks
 
 asyncio-engine: build-release ## Compare the processor time of the engine asyncio with handwritten aiohttp programs (two minutes)
 	$(BIN)/python -m own_bench.asyncio_engine

@@ -121,6 +121,19 @@ def test_what_cannot_be_pickled_fails_alone() -> None:
     assert str(error) == "process_functions.Fussy: 1"
 
 
+def test_items_of_a_chunk_are_separate() -> None:
+    """A call cannot change the argument or the value of another one, and values of all types arrive in order."""
+    box = [0]
+    mixed = [1, (2, "x"), [3], None, b"4", (5, [6]), 7.5, True]
+    options = {"limit": 1, "ordered": True, "chunksize": 8}
+
+    grown = list(processes.map(lambda given: given.append(1) or given, [box, box, box], **options))  # type: ignore[call-overload]
+
+    assert grown == [[0, 1], [0, 1], [0, 1]]
+    assert list(processes.map(lambda item: item, mixed, **options)) == mixed  # type: ignore[call-overload]
+    assert list(processes.map(lambda item: [item], mixed, **options)) == [[item] for item in mixed]  # type: ignore[call-overload]
+
+
 def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
     """A function that cannot be pickled ends the call, whatever `on_error` is."""
     lock = threading.Lock()

@@ -37,6 +37,10 @@ class Chunk(list[Outcome]):
     """The outcomes of a call that has several items."""
 
 
+class Values(list[Any]):
+    """The values of a call that has several items, none of which failed. It saves an `Outcome` for each item."""
+
+
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any item
     """Return an item as the input yielded it: a single argument is taken out of its tuple."""
     return arguments[0] if len(arguments) == 1 else arguments

@@ -11,11 +11,11 @@ import threading
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from fetchmill.bounded.calls import Chunk, Outcome, item_of
+from fetchmill.bounded.calls import Chunk, Outcome, Values, item_of
 from fetchmill.bounded.failures import ItemTimeoutError, RemoteTraceback, WorkerDiedError, format_item
 from fetchmill.bounded.interrupts import start_without_interrupts
 from fetchmill.bounded.portable import portable
-from fetchmill.bounded.worker_entry import END, WorkerFunctions, serve
+from fetchmill.bounded.worker_entry import END, SEPARATE, TOGETHER, WorkerFunctions, are_plain, serve
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -54,20 +54,28 @@ class ProcessWorker:
             self._release()
             raise
 
-    def call(self, chunk: list[tuple[Any, ...]]) -> Chunk:
+    def call(self, chunk: list[tuple[Any, ...]]) -> Chunk | Values:
         """Make the process call the function for each item of the chunk."""
-        pickled = [_pickle(arguments) for arguments in chunk]
-        sent = pickle.dumps([item for item in pickled if isinstance(item, bytes)])
+        unsent: dict[int, Exception] = {}
+        if are_plain(chunk):
+            sent = TOGETHER + pickle.dumps(chunk)
+        else:
+            pickled = [_pickle(arguments) for arguments in chunk]
+            unsent = {index: item for index, item in enumerate(pickled) if isinstance(item, Exception)}
+            sent = SEPARATE + pickle.dumps([item for item in pickled if isinstance(item, bytes)])
         # Set the flag first: either this code sees `_is_given_up`, or `give_up` sees a busy process and kills it.
         self._is_busy = True
         if self._is_given_up:
             raise WorkerDiedError("the pool was abandoned")
         seconds = None if self._call_timeout is None else self._call_timeout * len(chunk)
-        answers = iter(pickle.loads(self._ask(sent, _describe_chunk(chunk), seconds)))  # noqa: S301 - our own process
+        values, separate = pickle.loads(self._ask(sent, _describe_chunk(chunk), seconds))  # noqa: S301 - our own process
         self._is_busy = False
+        if not separate and not unsent:
+            return Values(values)
+        answers = (separate.get(index, Outcome((), value, None)) for index, value in enumerate(values))
         return Chunk(
-            Outcome(arguments, None, item) if isinstance(item, Exception) else _outcome(arguments, next(answers))
-            for arguments, item in zip(chunk, pickled, strict=True)
+            Outcome(arguments, None, unsent[index]) if index in unsent else _outcome(arguments, next(answers))
+            for index, arguments in enumerate(chunk)
         )
 
     def end(self) -> None:
@@ -188,9 +196,12 @@ def _result(pickled: bytes) -> Any:  # noqa: ANN401 - any return value
     return value
 
 
-def _outcome(arguments: tuple[Any, ...], pickled: bytes) -> Outcome:
+def _outcome(arguments: tuple[Any, ...], answer: bytes | Outcome) -> Outcome:
+    """Return the outcome of an item from its pickled outcome, or from an outcome without its arguments."""
+    if isinstance(answer, Outcome):
+        return answer._replace(arguments=arguments)
     try:
-        return Outcome(arguments, _result(pickled), None)
+        return Outcome(arguments, _result(answer), None)
     except BaseException as error:  # noqa: BLE001 - raised where the results are taken
         return Outcome(arguments, None, error)
 

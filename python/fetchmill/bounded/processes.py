@@ -24,6 +24,7 @@ multiprocessing itself keeps one more process running, its resource tracker, unt
 
 import multiprocessing.util  # noqa: F401 - registers an exit handler that waits for all processes
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from fetchmill.bounded.calls import ResultBuffer
@@ -202,16 +203,16 @@ def _results(  # noqa: PLR0913 - those of `map`
 
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
     """Group items into chunks. If the input raises in the middle of a chunk, that chunk is yielded first."""
-    chunk: list[tuple[Any, ...]] = []
-    try:
-        for item in items:
-            chunk.append(item)
-            if len(chunk) == size:
+    while True:
+        chunk: list[tuple[Any, ...]] = []
+        try:
+            # If the input raises, the list has the items before.
+            chunk.extend(islice(items, size))
+        except Exception:
+            if chunk:
                 yield chunk
-                chunk = []
-    except Exception:
+            raise
         if chunk:
             yield chunk
-        raise
-    if chunk:
-        yield chunk
+        if len(chunk) < size:
+            return

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from fetchmill.bounded.calls import Call, Chunk, Outcome, as_raisable, item_of
+from fetchmill.bounded.calls import Call, Chunk, Outcome, Values, as_raisable, item_of
 from fetchmill.bounded.failures import Failed, OnError
 from fetchmill.bounded.worker_pool import WorkerPool
 
@@ -24,6 +24,8 @@ class Results(Generic[R]):
         self._pool = pool
         self._returns_errors = on_error == "return"
         self._ready: deque[Outcome] = deque()
+        # Values of a chunk without errors, the next one last. While there are any, `_ready` is empty.
+        self._values: list[Any] = []
         self._is_begun = False
         self._is_over = False
         # Reading a collection takes no time, so it is read now. Other inputs are read when results are requested.
@@ -34,12 +36,17 @@ class Results(Generic[R]):
         return self
 
     def __next__(self) -> R:
+        if self._values:
+            value: R = self._values.pop()
+            return value
         self._is_begun = True
         outcome = None
         try:
             outcome = self._next_outcome()
             if outcome is not None:
                 return self._unpack(outcome)
+            if self._values:
+                return self._values.pop()  # type: ignore[no-any-return] # as above
         except BaseException:
             # The error's traceback refers to this frame. The frame must not refer to the error.
             outcome = None
@@ -48,10 +55,15 @@ class Results(Generic[R]):
         raise StopIteration
 
     def _next_outcome(self) -> Outcome | None:
+        """Wait for the next outcome. Return None at the end, or if `_values` has the next results."""
         while not self._ready:
             call = None if self._is_over else self._pool.next_call()
             if call is None:
                 self._end()
+                return None
+            if isinstance(call.value, Values):
+                self._values = call.value
+                self._values.reverse()
                 return None
             self._ready.extend(_outcomes(call))
         return self._ready.popleft()
@@ -78,6 +90,7 @@ class Results(Generic[R]):
     def _give_up(self) -> None:
         self._is_over = True
         self._ready.clear()
+        self._values.clear()
         self._pool.give_up()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import pickle
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -15,6 +16,21 @@ from fetchmill.bounded.interrupts import ignore_interrupts
 
 # The parent's message that there are no more items.
 END = b""
+# First bytes of other messages: the items are pickled together, or each one separately.
+TOGETHER, SEPARATE = b"t", b"s"
+# Types whose values are immutable and can always be pickled. So pickling several together changes nothing.
+_PLAIN_TYPES = frozenset((bool, bytes, float, int, str, type(None)))
+
+
+def is_plain(value: object) -> bool:
+    """Return whether a value is of a plain type, or a tuple of such values."""
+    return type(value) in _PLAIN_TYPES or (type(value) is tuple and _PLAIN_TYPES.issuperset(map(type, value)))
+
+
+def are_plain(chunk: list[tuple[Any, ...]]) -> bool:
+    """Return whether all arguments of a chunk are plain."""
+    arguments = chain.from_iterable(chunk)
+    return _PLAIN_TYPES.issuperset(map(type, arguments)) or all(map(is_plain, chain.from_iterable(chunk)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +69,9 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
     try:
         connection.send_bytes(_encode_value(None))
         while (request := connection.recv_bytes()) != END:
-            outcomes = [_call(functions, pickled, started) for pickled in pickle.loads(request)]  # noqa: S301 - the parent's
-            connection.send_bytes(pickle.dumps(outcomes))
-            del request, outcomes
+            answer = _answer(functions, request, started)
+            connection.send_bytes(answer)
+            del request, answer
     except (EOFError, OSError):
         # The parent has ended, so nobody receives the outcome of `end`.
         functions.end(started)
@@ -63,12 +79,28 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
     connection.send_bytes(_end(functions, started))
 
 
-def _call(functions: WorkerFunctions, pickled: bytes, started: tuple[Any, ...]) -> bytes:
-    """Pickle the function's value or error for one item. Each is pickled separately, so that only one item can fail."""
-    try:
-        return _encode_value(functions.call(pickle.loads(pickled), started))  # noqa: S301 - the parent's
-    except BaseException as error:  # noqa: BLE001 - raised in the parent
-        return _encode_error(error)
+def _answer(functions: WorkerFunctions, request: bytes, started: tuple[Any, ...]) -> bytes:
+    """Call the function for the items of a request.
+
+    Return the pickled pair of all values, and a dict by index of outcomes that are pickled separately: errors, and
+    values that are not plain. Such a value is pickled at once, so that only this item can fail, and later calls cannot
+    change it.
+    """
+    is_together = request.startswith(TOGETHER)
+    values: list[Any] = []
+    separate: dict[int, bytes] = {}
+    for item in pickle.loads(memoryview(request)[1:]):  # noqa: S301 - the parent's
+        try:
+            value = functions.call(item if is_together else pickle.loads(item), started)  # noqa: S301 - the parent's
+            if type(value) in _PLAIN_TYPES or is_plain(value):
+                values.append(value)
+                continue
+            pickled = _encode_value(value)
+        except BaseException as error:  # noqa: BLE001 - raised in the parent
+            pickled = _encode_error(error)
+        separate[len(values)] = pickled
+        values.append(None)
+    return pickle.dumps((values, separate))
 
 
 def _end(functions: WorkerFunctions, started: tuple[Any, ...]) -> bytes:
