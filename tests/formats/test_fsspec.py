@@ -496,7 +496,7 @@ def test_damage_is_an_os_error_that_names_the_object(
     """Damage of a shard or a manifest is an OSError with the object; a damaged object is never reported as missing."""
     dest = tmp_path / "damaged"
     shutil.copytree(stores(format), dest)
-    for shard in dest.glob("shard-*"):
+    for shard in dest.glob("shard-*[!j]"):
         shard.write_bytes(bytes(byte ^ 0x55 for byte in shard.read_bytes()))
     fs = FetchmillFileSystem(dest)
     reads: list[Callable[[str], object]] = [fs.cat_file, fs.open, fs.info]

@@ -80,9 +80,12 @@ def read_objects(dest: Path, format: str, reader: str) -> Iterator[Stored]:
 
 
 def find_shards(dest: Path, format: str) -> list[Path]:
-    """Returns a destination's finished shards by number. Only its own folder and failures may be there as well."""
+    """Returns a destination's finished shards by number. Its folder, failures and WARC indexes may be there as well."""
     suffix = re.escape(SUFFIXES[format])
     found = sorted(path for path in dest.iterdir() if path.name not in (STATE, FAILURES))
+    if format == "warc":
+        indexes = {shard.with_name(f"shard-{shard_number(shard):06}.cdxj") for shard in dest.glob("shard-*.warc.gz")}
+        found = [path for path in found if path not in indexes]
     strange = [path.name for path in found if not re.fullmatch(rf"shard-\d{{6}}{suffix}", path.name)]
     if strange:
         raise ValueError(f"no shards of {format}: {strange}")
