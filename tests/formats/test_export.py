@@ -179,3 +179,13 @@ def test_what_was_exported_must_not_change(
         assert "belongs to another job" in refused.err
     assert run("export", "one", "one", "--format", "tar").code == 2
     assert run("export", "one", "x", "--format", "null").code == 2
+
+
+def test_a_bucket_cannot_receive_an_export(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
+    """Otherwise, the objects would go to a local folder with the name `s3:`."""
+    assert run("get", server(synthetic=2).url, "one").code == 0
+
+    refused = run("export", "one", "s3://bucket/all", "--format", "tar")
+
+    assert (refused.code, "must be a folder, not the bucket prefix s3://bucket/all" in refused.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]

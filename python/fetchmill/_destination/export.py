@@ -9,9 +9,11 @@ from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
+from fetchmill._options.sources import is_bucket
 from fetchmill._options.table import Durability
 from fetchmill._options.values import check_choice, check_path
 from fetchmill._shared import is_shared_job, reach_named
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._shared.folders import RangeCopies
@@ -118,6 +120,11 @@ def prepare(
     """
     check_choice("format", format, EXPORT_FORMATS)
     check_choice("durability", durability, get_args(Durability))
+    if is_bucket(os.fspath(other)):
+        raise UsageError(
+            f"OTHER must be a folder, not the bucket prefix {os.fspath(other)}",
+            hint="export into a folder, and copy its files to the bucket with a tool of the store",
+        )
     options: dict[str, Any] = {
         "dest": check_path("dest", dest),
         "other": check_path("other", other),
