@@ -121,7 +121,7 @@ def _run(
     try:
         return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
     except UsageError as error:
-        if _OF_ANOTHER_JOB in str(error) and not is_bucket(dest):
+        if _OF_ANOTHER_JOB in str(error) and not (is_bucket(dest) or checked.retry_failed):
             error.hint = "to remove the files of that job and begin anew, add --restart"
         raise
 
