@@ -8,6 +8,7 @@ import os
 import random
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 import fetchmill
 from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Server
-from raw_server import Behaviour, RawServer
+from raw_server import Behaviour, Exchange, RawServer
 from system_calls import kill_before
 
 Run = Callable[..., Ended]
@@ -167,6 +168,131 @@ def test_a_shard_that_is_a_link_stays(run: Run, raw: Raw, tmp_path: Path, format
 
     assert ended.code == 0, ended.err
     assert (shard.is_symlink(), (tmp_path / "moved").exists()) == (True, True)
+
+
+def test_an_object_that_waits_for_another_attempt_was_not_placed(
+    run: Run, start: Start, raw: Raw, tmp_path: Path
+) -> None:
+    """A retry was killed, so the target no longer counts as failed. The file with its name is somebody else's."""
+    site = raw({"/a": PENDING, "/b": reply(b"four"), "/new": reply(b"new")})
+    (tmp_path / "list.txt").write_text(f"{site.url}/a\n{site.url}/b\n")
+    (tmp_path / "new.txt").write_text(f"{site.url}/new\n")
+    words = ("get", "list.txt", "out", "--names", "seq", "--quiet", *HASTE)
+    assert run(*words).code == 3
+    (placed,) = (tmp_path / "out").rglob("*1")
+    taken = placed.with_name(placed.name[:-1] + "0")
+    taken.write_text("1234")
+    site.routes["/a"] = reply(b"4321")
+    assert run(*words, "--retry-failed").code == 3
+    asked = threading.Event()
+
+    def stall(exchange: Exchange) -> None:
+        asked.set()
+        exchange.stall()
+
+    site.routes["/a"] = stall
+    process = start(*words, "--retry-failed")
+    assert asked.wait(60)
+    process.kill()
+    process.wait(30)
+
+    ended = run("get", "new.txt", "out", "--restart", *HASTE)
+
+    assert ended.code == 0, ended.err
+    assert (taken.read_text(), placed.exists()) == ("1234", False)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "warc"])
+def test_a_shard_that_somebody_replaced_stays(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """The file has another size than the shard. The new job gives its own shard another number."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", "--format", format, "--threads", "1", *haste).code == 0
+    (shard,) = (path for path in (tmp_path / "out").glob("shard-*") if path.suffix != ".cdxj")
+    shard.write_text("mine")
+
+    ended = run("get", "new.txt", "out", "--format", format, "--threads", "1", "--restart", *haste)
+
+    assert ended.code == 0, ended.err
+    assert "left 1 file that is not as the job stored it" in ended.out + ended.err
+    assert shard.read_text() == "mine"
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
+
+
+def test_a_list_in_the_destination_is_refused(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """It may be a file of the job that is removed."""
+    _, haste = site_of(raw, tmp_path)
+    with (tmp_path / "old.txt").open("a") as urls:
+        urls.write((tmp_path / "old.txt").read_text().splitlines()[0] + "-missing\n")
+    words = ("--format", "jsonl", *haste)
+    assert run("get", "old.txt", "out", *words).code == 3
+    before = others(tmp_path / "out")
+    (tmp_path / "link.ndjson").symlink_to("out/_failures.ndjson")
+
+    for source in ("out/_failures.ndjson", "out/*.ndjson", "link.ndjson"):
+        refused = run("get", source, "out", "--restart", "--list-format", "jsonl", *words)
+        message = f"{source} is in out, whose files --restart removes; copy the list to another folder first"
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert others(tmp_path / "out") == before
+
+
+def test_a_list_that_cannot_be_used_removes_nothing(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The list lacks a column, which only its first record shows."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    (tmp_path / "new.csv").write_text("url,rank\nhttp://127.0.0.1:9/,1\n")
+
+    refused = run("get", "new.csv", "out", "--column", "uri", "--restart", *haste)
+
+    assert (refused.code, "has no column uri" in refused.err) == (2, True), refused.err
+    assert names(tmp_path / "out") == {"both", "old1", "old2"}
+    assert run("verify", "out").code == 0
+
+
+def test_the_journal_of_another_destination_is_not_removed(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The state folder that the user names is that of another job, whose files would lose their journal."""
+    _, haste = site_of(raw, tmp_path)
+    words = ("--state", "state", "--format", "tar", *haste)
+    assert run("get", "old.txt", "one", *words).code == 0
+
+    refused = run("get", "new.txt", "two", "--restart", *words)
+
+    message = "state holds the job of another destination, not of two; choose another folder for --state"
+    assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert not (tmp_path / "two").exists()
+    assert names(tmp_path / "one") == {"both", "old1", "old2"}
+    (tmp_path / "one").rename(tmp_path / "moved")
+    assert run("get", "new.txt", "moved", "--restart", *words).code == 0
+    assert names(tmp_path / "moved") == {"both", "new1", "new2"}
+
+
+def test_a_damaged_job_is_refused_before_its_removal_begins(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """A removal that could never be completed would make every later command fail."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    (manifest,) = (tmp_path / "out/.fetchmill/manifests").iterdir()
+    content = manifest.read_bytes()
+    manifest.write_bytes(content[:-4] + bytes(4))
+
+    refused = run("get", "new.txt", "out", "--restart", *haste)
+
+    assert refused.code == 10, refused.err
+    manifest.write_bytes(content)
+    assert run("verify", "out").code == 0
+    assert "all done already" in run("get", "old.txt", "out", *haste).err
+
+
+def test_resume_fetches_the_new_job_after_a_killed_removal(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
+) -> None:
+    """The old job's command is no longer the last one."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    kill_before("unlinkat", 2, environment, tmp_path, *COMMAND, "get", "new.txt", "out", "--restart", *haste)
+
+    ended = run("resume", "out")
+
+    assert ended.code == 0, ended.err
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
 @pytest.mark.sampled(2)

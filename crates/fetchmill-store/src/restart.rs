@@ -18,7 +18,7 @@ use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder, Stage, UnfetchedFiles};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
-use fetchmill_model::outcome::Runs;
+use fetchmill_model::outcome::{Runs, SealedShard, ShardEnd};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
@@ -41,8 +41,9 @@ impl Removed {
 }
 
 /// Removes the job of a destination if `is_asked`, or if an earlier run has begun to. Returns `None` if there is nothing
-/// to remove. The caller must hold the lock.
-pub fn remove_job(place: &JobLocation, is_asked: bool) -> Result<Option<Removed>> {
+/// to remove. The caller must hold the lock. `command` is the command of the new job: if the removal is killed, `resume`
+/// must not fetch the removed job again.
+pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) -> Result<Option<Removed>> {
     if !place.journal_path().exists() {
         return Ok(None);
     }
@@ -60,9 +61,14 @@ pub fn remove_job(place: &JobLocation, is_asked: bool) -> Result<Option<Removed>
             place.dest.display()
         ))
     })?;
-    journal.begin_restart()?;
+    let unplaced = match format.extension() {
+        None => Some(UnplacedObjects::find(place, &journal)?),
+        Some(_) => None,
+    };
+    // From here on the job cannot continue, so everything above must be readable.
+    journal.begin_restart(command)?;
     let removed = match format.extension() {
-        None => remove_objects(place, &journal)?,
+        None => remove_objects(place, &journal, &unplaced.unwrap_or_default())?,
         Some(extension) => {
             let shard_folder = ShardFolder::new(&place.dest, extension, true);
             remove_shards(&journal, &shard_folder, UnfetchedFiles::of(&ExtraColumns::of_identity(&identity)))?
@@ -91,19 +97,23 @@ fn remove_shards(journal: &Journal, shard_folder: &ShardFolder, files: Unfetched
     let is_placed = |open: &str| !open_path.join(open).exists();
     let mut removed = Removed::default();
     for shard in journal.shards()? {
-        if is_placed(&shard.sealed.data.path) {
-            remove_file(&shard_folder.shard_path(shard.number), Some(&mut removed))?;
+        let SealedShard { data, manifest, .. } = &shard.sealed;
+        if is_placed(&data.path) {
+            remove_file(&shard_folder.shard_path(shard.number), data, &mut removed)?;
+        } else if shard_folder.shard_path(shard.number).symlink_metadata().is_ok() {
+            removed.left += 1;
         }
-        if is_placed(&shard.sealed.manifest.path) {
-            remove_file(&shard_folder.manifest_path(shard.number), None)?;
+        if is_placed(&manifest.path) {
+            let path = shard_folder.manifest_path(shard.number);
+            durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
         }
     }
     for file in journal.cdxj_files()?.iter().filter(|file| is_placed(&file.data.path)) {
-        remove_file(&shard_folder.cdxj_path(file.shard), Some(&mut removed))?;
+        remove_file(&shard_folder.cdxj_path(file.shard), &file.data, &mut removed)?;
     }
     for (number, file) in journal.unfetched()?.iter().enumerate() {
         if is_placed(&file.data.path) {
-            remove_file(&files.path(shard_folder, file, number), Some(&mut removed))?;
+            remove_file(&files.path(shard_folder, file, number), &file.data, &mut removed)?;
         }
     }
     if removed.files > 0 {
@@ -113,25 +123,20 @@ fn remove_shards(journal: &Journal, shard_folder: &ShardFolder, files: Unfetched
     Ok(removed)
 }
 
-/// Removes a file, unless it is missing or something else.
-fn remove_file(path: &Path, removed: Option<&mut Removed>) -> Result<()> {
+/// Removes a file, unless it is missing or not as it was stored.
+fn remove_file(path: &Path, stored: &ShardEnd, removed: &mut Removed) -> Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.is_file() {
-        if let Some(removed) = removed {
-            removed.left += 1;
-        }
+    if !found.is_file() || found.len() != stored.end {
+        removed.left += 1;
         return Ok(());
     }
     durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
-    if let Some(removed) = removed {
-        removed.count(found.len());
-    }
+    removed.count(found.len());
     Ok(())
 }
 
 /// Removes the files of objects, and folders that become empty.
-fn remove_objects(place: &JobLocation, journal: &Journal) -> Result<Removed> {
-    let unplaced = UnplacedObjects::find(place, journal)?;
+fn remove_objects(place: &JobLocation, journal: &Journal, unplaced: &UnplacedObjects) -> Result<Removed> {
     let mut folder = LocalFolder::open(&place.dest)?;
     let mut removed = Removed::default();
     let mut path = Vec::new();
@@ -159,15 +164,26 @@ fn remove_objects(place: &JobLocation, journal: &Journal) -> Result<Removed> {
 
 /// Objects that have a row but were not put in place, because something else had their name, or because the job was
 /// killed before.
+#[derive(Default)]
 struct UnplacedObjects {
+    /// Targets that failed, and failed ones that wait for another attempt.
     failed: Bits,
     /// Objects of committed windows, and the stage in which they may still be.
     staged: Vec<(Runs, Stage)>,
 }
 
 impl UnplacedObjects {
+    /// Also fails if a manifest is damaged, so that a removal that begins can be completed.
     fn find(place: &JobLocation, journal: &Journal) -> Result<Self> {
+        for manifest in journal.manifests()? {
+            let mut rows =
+                ManifestRows::open(&place.manifests_path().join(&manifest.path), Some(manifest.end))?;
+            while rows.next_frame()?.is_some() {}
+        }
         let mut failed = Bits::new(journal.next_sequence())?;
+        journal.for_each_waiting(|sequence| {
+            failed.set(sequence);
+        })?;
         for shard in journal.failures_shards()? {
             for row in FailureRows::open(&place.failures_path(), &shard)? {
                 failed.set(row?.sequence);

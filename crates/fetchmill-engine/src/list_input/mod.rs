@@ -122,6 +122,16 @@ impl OpenedList {
         self.reader.kept_columns()
     }
 
+    /// Returns whether the list can be read more than once.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.length.is_some()
+    }
+
+    /// Reads the start of the list. Fails if it cannot be read, or lacks a column.
+    pub(crate) fn try_out(mut self) -> Result<()> {
+        self.reader.next_page().map(drop)
+    }
+
     /// Continues after the part already read. Fails if the list was read to its end and its length has changed since.
     ///
     /// The length may change until the list was read to its end, because a truncated list may have been completed.

@@ -38,8 +38,16 @@ pub(crate) fn plan_job(
     TlsSetup::new(request.http.tls(&s3, fields.origin())).client()?;
     request.http.cookie_file()?;
     let machine = MachineShare::fit(&request)?;
+    if request.restart {
+        refuse_own_list(&request)?;
+        if list.as_ref().is_some_and(OpenedList::is_stored) {
+            // A list that cannot be used must not cost the files of the earlier job.
+            open_list(&request, rules, None)?.map_or(Ok(()), OpenedList::try_out)?;
+        }
+        JobLocation::refuse_state_of_other(&request.dest, request.state.as_deref())?;
+    }
     let place = prepare_place(&request)?;
-    let removed = restart::remove_job(&place, request.restart)?;
+    let removed = restart::remove_job(&place, request.restart, request.command.as_deref())?;
     let listing = known_listing(&request, &place)?;
     let columns = columns::of_job(&request, asked, &place)?;
     let is_indexed = is_indexed(&request, &place)?;
@@ -131,6 +139,22 @@ fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
         refuse_foreign(results, JobLocation::has_journal(results, state))?;
     }
     JobLocation::prepare_file(&request.dest, state)
+}
+
+/// Refuses to begin anew with a list in the destination, because it may be a file of the job that is removed.
+fn refuse_own_list(request: &JobRequest) -> Result<()> {
+    let SourceOptions::List(Some(list)) = &request.source else { return Ok(()) };
+    let absolute = std::path::absolute(list).map_err(|error| Error::storage("find", list, error))?;
+    // A glob is not a path, but its folder is.
+    let real = absolute.ancestors().find_map(|path| path.canonicalize().ok());
+    match request.dest.canonicalize() {
+        Ok(dest) if real.is_some_and(|real| real.starts_with(&dest)) => Err(Error::Usage(format!(
+            "{} is in {}, whose files --restart removes; copy the list to another folder first",
+            list.display(),
+            request.dest.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

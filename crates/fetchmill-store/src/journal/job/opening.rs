@@ -38,10 +38,11 @@ const FORGET_FILES: &str = "
 DELETE FROM manifests; DELETE FROM open_shards; DELETE FROM shards; DELETE FROM job";
 
 impl Journal {
-    /// Records that the job is being removed. From now on it counts as unfinished.
-    pub fn begin_restart(&mut self) -> Result<()> {
+    /// Records that the job is being removed, and the command of the next one. From now on it counts as unfinished.
+    pub fn begin_restart(&mut self, command: Option<&str>) -> Result<()> {
         self.begin()?;
         self.set(RESTARTING, "true")?;
+        command.map_or(Ok(()), |command| self.keep_command(command))?;
         self.forget("finished_at")?;
         self.commit()
     }

@@ -81,6 +81,19 @@ impl JobLocation {
         Ok(place)
     }
 
+    /// Fails if a state folder named by the user has the job of another destination.
+    pub fn refuse_state_of_other(dest: &Path, state: Option<&Path>) -> Result<()> {
+        let Some(state) = state.filter(|state| state.join("job.sqlite").exists()) else { return Ok(()) };
+        if state_folder::is_of(&dest.join(STATE_FOLDER), state) {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{} holds the job of another destination, not of {}; choose another folder for --state",
+            state.display(),
+            dest.display()
+        )))
+    }
+
     /// Prepares a job that writes one file. Its state folder is `state`, or next to the file.
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);

@@ -81,9 +81,7 @@ fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
         Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
         _ => return Ok(None),
     };
-    let token = |path: PathBuf| std::fs::read(path).ok().filter(|token| !token.is_empty());
-    let expected = token(hidden.join(POINTER.1));
-    if state.is_absolute() && expected.is_some() && expected == token(state.join(TOKEN)) {
+    if state.is_absolute() && have_common_token(hidden, &state) {
         return Ok(Some(state));
     }
     Err(Error::Security(format!(
@@ -93,6 +91,19 @@ fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
         state.display(),
         state.display()
     )))
+}
+
+fn have_common_token(hidden: &Path, state: &Path) -> bool {
+    let token = |path: PathBuf| std::fs::read(path).ok().filter(|token| !token.is_empty());
+    let expected = token(hidden.join(POINTER.1));
+    expected.is_some() && expected == token(state.join(TOKEN))
+}
+
+/// Returns whether a state folder belongs to the destination with this hidden folder.
+pub(in crate::journal) fn is_of(hidden: &Path, state: &Path) -> bool {
+    let is_hidden =
+        || state.canonicalize().is_ok_and(|state| hidden.canonicalize().is_ok_and(|own| own == state));
+    have_common_token(hidden, state) || is_hidden()
 }
 
 /// Makes a destination and its state folder refer to each other with a common token.

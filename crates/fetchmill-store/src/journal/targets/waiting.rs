@@ -59,6 +59,16 @@ impl Journal {
         Ok((rows, complete))
     }
 
+    /// Calls `each` with the sequence number of each row.
+    pub fn for_each_waiting(&self, mut each: impl FnMut(Sequence)) -> Result<()> {
+        let mut query = self.check(self.db.prepare("SELECT sequence FROM waiting"))?;
+        let mut rows = self.check(query.query([]))?;
+        while let Some(row) = self.check(rows.next())? {
+            each(self.check(row.get::<_, i64>(0))? as Sequence);
+        }
+        Ok(())
+    }
+
     /// Limits the wait of all targets to the longest wait from now on. Both times are in milliseconds. Otherwise,
     /// setting the clock back would make targets wait for that much longer.
     pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
