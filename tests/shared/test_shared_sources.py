@@ -4,6 +4,7 @@ import json
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,8 @@ import pytest
 import fetchmill
 import fetchmill.shared_jobs
 from conftest import Ended
+from fetchmill._options.get import GetOptions
+from fetchmill._shared.creation import create_or_join
 from fetchmill.s3_store import SECRET_KEY
 from fetchmill.testing import Server, s3, synthetic_body
 from shared_jobs import final_rows
@@ -88,6 +91,28 @@ def test_an_interrupted_listing_gives_its_claim_back(
     assert not (dest / "job.json").exists()
     assert run(*command).code == 0
     assert final_rows(dest) == dict.fromkeys(names(200), 1)
+
+
+@pytest.mark.parametrize("at", ["heartbeats", "listing"])
+def test_a_signal_before_a_thread_runs_gives_the_claim_back(
+    dest: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """The first pass starts two threads. The signal handler raises in the start of one of them."""
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == {"heartbeats": "fetchmill-heartbeat", "listing": "fetchmill-listing"}[at]:
+            raise SystemExit(130)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    options = GetOptions(source="http://127.0.0.1:9/", dest=dest, format="jsonl", allow_private=True)
+
+    with pytest.raises(SystemExit):
+        create_or_join(options, 3600.0, lambda _text: None)
+
+    (heartbeat,) = (dest / "workers").iterdir()
+    assert json.loads(heartbeat.read_text())["state"] == "ended"
 
 
 def test_objects_are_fetched_while_the_source_is_listed(

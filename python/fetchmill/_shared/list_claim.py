@@ -97,12 +97,13 @@ class ListClaim:
                     self._beat("listing")
 
         thread = threading.Thread(target=beat, name="fetchmill-heartbeat", daemon=True)
-        thread.start()
         try:
+            thread.start()
             yield
         finally:
             is_over.set()
-            thread.join()
+            with suppress(RuntimeError):  # a signal arrived before the thread ran
+                thread.join()
 
     def _beat(self, state: str) -> None:
         self._has_beaten = True

@@ -140,8 +140,9 @@ class SourceLister:
         self._is_stopped.set()
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait for the end."""
-        self._thread.join(seconds)
+        """Wait for the end. Return immediately if the listing has not started."""
+        with suppress(RuntimeError):  # a signal arrived before the thread ran
+            self._thread.join(seconds)
 
     def raise_failure(self) -> None:
         """Raise the error that ended the listing, if any."""
