@@ -1,10 +1,12 @@
 """`fetchmill export` of a shared job: the objects of all ranges, each once, also after kills."""
 
+import errno
 import json
 import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from conftest import COMMAND, Ended
 from fetchmill._destination.shared_export import shared_input
 from fetchmill._native import Export
 from fetchmill._shared.bucket_store import BucketStore
-from fetchmill._shared.folders import RangeCopies
+from fetchmill._shared.folders import CopiesFolder, RangeCopies
 from fetchmill.testing import S3Store, Server, s3, synthetic_body
 from independent import synthetic_name
 from stored import find_wrong
@@ -235,6 +237,18 @@ def test_copies_replace_each_other_and_can_be_stopped(store: S3Store, monkeypatc
     assert copies.copy("a", True) is None
     copies.close()
     assert not whole.parent.exists()
+
+
+def test_copies_without_a_folder_are_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to do, and is no internal error."""
+
+    def full(*_arguments: object, **_options: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+
+    with pytest.raises(fetchmill.StorageError, match=r"\(No space left on device\); set TMPDIR to another one"):
+        CopiesFolder().path()
 
 
 def files_in(folder: Path) -> set[str]:

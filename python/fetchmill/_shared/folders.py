@@ -40,9 +40,19 @@ class CopiesFolder:
         self._remove: weakref.finalize[..., CopiesFolder] | None = None
 
     def path(self) -> Path:
-        """Return the folder."""
+        """Return the folder.
+
+        Raises:
+            StorageError: it cannot be created.
+        """
         if self._path is None:
-            self._path = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
+            try:
+                self._path = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
+            except OSError as error:
+                why = error.strerror or error
+                raise StorageError(
+                    f"cannot create a folder for copies ({why}); set TMPDIR to another one"
+                ) from error
             # Remove the copies even if `close` is never called.
             self._remove = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
         return self._path
