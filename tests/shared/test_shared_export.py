@@ -213,6 +213,12 @@ def test_an_export_of_a_bucket_in_python(
     with pytest.raises(fetchmill.StorageError, match="no room for 00000-"):
         Export(json.dumps(options | {"other": str(tmp_path / "all")}), Refusing(bucket))
 
+    shard = next(f"data/{found.ranges[1]}/{name}" for name in bucket.objects(found.ranges[1]) if "shard" in name)
+    content = bucket.read(shard) or b""
+    bucket.replace(shard, content[:1000])
+    with pytest.raises(fetchmill.JournalError, match=f"^{job}/{shard} "):
+        fetchmill.export(job, tmp_path / "all", format="jsonl", endpoint_url=store.url)
+    bucket.replace(shard, content)
     report = fetchmill.export(job, tmp_path / "all", format="jsonl", endpoint_url=store.url)
     assert (report.fetched, report.source) == (COUNT, job)
     assert fetchmill.export(job, tmp_path / "all", format="jsonl", endpoint_url=store.url).already_finished

@@ -13,7 +13,7 @@ from fetchmill._options.sources import is_bucket
 from fetchmill._options.table import Durability
 from fetchmill._options.values import check_choice, check_path
 from fetchmill._shared import is_shared_job, reach_named
-from fetchmill.errors import UsageError
+from fetchmill.errors import FetchmillError, UsageError
 
 if TYPE_CHECKING:
     from fetchmill._shared.folders import RangeCopies
@@ -97,9 +97,11 @@ class PreparedExport:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_exception: object) -> None:
-        """Remove the copies."""
+    def __exit__(self, _class: object, error: object, _trace: object) -> None:
+        """Remove the copies. Let an error about a copy name the object in the bucket instead."""
         if self._copies is not None:
+            if isinstance(error, FetchmillError):
+                error.args = (self._copies.named_in_bucket(str(error)), *error.args[1:])
             self._copies.close()
 
 

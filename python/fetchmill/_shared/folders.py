@@ -50,9 +50,7 @@ class CopiesFolder:
                 self._path = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
             except OSError as error:
                 why = error.strerror or error
-                raise StorageError(
-                    f"cannot create a folder for copies ({why}); set TMPDIR to another one"
-                ) from error
+                raise StorageError(f"cannot create a folder for copies ({why}); set TMPDIR to another one") from error
             # Remove the copies even if `close` is never called.
             self._remove = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
         return self._path
@@ -97,6 +95,10 @@ class RangeCopies:
             objects = {name: size for name, size in objects.items() if _is_journal(name)}
         is_whole = _copy(self._store, attempt, objects, root / attempt, lambda: self._is_stopped)
         return str(root / attempt) if is_whole else None
+
+    def named_in_bucket(self, text: str) -> str:
+        """Return a text with the objects' names in the bucket in place of the paths of copies."""
+        return text.replace(f"{self._place.path()}/", self._store.place("data/"))
 
     def stop(self) -> None:
         """End a copy that is being made, and let all later ones be None."""
