@@ -23,7 +23,7 @@ from fetchmill._shared.creation import files_of
 from fetchmill._shared.host_division import count_of_parts
 from fetchmill._shared.list_rows import NotByHostError, rows_of
 from fetchmill._shared.part_files import GROUPS, PartFiles
-from fetchmill._shared.shares import Shares
+from fetchmill._shared.shares import HostShares
 from fetchmill.testing import s3
 from observed_host import Observed
 from shared_jobs import job_record
@@ -431,7 +431,7 @@ def test_a_list_is_divided_if_more_workers_can_then_fetch(
 
 def test_workers_of_a_divided_list_have_whole_limits() -> None:
     """No worker waits for another one, and none is on standby."""
-    shares = Shares("b", {"limit_per_host": 1}, None, is_by_host=True)
+    shares = HostShares("b", {"limit_per_host": 1}, None)
     shares.observe([])
 
     assert (shares.host_sharers, shares.rank, shares.is_standby, shares.has_host_limits) == (1, 0, False, False)

@@ -18,7 +18,8 @@ from fetchmill._options.get import GetOptions
 from fetchmill._shared.feeding import make_feed
 from fetchmill._shared.job_directory import Claim, JobDirectory
 from fetchmill._shared.progress import AttemptProgress
-from fetchmill._shared.ranges import ListFile, Range, divide
+from fetchmill._shared.range_kinds import kind_of_ranges
+from fetchmill._shared.ranges import ListFile, Range
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, OUTCOMES, CommitRecord, JobRecord
 from fetchmill._shared.shares import Shares
 from fetchmill._shared.store import STORE_ERRORS
@@ -70,6 +71,7 @@ class Attempt:
         self._directory = directory
         self._job = job
         self._worker = worker
+        self._kind = kind_of_ranges(job)
         self._name = f"{claim.range.id}-{self.id}"
         self._state = local / self.id
         # Whether a commit record that names this attempt may still appear.
@@ -220,10 +222,7 @@ class Attempt:
         by_pace = (position - whole.start) / max(seconds, 0.1) * piece_seconds
         size = int(max(min(by_pace, left / pieces), left / _PIECES_MAX, 1))
         rest = Range(file=whole.file, start=position, end=whole.end)
-        if self._job.is_by_host:
-            return [rest]  # two workers would request from the same hosts
-        with self._file.open() as opened:
-            return list(divide(opened, self._file, rest, size))
+        return self._kind.rest(self._file, rest, size)
 
     def has_lost(self) -> bool:
         """Return whether another attempt has made the range final."""

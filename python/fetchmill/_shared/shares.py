@@ -17,20 +17,16 @@ class Shares:
         worker: the name of this worker.
         options: the options of the job.
         rate: requests per second of all workers together; None = no limit.
-        is_by_host: whether the list is divided by host. Each worker then has the whole limits for each of its hosts.
     """
 
-    def __init__(
-        self, worker: str, options: Mapping[str, Any], rate: float | None, *, is_by_host: bool = False
-    ) -> None:
+    def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
         self.rate = rate
         # Living workers, by their heartbeats.
         self.workers = frozenset((worker,))
         self._worker = worker
-        self._is_by_host = is_by_host
-        self._limit_per_host = 0 if is_by_host else int(options.get("limit_per_host") or 0)
+        self._limit_per_host = int(options.get("limit_per_host") or 0)
         # Limits given by the user are kept exactly. Default limits are divided too, but no worker waits for this.
-        self.has_host_limits = not is_by_host and bool(self._limit_per_host or options.get("rate_per_host"))
+        self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
 
     @property
     def sharers(self) -> int:
@@ -40,13 +36,11 @@ class Shares:
     @property
     def is_exclusive(self) -> bool:
         """Whether two workers must not have the same part of a limit, even for a short time."""
-        return self.rate is not None or self.has_host_limits or self._is_by_host
+        return self.rate is not None or self.has_host_limits
 
     @property
     def host_sharers(self) -> int:
         """Number of workers that share the limits per host, up to `limit_per_host`."""
-        if self._is_by_host:
-            return 1
         return min(self.sharers, self._limit_per_host) if self._limit_per_host else self.sharers
 
     @property
@@ -56,7 +50,7 @@ class Shares:
         A worker's share never grows when another worker appears. So the shares keep the limit while some workers still
         count others that have ended.
         """
-        return 0 if self._is_by_host else sorted(self.workers).index(self._worker)
+        return sorted(self.workers).index(self._worker)
 
     @property
     def is_standby(self) -> bool:
@@ -87,3 +81,27 @@ class Shares:
         """Return the values for a heartbeat. `known` has the workers that each running attempt knows."""
         knows = self.workers.intersection(*known) if self.has_host_limits else ()
         return {"sharers": self.sharers, "knows": sorted(knows)}
+
+
+class HostShares(Shares):
+    """The part of a worker of a list that is divided by host: the whole limits for each of its hosts."""
+
+    def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
+        super().__init__(worker, options, rate)
+        # Nobody else requests from the hosts of this worker, so no limit for each host is divided.
+        self.has_host_limits = False
+
+    @property
+    def is_exclusive(self) -> bool:
+        """See `Shares`."""
+        return True
+
+    @property
+    def host_sharers(self) -> int:
+        """See `Shares`."""
+        return 1
+
+    @property
+    def rank(self) -> int:
+        """See `Shares`."""
+        return 0

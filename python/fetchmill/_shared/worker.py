@@ -1,6 +1,5 @@
 """A worker of a shared job: takes ranges from the job directory until every range has a commit record."""
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,26 +9,21 @@ from typing import Any
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
+from fetchmill._shared.attempts import RunningAttempts
+from fetchmill._shared.conclusion import conclude
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
-from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
+from fetchmill._shared.job_directory import Claim, JobDirectory
 from fetchmill._shared.list_claim import lister_of
 from fetchmill._shared.listing import Listing
-from fetchmill._shared.local_lists import LocalLists, parts_in
+from fetchmill._shared.local_lists import LocalLists
 from fetchmill._shared.local_state import check_room, make_folder, remove_folder
-from fetchmill._shared.origin_pace import OriginPace
-from fetchmill._shared.ranges import Range
-from fetchmill._shared.records import OUTCOMES, CommitRecord, JobRecord, empty_ledger
-from fetchmill._shared.shares import Shares
+from fetchmill._shared.range_choice import RangeChoice
+from fetchmill._shared.range_kinds import kind_of_ranges
+from fetchmill._shared.records import JobRecord
 from fetchmill._shared.source_lister import LISTING_END_SECONDS
-from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
-from fetchmill.errors import FetchmillError, JournalError
+from fetchmill.errors import FetchmillError
 
-# An attempt ends after this time. The rest of its range is divided into new ranges of this duration.
-RANGE_SECONDS = 30.0
-# While few ranges are left, or a worker waits for work, workers end their ranges after this time. They leave the rest
-# in pieces of this duration or less.
-SHARE_SECONDS = 1.5
 # Poll interval of a worker without work.
 IDLE_SECONDS = 1.0
 # Poll interval of a worker that is not ready for another range.
@@ -94,22 +88,12 @@ class RangeWorker:
         # The heartbeat thread must not wait longer: a later heartbeat would not count.
         self._beating = directory.with_patience(job.lease / BEATS_IN_A_LEASE)
         self._heartbeats = Heartbeats(self._beating, self.name)
-        # Protects the state that the feeding thread shares with the heartbeat thread and the finishing threads.
-        # Reentrant, because a signal handler may take it while this thread holds it.
-        self._lock = threading.RLock()
-        self._attempts: list[Attempt] = []
-        self._finishing: list[threading.Thread] = []
-        self._ranges = 0
-        self._counts = empty_ledger()
-        # Number of outcomes in attempts that did not become final.
-        self._discarded = 0
-        self._failure: BaseException | None = None
-        self._shares = Shares(self.name, options, directory.rate(job), is_by_host=job.is_by_host)
-        self._pace = OriginPace()
+        self._kind = kind_of_ranges(job)
+        self._choice = RangeChoice(directory, self._heartbeats, name, self._kind, say)
+        self._attempts = RunningAttempts(directory, say, self._set_rates)
+        self._shares = self._kind.shares(name, options, directory.rate(job))
         self._may_start = threading.Event()
         self._has_idle_peers = False
-        # Number of open ranges that no living worker had, when this worker last took one.
-        self._left: int | None = None
         # Whether few ranges are left, so that soon a worker would have none.
         self._is_near_end = False
         self._is_waiting = False
@@ -140,17 +124,12 @@ class RangeWorker:
         """End the attempts immediately and release their ranges."""
         self.stop()
         self._listing.stop()
-        attempts = self._current()
-        if self._job.is_by_host:
-            # After the release, another worker requests from the same hosts.
-            for attempt in attempts:
-                attempt.abort()
-            for attempt in attempts:
-                attempt.wait_aborted()
+        attempts = self._attempts.current()
+        self._kind.prepare_release(attempts)
         for attempt in attempts:
             # Release claims first: the process may end any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
-                self._release(attempt, self._beating)
+                self._attempts.release(attempt, self._beating)
             attempt.stop()
 
     def run(self) -> WorkerEnd:
@@ -173,16 +152,16 @@ class RangeWorker:
             self._listing.stop()
             if reason == "finished":
                 # Attempts that still run have lost their ranges.
-                for attempt in self._current():
+                for attempt in self._attempts.current():
                     attempt.stop()
             self._join_finishing()
-            if self._failure is not None:
-                raise self._failure
+            if self._attempts.failure is not None:
+                raise self._attempts.failure
             if reason == "finished":
-                self._conclude()
-            return WorkerEnd(reason=reason, ranges=self._ranges, counts=dict(self._counts))
+                conclude(self.store, self._job)
+            return WorkerEnd(reason=reason, ranges=self._attempts.ranges, counts=dict(self._attempts.counts))
         finally:
-            for attempt in self._current():
+            for attempt in self._attempts.current():
                 attempt.stop()
             self.leave_listing()
             self._join_finishing()
@@ -200,19 +179,19 @@ class RangeWorker:
     # Taking work.
 
     def _work(self) -> str:
-        while self._failure is None:
+        while self._attempts.failure is None:
             if self._asked.is_set():
                 return "asked"
             if self._stopped is not None:
                 return "stopped"
-            self._reap()
             self._job = self._directory.job()
             open_ranges = self._directory.open_ranges(self._job)
             if not open_ranges and self._job.is_listed:
                 return "finished"
             self._take_listing(is_done=not open_ranges)
             is_ready = self._is_ready()
-            claim = self._take(open_ranges) if is_ready else None
+            mine = {attempt.claim.range.id for attempt in self._attempts.current()}
+            claim = self._choice.take(self._job, open_ranges, mine) if is_ready else None
             self._note_waiting(is_ready and claim is None)
             if claim is None:
                 self._asked.wait(IDLE_SECONDS if is_ready or not self._job.is_listed else _READY_SECONDS)
@@ -232,7 +211,7 @@ class RangeWorker:
             self._say(f"cannot list {self._job.source}: {self._listing.failure}")
         if self._job.is_listed or not self._may_start.is_set():
             return
-        if self._shares.has_host_limits and (self._current() or self._shares.is_standby):
+        if self._shares.has_host_limits and (self._attempts.current() or self._shares.is_standby):
             return  # an attempt has this worker's part of the limits for each host
         with suppress(*STORE_ERRORS):  # tried again soon
             heartbeats = self._heartbeats.read()
@@ -245,7 +224,7 @@ class RangeWorker:
     def _note_unlisted(self, lister: str | None) -> None:
         """Raise the failure of this worker's listing, or say that it cannot list, unless another worker lists."""
         if lister in (None, self.name) and self._listing.failure is not None:
-            self._failure = self._failure or self._listing.failure
+            self._attempts.failure = self._attempts.failure or self._listing.failure
         elif lister is None and not self._has_said:
             self._has_said = True
             self._say(
@@ -263,59 +242,13 @@ class RangeWorker:
 
     def _is_ready(self) -> bool:
         """Return whether a range may start: other workers know this one, and few attempts wait for their end."""
-        if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._current()):
+        if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would get stuck, too
         if self._shares.has_host_limits and self._listing.is_running:
             return False  # the listing has this worker's part of the limits for each host
         # Two attempts would each have this worker's part of the limits for each host.
         finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
-        return self._may_start.is_set() and not self._shares.is_standby and len(self._finishing) < finishing_max
-
-    def _take(self, open_ranges: list[Range]) -> Claim | None:
-        """Claim a random range that no living worker has, or that is stuck. Workers rarely choose the same one."""
-        claims = self._directory.claims()
-        try:
-            living = {each.worker: each for each in self._heartbeats.read() if each.lives(self._job.lease)}
-        except STORE_ERRORS:
-            return None  # tried again soon; the heartbeat thread ends the worker if the store keeps failing
-        mine = {attempt.claim.range.id for attempt in self._current()}
-        random.shuffle(open_ranges)
-        owners_of = {
-            each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
-            for each in open_ranges
-        }
-        self._left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
-        for each in open_ranges:
-            names, owners = list(claims.get(each.id, {})), owners_of[each.id]
-            # A stuck range is fetched by one more worker, not by all. But a host must not have two workers.
-            owners_max = 0 if self._job.is_by_host else 1
-            if each.id in mine or len(owners) > owners_max or any(each.id not in owner.stuck for owner in owners):
-                continue
-            if not owners and len(names) >= DEATHS_MAX:
-                self._set_aside(each)
-            elif claim := self._directory.claim(each, self.name, number_of(names[-1]) + 1 if names else 1):
-                # The range may have become final since the ranges were read.
-                if each.id not in self._directory.final_attempts():
-                    return claim
-                self._directory.release(claim)
-        return None
-
-    def _set_aside(self, range: Range) -> None:
-        why = f"{DEATHS_MAX} workers died while processing it"
-        record = CommitRecord(
-            job=self._job.id,
-            range=range,
-            attempt="",
-            worker=self.name,
-            ledger=empty_ledger(),
-            named=_no_names(),
-            set_aside=why,
-        )
-        if self._directory.commit(record).set_aside:
-            file = self._job.files[range.file]
-            unit = "bytes" if file.rows is None else "rows"
-            where = f"{unit} {range.start:,} to {range.end:,} of {file.path}"
-            self._say(f"range {range.id} was set aside: {why}; it is {where}")
+        return self._may_start.is_set() and not self._shares.is_standby and self._attempts.finishing < finishing_max
 
     # Fetching.
 
@@ -324,26 +257,25 @@ class RangeWorker:
         options = {**self._options, "rate": self._shares.rate_of_one(self._requesters() + 1)}
         try:
             listed = self._job.files[claim.range.file]
-            in_use = {self._job.files[each.claim.range.file].path for each in self._current()}
+            in_use = {self._job.files[each.claim.range.file].path for each in self._attempts.current()}
             self._lists.keep({*in_use, listed.path}, _COPIES_MAX)
             file = self._lists.local(listed)
             attempt = Attempt(self._directory, self._job, self.name, claim, file, options, self._shares, self._local)
         except BaseException:
             self._directory.release(claim)
             raise
-        with self._lock:
-            self._pace.note(self._attempts)
-            self._attempts.append(attempt)
-            self._set_rates()
+        self._attempts.begin(attempt)
         failure = None
         try:
             attempt.feed(self._is_to_end, self._is_ended)
         except BaseException as error:  # noqa: BLE001 - it is raised when the attempt is over
             failure = error
             attempt.stop()
-        finishing = threading.Thread(target=self._finish, args=(attempt, failure), name="fetchmill-finish", daemon=True)
-        self._finishing.append(finishing)
-        finishing.start()
+        self._attempts.finish(attempt, failure, self._how_to_divide)
+
+    def _how_to_divide(self) -> tuple[int, float]:
+        """Return the minimum number and the maximum duration of the pieces into which an attempt divides its rest."""
+        return self._shares.sharers if self._has_idle_peers else 1, self._range_seconds()
 
     def _is_to_end(self, attempt: Attempt) -> bool:
         """Return whether an attempt must end before the end of its range."""
@@ -358,119 +290,24 @@ class RangeWorker:
         return seconds > self._range_seconds()
 
     def _range_seconds(self) -> float:
-        """Return the maximum duration of an attempt, and of the ranges into which it divides its rest, in seconds."""
-        # The rest of a part of hosts is one range. Another worker would take it, and this one would wait instead.
-        is_shared = (self._has_idle_peers or self._is_near_end) and not self._job.is_by_host
-        return SHARE_SECONDS if is_shared else RANGE_SECONDS
+        return self._kind.seconds(is_shared=self._has_idle_peers or self._is_near_end)
 
     def _is_ended(self) -> bool:
         """Return whether this worker takes no more ranges."""
-        return self._asked.is_set() or self._stopped is not None or self._failure is not None
-
-    def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
-        """Wait for an attempt and makes its range final, or releases the range."""
-        is_final = False
-        try:
-            if failure is not None:
-                attempt.abandon()
-            else:
-                pieces = self._shares.sharers if self._has_idle_peers else 1
-                record = attempt.finish(pieces, self._range_seconds())
-                if record is not None and record.attempt == attempt.id:
-                    self._count(record)
-                    is_final = True
-        except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
-            # When a shared job is finished, other workers remove the files of late attempts, whose jobs then fail.
-            failure = failure or (None if self._has_lost(attempt) else error)
-        finally:
-            with self._lock:
-                self._pace.note(self._attempts)
-                self._attempts.remove(attempt)
-                if not is_final:
-                    self._discarded += attempt.settled()
-                self._failure = self._failure or failure
-                self._set_rates()
-            try:
-                attempt.discard()
-                self._release(attempt, self._directory)
-            except FetchmillError as error:
-                self._failure = self._failure or error
-
-    def _release(self, attempt: Attempt, directory: JobDirectory) -> None:
-        """Remove the claim of an attempt once. After that, another worker may have a claim with the same name."""
-        if not attempt.is_released:
-            directory.release(attempt.claim)
-            attempt.is_released = True
-
-    def _has_lost(self, attempt: Attempt) -> bool:
-        try:
-            return attempt.has_lost()
-        except FetchmillError:
-            return False
-
-    def _count(self, record: CommitRecord) -> None:
-        with self._lock:
-            self._ranges += 1
-            for name, count in record.ledger.items():
-                self._counts[name] += count
-        fetched, listed = record.ledger["fetched"], record.ledger["listed"]
-        self._say(f"range {record.range.id}: {fetched:,} of {listed:,} fetched in {record.seconds:.1f} s")
-
-    def _reap(self) -> None:
-        self._finishing = [thread for thread in self._finishing if thread.is_alive()]
+        return self._asked.is_set() or self._stopped is not None or self._attempts.failure is not None
 
     def _join_finishing(self) -> None:
         """Wait for all attempts. If the worker was asked to end, the wait is limited."""
-        while any(thread.is_alive() for thread in self._finishing):
-            for thread in self._finishing:
-                thread.join(0.1)
-            is_over = self._stopped == "now" or self._drained_too_long(self._asked_at)
-            is_late = self._drained_too_long(self._stopped_at)
-            for attempt in self._current():
-                if is_over or (is_late and attempt.is_stuck()):
-                    attempt.stop()
+
+        def is_to_stop(attempt: Attempt) -> bool:
+            if self._stopped == "now" or self._drained_too_long(self._asked_at):
+                return True
+            return self._drained_too_long(self._stopped_at) and attempt.is_stuck()
+
+        self._attempts.join(is_to_stop)
 
     def _drained_too_long(self, since: float) -> bool:
         return since > 0.0 and time.monotonic() - since > DRAIN_SECONDS
-
-    def _current(self) -> list[Attempt]:
-        with self._lock:
-            return list(self._attempts)
-
-    def _conclude(self) -> None:
-        """Write the sum of all ledgers, and remove attempts that no commit record names."""
-        directory = JobDirectory(self.store)
-        job = directory.job()
-        if len(job.files) > len(self._job.files):
-            return  # a list was added meanwhile; the workers that fetch it do this at the end
-        if not directory.is_complete(job):
-            raise JournalError(f"{directory.text} has open ranges again; run the same command again")
-        self._write_sum(sum_of(directory.commits(), job).to_bytes())
-        final = directory.final_attempts()
-        named = {f"{range_id}-{attempt}" for range_id, attempt in final.items()}
-        for attempt in directory.attempts():
-            # If a list is added now, attempts at its ranges must stay.
-            if attempt not in named and attempt.rpartition("-")[0] in final:
-                self.store.remove_attempt(attempt)
-        self._remove_unnamed_parts(job)
-        self.store.abort_uploads()
-        for range_id, names in directory.claims().items():
-            for name in names:
-                if range_id in final or range_id == LISTING:
-                    self.store.remove(f"claims/{name}")
-
-    def _remove_unnamed_parts(self, job: JobRecord) -> None:
-        """Remove parts of the source's list whose process died before it added them."""
-        if job.listing is not None:
-            named = {file.path.rpartition("/")[2] for file in job.files}
-            for part in parts_in(self.store):
-                if part.rpartition("/")[2] not in named:
-                    self.store.remove(part)
-
-    def _write_sum(self, content: bytes) -> None:
-        """Write `finished.json`, unless it already has this content. The sum changes when a list is added."""
-        if self.store.read(FINISHED) != content:
-            self.store.replace(FINISHED, content)
 
     # Heartbeats.
 
@@ -485,7 +322,7 @@ class RangeWorker:
                 self._beating.job()
                 self._write_heartbeat()
                 self._look_at_peers()
-                self._look_at_stuck()
+                self._attempts.end_stuck(self._shares.is_outdated)
                 self._stopped = self._beating.is_stopped()
                 self._stopped_at = (self._stopped_at or time.monotonic()) if self._stopped else 0.0
                 self._take_rate(self._beating.rate(self._job))
@@ -501,40 +338,22 @@ class RangeWorker:
     def _note_frozen(self) -> None:
         """End work that other workers may have taken over, after this process was frozen."""
         self._listing.stop()
-        if self._job.is_by_host:
-            for attempt in self._current():
-                attempt.stop()
+        self._kind.end_lost(self._attempts.current())
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = self._failure or error
+        self._attempts.failure = self._attempts.failure or error
         self.abort()
 
     def _write_heartbeat(self) -> None:
-        with self._lock:
-            attempts = list(self._attempts)
-            if self._pace.note(attempts):
-                self._pace.divide(attempts)
-        counts, rate = empty_ledger(), 0.0
-        for attempt in attempts:
-            for name, count in attempt.counts().items():
-                counts[name] += count
-        if attempts:
-            settled = sum(counts[name] for name in OUTCOMES)
-            rate = settled / max(time.monotonic() - min(each.started for each in attempts), 0.1)
+        known = [attempt.known for attempt in self._attempts.current()]
         listing_known = [self._listing.known] if self._listing.is_running else []
         self._heartbeats.write(
             {
                 "state": self._state(),
-                **self._shares.as_heartbeat([each.known for each in attempts] + listing_known),
-                "ranges": [attempt.claim.range.id for attempt in attempts],
-                "stuck": [attempt.claim.range.id for attempt in attempts if attempt.is_stuck()],
-                "left": self._left,
-                "counts": counts,
-                "objects_per_second": round(rate, 1),
-                "pace": self._pace.per_second,
+                **self._shares.as_heartbeat(known + listing_known),
+                **self._attempts.as_heartbeat(),
+                "left": self._choice.left,
                 "listed": self._listing.listed,
-                "discarded": self._discarded,
-                "settled": {attempt.claim.range.id: attempt.settled() for attempt in attempts},
             }
         )
 
@@ -552,25 +371,14 @@ class RangeWorker:
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
         before = self._shares.sharers
         if self._shares.observe(peers):
-            with self._lock:
-                self._pace.scale(before, self._shares.sharers)
-                self._pace.take_over(peers)
+            self._attempts.note_peers(before, self._shares.sharers, peers)
             self._set_rates()
             self._write_heartbeat()
         self._has_idle_peers = any(each.state == "waiting" for each in peers)
-        left = [each for each in (self._left, *(peer.left for peer in peers)) if each is not None]
+        left = [each for each in (self._choice.left, *(peer.left for peer in peers)) if each is not None]
         self._is_near_end = bool(left) and min(left) < len(peers)
         if self._shares.may_start(peers):
             self._may_start.set()
-
-    def _look_at_stuck(self) -> None:
-        """End stuck attempts that have lost their range, or that keep a new worker from its part of the limits."""
-        for attempt in self._current():
-            is_stuck = attempt.is_stuck()
-            attempt.was_stuck = attempt.was_stuck or is_stuck
-            is_in_the_way = is_stuck and self._shares.is_outdated(attempt.known)
-            if is_in_the_way or (attempt.was_stuck and self._has_lost(attempt)):
-                attempt.stop()
 
     def _take_rate(self, rate: float | None) -> None:
         if rate != self._shares.rate:
@@ -579,19 +387,13 @@ class RangeWorker:
 
     def _set_rates(self) -> None:
         """Divide this worker's part of the rate, and its pace, among its attempts."""
-        with self._lock:
-            attempts = list(self._attempts)
-            self._pace.divide(attempts)
+        self._attempts.divide_pace()
         share = self._shares.rate_of_one(self._requesters())
         if share is not None:
             self._listing.set_rate(share)
-            for attempt in attempts:
+            for attempt in self._attempts.current():
                 attempt.set_rate(share)
 
     def _requesters(self) -> int:
         """Return the number of jobs of this worker that make requests."""
-        return len(self._current()) + self._listing.is_running
-
-
-def _no_names() -> dict[str, dict[str, int]]:
-    return {"failures": {}, "failed_statuses": {}, "skipped_by": {}}
+        return len(self._attempts.current()) + self._listing.is_running

@@ -1,0 +1,90 @@
+"""Chooses the next range of a worker, and claims it."""
+
+import random
+from collections.abc import Callable, Container
+
+from fetchmill._shared.heartbeats import Heartbeats
+from fetchmill._shared.job_directory import DEATHS_MAX, Claim, JobDirectory, number_of
+from fetchmill._shared.range_kinds import RangeKind
+from fetchmill._shared.ranges import Range
+from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+from fetchmill._shared.store import STORE_ERRORS
+
+
+class RangeChoice:
+    """See the module.
+
+    Args:
+        directory: the job directory.
+        heartbeats: the heartbeats of all workers.
+        worker: the name of this worker.
+        kind: the kind of the job's ranges.
+        say: called with each message for the user.
+    """
+
+    def __init__(
+        self,
+        directory: JobDirectory,
+        heartbeats: Heartbeats,
+        worker: str,
+        kind: RangeKind,
+        say: Callable[[str], None],
+    ) -> None:
+        # Number of open ranges that no living worker had, when this worker last took one.
+        self.left: int | None = None
+        self._directory = directory
+        self._heartbeats = heartbeats
+        self._worker = worker
+        self._kind = kind
+        self._say = say
+
+    def take(self, job: JobRecord, open_ranges: list[Range], mine: Container[str]) -> Claim | None:
+        """Claim a random range that no living worker has, or that is stuck. Workers rarely choose the same one.
+
+        Args:
+            job: the job.
+            open_ranges: the ranges without a commit record.
+            mine: the ids of the ranges that this worker has.
+        """
+        claims = self._directory.claims()
+        try:
+            living = {each.worker: each for each in self._heartbeats.read() if each.lives(job.lease)}
+        except STORE_ERRORS:
+            return None  # tried again soon; the heartbeat thread ends the worker if the store keeps failing
+        random.shuffle(open_ranges)
+        owners_of = {
+            each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
+            for each in open_ranges
+        }
+        self.left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
+        for each in open_ranges:
+            names, owners = list(claims.get(each.id, {})), owners_of[each.id]
+            # A stuck range is fetched by one more worker, not by all.
+            is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)
+            if each.id in mine or not is_free:
+                continue
+            if not owners and len(names) >= DEATHS_MAX:
+                self._set_aside(job, each)
+            elif claim := self._directory.claim(each, self._worker, number_of(names[-1]) + 1 if names else 1):
+                # The range may have become final since the ranges were read.
+                if each.id not in self._directory.final_attempts():
+                    return claim
+                self._directory.release(claim)
+        return None
+
+    def _set_aside(self, job: JobRecord, range: Range) -> None:
+        why = f"{DEATHS_MAX} workers died while processing it"
+        record = CommitRecord(
+            job=job.id,
+            range=range,
+            attempt="",
+            worker=self._worker,
+            ledger=empty_ledger(),
+            named={"failures": {}, "failed_statuses": {}, "skipped_by": {}},
+            set_aside=why,
+        )
+        if self._directory.commit(record).set_aside:
+            file = job.files[range.file]
+            unit = "bytes" if file.rows is None else "rows"
+            where = f"{unit} {range.start:,} to {range.end:,} of {file.path}"
+            self._say(f"range {range.id} was set aside: {why}; it is {where}")
