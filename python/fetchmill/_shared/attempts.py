@@ -14,7 +14,9 @@ from fetchmill.errors import FetchmillError
 
 
 class RunningAttempts:
-    """See the module. All methods may be called by several threads.
+    """See the module.
+
+    Only the thread that feeds calls `begin`, `finish`, `count_finishing` and `join`. Any thread may call the others.
 
     Args:
         directory: the job directory.
@@ -44,11 +46,15 @@ class RunningAttempts:
         with self._lock:
             return list(self._attempts)
 
-    @property
-    def finishing(self) -> int:
-        """Number of attempts that wait for their last targets."""
+    def count_finishing(self) -> int:
+        """Return the number of attempts that wait for their last targets."""
         self._finishing = [thread for thread in self._finishing if thread.is_alive()]
         return len(self._finishing)
+
+    def note_failure(self, failure: BaseException | None) -> None:
+        """Keep the first error that ends the worker."""
+        with self._lock:
+            self.failure = self.failure or failure
 
     def begin(self, attempt: Attempt) -> None:
         """Add an attempt, whose range is fed next."""
@@ -94,13 +100,13 @@ class RunningAttempts:
                 self._attempts.remove(attempt)
                 if not is_final:
                     self._discarded += attempt.settled()
-                self.failure = self.failure or failure
+                self.note_failure(failure)
                 self._set_rates()
             try:
                 attempt.discard()
                 self.release(attempt, self._directory)
             except FetchmillError as error:
-                self.failure = self.failure or error
+                self.note_failure(error)
 
     def release(self, attempt: Attempt, directory: JobDirectory) -> None:
         """Remove the claim of an attempt once. After that, another worker may have a claim with the same name."""

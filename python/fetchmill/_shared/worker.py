@@ -224,7 +224,7 @@ class RangeWorker:
     def _note_unlisted(self, lister: str | None) -> None:
         """Raise the failure of this worker's listing, or say that it cannot list, unless another worker lists."""
         if lister in (None, self.name) and self._listing.failure is not None:
-            self._attempts.failure = self._attempts.failure or self._listing.failure
+            self._attempts.note_failure(self._listing.failure)
         elif lister is None and not self._has_said:
             self._has_said = True
             self._say(
@@ -248,7 +248,8 @@ class RangeWorker:
             return False  # the listing has this worker's part of the limits for each host
         # Two attempts would each have this worker's part of the limits for each host.
         finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
-        return self._may_start.is_set() and not self._shares.is_standby and self._attempts.finishing < finishing_max
+        has_room = self._attempts.count_finishing() < finishing_max
+        return has_room and self._may_start.is_set() and not self._shares.is_standby
 
     # Fetching.
 
@@ -341,17 +342,19 @@ class RangeWorker:
         self._kind.end_lost(self._attempts.current())
 
     def _fail(self, error: BaseException) -> None:
-        self._attempts.failure = self._attempts.failure or error
+        self._attempts.note_failure(error)
         self.abort()
 
     def _write_heartbeat(self) -> None:
+        # Before `known`: an attempt that begins meanwhile may know fewer workers, and must then count in `known`.
+        of_attempts = self._attempts.as_heartbeat()
         known = [attempt.known for attempt in self._attempts.current()]
         listing_known = [self._listing.known] if self._listing.is_running else []
         self._heartbeats.write(
             {
                 "state": self._state(),
                 **self._shares.as_heartbeat(known + listing_known),
-                **self._attempts.as_heartbeat(),
+                **of_attempts,
                 "left": self._choice.left,
                 "listed": self._listing.listed,
             }
