@@ -1,13 +1,12 @@
 """`--limit-per-host` for a list that leads to only one host, without another limit."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from conftest import Ended
-from observed_host import Observed
+from observed_host import Observed, serving_hosts
 
 Run = Callable[..., Ended]
 
@@ -15,11 +14,8 @@ Run = Callable[..., Ended]
 @pytest.fixture
 def host() -> Iterator[Observed]:
     """Serves one host."""
-    server = Observed("127.0.0.1")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving_hosts(["127.0.0.1"]) as hosts:
+        yield hosts[0]
 
 
 @pytest.mark.parametrize("options", [(), ("-j", "8"), ("--engine", "asyncio"), ("--engine", "threads")], ids=" ".join)

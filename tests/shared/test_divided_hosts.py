@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from fetchmill._shared.list_rows import NotByHostError, rows_of
 from fetchmill._shared.part_files import GROUPS, PartFiles
 from fetchmill._shared.shares import HostShares
 from fetchmill.testing import s3
-from observed_host import Observed
+from observed_host import Observed, serving_hosts
 from shared_jobs import job_record
 
 Run = Callable[..., Ended]
@@ -43,13 +42,16 @@ OPTIONS = (
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
     """Serves many hosts."""
-    servers = [Observed(f"127.0.0.{number + 1}") for number in range(HOSTS)]
-    for server in servers:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield servers
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with serving_hosts(f"127.0.0.{number + 1}" for number in range(HOSTS)) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def prompt_hosts(hosts: list[Observed]) -> list[Observed]:
+    """Serves many hosts with a shorter delay, for tests of one worker."""
+    for host in hosts:
+        host.delay = 0.005
+    return hosts
 
 
 def urls_of(hosts: list[Observed], count: int = OF_HOST) -> list[str]:
@@ -172,8 +174,8 @@ def test_a_process_that_dies_while_it_divides_is_replaced(hosts: list[Observed],
     write(dest.parent / "urls.txt", urls + ["#"] * 2_000_000)
     first = start("get", "urls.txt", dest, *OPTIONS)
     wait_until(lambda: bool(list(dest.glob("claims/listing.*"))))
-    second, third = start("get", "urls.txt", dest, *OPTIONS), start("join", dest)
     first.kill()
+    second, third = start("get", "urls.txt", dest, *OPTIONS), start("join", dest)
     assert not (dest / "job.json").exists()
     (dest / "list").mkdir()
     (dest / "list" / f"{'0' * 21}.txt").write_text("a part of the first process")
@@ -186,10 +188,10 @@ def test_a_process_that_dies_while_it_divides_is_replaced(hosts: list[Observed],
 
 
 def test_an_interrupted_division_gives_its_claim_back(
-    hosts: list[Observed], run: Run, start: Start, dest: Path
+    prompt_hosts: list[Observed], run: Run, start: Start, dest: Path
 ) -> None:
     """The next process does not wait for the lease, which is an hour here."""
-    urls = urls_of(hosts, 8)
+    urls = urls_of(prompt_hosts, 8)
     # Comments make the pass long and the job short.
     write(dest.parent / "urls.txt", urls + ["#"] * 2_000_000)
     first = start("get", "urls.txt", dest, *OPTIONS, "--lease", "1h", stderr=subprocess.PIPE)
@@ -207,12 +209,14 @@ def test_an_interrupted_division_gives_its_claim_back(
 
 
 @pytest.mark.parametrize(("form", "bad"), [("csv", 2), ("jsonl", 4)])
-def test_rows_are_those_of_a_single_job(form: str, bad: int, hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_rows_are_those_of_a_single_job(
+    form: str, bad: int, prompt_hosts: list[Observed], run: Run, dest: Path
+) -> None:
     """Several files, with names and kept columns, blank lines, and lines without a URL."""
     folder = dest.parent / "lists"
     folder.mkdir()
     for file in range(2):
-        rows = [(f"{file}-{number}", url) for number, url in enumerate(urls_of(hosts, 8))]
+        rows = [(f"{file}-{number}", url) for number, url in enumerate(urls_of(prompt_hosts, 8))]
         if form == "csv":
             lines = ["id,url", *(f"{id},{url}" for id, url in rows), "", "bad,not a URL"]
         else:
@@ -229,7 +233,7 @@ def test_rows_are_those_of_a_single_job(form: str, bad: int, hosts: list[Observe
     assert rows_in(dest / "data" / "*") == rows_in(dest.parent / "single")
     status = fetchmill.shared_jobs.status(dest)
     assert (status.ledger["fetched"], status.ledger["failed"]) == (512, bad)
-    assert max(host.most_in_flight for host in hosts) <= 4
+    assert max(host.most_in_flight for host in prompt_hosts) <= 4
 
 
 def rows_in(folder: Path) -> list[tuple[str, str]]:
@@ -239,11 +243,11 @@ def rows_in(folder: Path) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def test_a_list_of_few_hosts_keeps_its_ranges(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_a_list_of_few_hosts_keeps_its_ranges(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Its limits are divided among the workers, and lists can be added."""
-    urls = urls_of(hosts[:3], 200)
+    urls = urls_of(prompt_hosts[:3], 200)
     write(dest.parent / "urls.txt", urls)
-    write(dest.parent / "more.txt", [f"{hosts[0].url}/more"])
+    write(dest.parent / "more.txt", [f"{prompt_hosts[0].url}/more"])
 
     ended = run("get", "urls.txt", dest, *OPTIONS)
 
@@ -254,21 +258,21 @@ def test_a_list_of_few_hosts_keeps_its_ranges(hosts: list[Observed], run: Run, d
     assert run("extend", dest, "more.txt").code == 0
 
 
-def test_a_list_that_cannot_be_divided_keeps_its_ranges(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_a_list_that_cannot_be_divided_keeps_its_ranges(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """A compressed list and Parquet are not divided, and the message says so."""
-    table = pyarrow.table({"url": urls_of(hosts, 1)})
+    table = pyarrow.table({"url": urls_of(prompt_hosts, 1)})
     pyarrow.parquet.write_table(table, dest.parent / "urls.parquet")
 
     ended = run("get", "urls.parquet", dest, *OPTIONS)
 
     assert (ended.code, "urls.parquet is not divided at line ends" in ended.err) == (0, True), ended.err
-    assert names(dest) == Counter(urls_of(hosts, 1))
+    assert names(dest) == Counter(urls_of(prompt_hosts, 1))
 
 
-def test_lists_of_the_user_in_the_job_directory_stay(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_lists_of_the_user_in_the_job_directory_stay(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Only parts are removed from the folder `list`, where a user may keep the list itself."""
     (dest / "list").mkdir(parents=True)
-    own = [write(dest / "list" / name, urls_of(hosts)) for name in ("urls.txt", ".draft", "notes")]
+    own = [write(dest / "list" / name, urls_of(prompt_hosts)) for name in ("urls.txt", ".draft", "notes")]
     stale = write(dest / "list" / f"{'0' * 21}.txt", ["a part of a dead process"])
 
     ended = run("get", dest / "list" / "urls.txt", dest, *OPTIONS)
@@ -278,12 +282,12 @@ def test_lists_of_the_user_in_the_job_directory_stay(hosts: list[Observed], run:
     assert not stale.exists()
 
 
-def test_a_file_of_the_list_may_lack_a_column(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_a_file_of_the_list_may_lack_a_column(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """The columns of the whole list were checked, as for a list that is not divided."""
     folder = dest.parent / "lists"
     folder.mkdir()
-    write(folder / "0.jsonl", [json.dumps({"url": url, "id": 1}) for url in urls_of(hosts, 8)])
-    write(folder / "1.jsonl", [json.dumps({"url": f"{url}/b"}) for url in urls_of(hosts, 8)])
+    write(folder / "0.jsonl", [json.dumps({"url": url, "id": 1}) for url in urls_of(prompt_hosts, 8)])
+    write(folder / "1.jsonl", [json.dumps({"url": f"{url}/b"}) for url in urls_of(prompt_hosts, 8)])
 
     ended = run("get", folder, dest, *OPTIONS, "--keep-columns", "id")
 
@@ -291,9 +295,9 @@ def test_a_file_of_the_list_may_lack_a_column(hosts: list[Observed], run: Run, d
     assert sum(names(dest).values()) == 512
 
 
-def test_a_divided_list_cannot_be_extended(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_a_divided_list_cannot_be_extended(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Another list could have the same hosts. A drained job is resumed."""
-    urls = urls_of(hosts)
+    urls = urls_of(prompt_hosts)
     write(dest.parent / "urls.txt", urls)
 
     assert run("get", "urls.txt", dest, *OPTIONS).code == 0

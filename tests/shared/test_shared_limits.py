@@ -1,7 +1,6 @@
 """Limits per host apply to all workers of a shared job together, also while workers come and die."""
 
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from fetchmill._shared.heartbeats import Heartbeat
 from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.shares import Shares
 from fetchmill.testing import Fault, Server
-from observed_host import Observed
+from observed_host import Observed, serving_hosts
 
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -30,14 +29,8 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
     """Serves two hosts."""
-    servers = [Observed(host) for host in HOSTS]
-    threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
-    for thread in threads:
-        thread.start()
-    yield servers
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with serving_hosts(HOSTS) as hosts:
+        yield hosts
 
 
 def write_lists(folder: Path, hosts: list[Observed], files: int, count: int) -> list[str]:

@@ -1,10 +1,14 @@
 """A host that records the times of requests, and how many were in flight together."""
 
+import selectors
+import socket
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Seconds until a reply.
+# Default number of seconds until a reply.
 DELAY = 0.02
 
 
@@ -13,9 +17,12 @@ class Observed(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 64
+    # `handle_request` returns if no connection waits.
+    timeout = 0
 
     def __init__(self, host: str) -> None:
         super().__init__((host, 0), Handler)
+        self.delay = DELAY
         self.lock = threading.Lock()
         self.in_flight = 0
         self.most_in_flight = 0
@@ -48,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.came.append(time.monotonic())
             self.server.in_flight += 1
             self.server.most_in_flight = max(self.server.most_in_flight, self.server.in_flight)
-        time.sleep(DELAY)
+        time.sleep(self.server.delay)
         with self.server.lock:
             self.server.in_flight -= 1
         self.send_response(200)
@@ -58,3 +65,33 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_arguments: object) -> None:
         """Logs nothing."""
+
+
+@contextmanager
+def serving_hosts(addresses: Iterable[str]) -> Iterator[list[Observed]]:
+    """Serves a host at each address. One thread accepts all connections, since many threads would poll all the time."""
+    hosts = [Observed(address) for address in addresses]
+    here, there = socket.socketpair()
+    accepting = threading.Thread(target=_accept, args=(hosts, there), daemon=True)
+    accepting.start()
+    try:
+        yield hosts
+    finally:
+        here.close()
+        accepting.join()
+        there.close()
+        for host in hosts:
+            host.server_close()
+
+
+def _accept(hosts: list[Observed], end: socket.socket) -> None:
+    """Accepts connections until the other side of `end` is closed."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(end, selectors.EVENT_READ)
+        for host in hosts:
+            selector.register(host, selectors.EVENT_READ, host)
+        while True:
+            for key, _ in selector.select():
+                if key.data is None:
+                    return
+                key.data.handle_request()
