@@ -184,6 +184,7 @@ class RangeWorker:
                 return "asked"
             if self._stopped is not None:
                 return "stopped"
+            finishing = self._attempts.count_finishing()
             self._job = self._directory.job()
             open_ranges = self._directory.open_ranges(self._job)
             if not open_ranges and self._job.is_listed:
@@ -194,10 +195,17 @@ class RangeWorker:
             claim = self._choice.take(self._job, open_ranges, mine) if is_ready else None
             self._note_waiting(is_ready and claim is None)
             if claim is None:
-                self._asked.wait(IDLE_SECONDS if is_ready or not self._job.is_listed else _READY_SECONDS)
+                self._pause(IDLE_SECONDS if is_ready or not self._job.is_listed else _READY_SECONDS, finishing)
             else:
                 self._attempt(claim)
         return "failed"
+
+    def _pause(self, seconds: float, finishing: int) -> None:
+        """Wait, until this worker is asked to end, or fewer of its attempts wait for their last targets."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0.0 and self._attempts.count_finishing() >= finishing:
+            if self._asked.wait(min(left, _READY_SECONDS)):
+                return
 
     def _take_listing(self, *, is_done: bool) -> None:
         """List the source, unless the list is complete or another worker lists.
@@ -315,7 +323,10 @@ class RangeWorker:
     def _beat(self) -> None:
         period = self._job.lease / BEATS_IN_A_LEASE
         last = time.monotonic()
-        while not self._ended.wait(period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)):
+        # The first heartbeat shows immediately whether others must make room for this worker.
+        pause = 0.0
+        while not self._ended.wait(pause):
+            pause = period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)
             try:
                 written = time.monotonic()
                 if written - last > self._job.lease:
