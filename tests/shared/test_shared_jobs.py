@@ -247,6 +247,17 @@ def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run,
     assert not list((tmp_path / "job" / "claims").iterdir())
 
 
+def test_a_relative_folder_for_journals_is_removed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """The folder is in the working folder, which stays."""
+    urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+
+    ended = run("get", "urls.txt", "job", *OPTIONS, "parquet", "--state", "state")
+
+    assert ended.code == 0, ended.err
+    assert final_rows(tmp_path / "job") == Counter(urls)
+    assert not (tmp_path / "state").exists()
+
+
 REFUSED = [
     ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "a shared job cannot have --store: "),
     ("-", (), "only one process can read"),

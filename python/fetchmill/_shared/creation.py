@@ -178,7 +178,7 @@ def _worker(
             f"{'it' if len(lacking) == 1 else 'them'} to this worker as well"
         )
     given = {name: value for name, value in own.items() if name != "state"}
-    local = Path(str(own["state"])) if own.get("state") else default_folder(job.id)
+    local = Path(str(own["state"])).absolute() if own.get("state") else default_folder(job.id)
     options = with_own(job.options, given)
     listing = Listing(directory, name, source, options, own.get("state"), lister)
     return RangeWorker(directory, job, name, options, local, listing, say)
