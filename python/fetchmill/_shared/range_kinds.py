@@ -18,7 +18,7 @@ RANGE_SECONDS = 30.0
 SHARE_SECONDS = 1.5
 
 
-class Stoppable(Protocol):
+class EndableAttempt(Protocol):
     """An attempt."""
 
     def stop(self) -> None:
@@ -54,10 +54,10 @@ class RangeKind(Protocol):
             UsageError: the list has changed.
         """
 
-    def prepare_release(self, attempts: Iterable[Stoppable]) -> None:
+    def prepare_release(self, attempts: Iterable[EndableAttempt]) -> None:
         """Prepare attempts for the release of their ranges, which other workers may take at once."""
 
-    def end_lost(self, attempts: Iterable[Stoppable]) -> None:
+    def end_lost(self, attempts: Iterable[EndableAttempt]) -> None:
         """End attempts whose ranges other workers may have taken, after this process was frozen."""
 
 
@@ -79,10 +79,10 @@ class RowRanges:
         with file.open() as opened:
             return list(divide(opened, file, rest, size))
 
-    def prepare_release(self, attempts: Iterable[Stoppable]) -> None:
+    def prepare_release(self, attempts: Iterable[EndableAttempt]) -> None:
         """See `RangeKind`."""
 
-    def end_lost(self, attempts: Iterable[Stoppable]) -> None:
+    def end_lost(self, attempts: Iterable[EndableAttempt]) -> None:
         """See `RangeKind`."""
 
 
@@ -105,7 +105,7 @@ class HostRanges:
         del file, size
         return [rest]
 
-    def prepare_release(self, attempts: Iterable[Stoppable]) -> None:
+    def prepare_release(self, attempts: Iterable[EndableAttempt]) -> None:
         """See `RangeKind`. Close all connections, because another worker will request from the same hosts."""
         ended = list(attempts)
         for attempt in ended:
@@ -113,7 +113,7 @@ class HostRanges:
         for attempt in ended:
             attempt.wait_aborted()
 
-    def end_lost(self, attempts: Iterable[Stoppable]) -> None:
+    def end_lost(self, attempts: Iterable[EndableAttempt]) -> None:
         """See `RangeKind`."""
         for attempt in attempts:
             attempt.stop()
