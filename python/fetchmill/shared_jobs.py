@@ -17,6 +17,7 @@ from fetchmill._ray.ray_job import RayJob, check_installed
 from fetchmill._ray.settings import Ray
 from fetchmill._shared import reach_named
 from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job
+from fetchmill._shared.given_list import items_of_program
 from fetchmill._shared.history import SharedHistory, shared_history
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.status import SharedStatus, WorkerStatus
@@ -39,13 +40,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fetchmill._options.keywords import GetKeywords
 
 
 def get(
-    source: str | os.PathLike[str],
+    source: "str | os.PathLike[str] | Iterable[str | Mapping[str, object]]",
     dest: str | os.PathLike[str],
     *,
     lease: float = LEASE_SECONDS,
@@ -61,8 +62,13 @@ def get(
     the range to other workers.
 
     Args:
-        source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
-            its objects, or a bucket. One process lists the server or bucket while all processes fetch listed objects.
+        source: the source of the targets, one of:
+
+            - A list of URLs in a file, a folder or a glob, at the same path on every machine.
+            - A server that lists its objects, or a bucket. One process lists it while all processes fetch listed
+              objects.
+            - An iterable of URLs, or of dicts with the values of a row. This process copies all items into the job
+              directory before the job exists. Other processes call `join`.
         dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
             job.
         lease: seconds without a heartbeat after which other workers may take a worker's ranges. Use a larger value if
@@ -80,8 +86,12 @@ def get(
     """
     if on is not None:
         check_installed()
-    checked = GetOptions(source=source, dest=dest, **options)
-    return _run(create_or_join(checked, lease, _silent), own_values(checked), on)
+    if isinstance(source, (str, os.PathLike)):
+        given, checked = None, GetOptions(source=source, dest=dest, **options)
+    else:
+        given = items_of_program(source)
+        checked = GetOptions(source=given.name, dest=dest, **options)
+    return _run(create_or_join(checked, lease, _silent, given), own_values(checked), on)
 
 
 def join(  # noqa: PLR0913 - options of a process, all by name

@@ -332,6 +332,17 @@ def test_a_job_in_a_bucket_has_its_parts_there(
     assert max(host.most_in_flight for host in hosts) == 1
 
 
+def test_standard_input_is_divided(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+    """The job directory has the parts, and no copy of the undivided list."""
+    urls = urls_of(prompt_hosts)
+    with write(dest.parent / "urls.txt", urls).open("rb") as source:
+        ended = run("get", "-", dest, *OPTIONS, stdin=source)
+
+    assert (ended.code, record(dest)["is_by_host"], record(dest)["source"]) == (0, True, "standard input"), ended.err
+    assert names(dest) == Counter(urls)
+    assert parts_of(dest) == {path.name for path in (dest / "list").iterdir()}
+
+
 TEXT = (
     b"\xef\xbb\xbfhttp://a.test/1\n\n  # comment\nHTTP://A.test:80/2 \r\nexample.com\nhttp://b\xc3\xbccher.example/\n"
     b"http://a.test/1\n \t\nhttps://a.test\n#\nhttp://a.test:81/last"

@@ -260,7 +260,6 @@ def test_a_relative_folder_for_journals_is_removed(server: Callable[..., Server]
 
 REFUSED = [
     ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "a shared job cannot have --store: "),
-    ("-", (), "only one process can read"),
     ("urls.txt", ("--format", "files"), "stores shards"),
     ("urls.txt", ("--engine", "threads"), "cannot use engine threads"),
     ("urls.txt", ("--sample", "3"), "a shared job cannot have --sample: "),

@@ -40,12 +40,11 @@ def conclude(store: Store, known: JobRecord) -> None:
 
 
 def _remove_unnamed_parts(store: Store, job: JobRecord) -> None:
-    """Remove parts of the source's list whose process died before it added them."""
-    if job.listing is not None:
-        named = {file.path.rpartition("/")[2] for file in job.files}
-        for part in parts_in(store):
-            if part.rpartition("/")[2] not in named:
-                store.remove(part)
+    """Remove parts of the list, or whole lists, whose process died before the job named them."""
+    named = {file.path.rpartition("/")[2] for file in job.files}
+    for part in parts_in(store):
+        if part.rpartition("/")[2] not in named:
+            store.remove(part)
 
 
 def _write_sum(store: Store, content: bytes) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,6 +12,7 @@ from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
 from fetchmill._options.secrets import is_given
 from fetchmill._shared.first_part import FirstPart
+from fetchmill._shared.given_list import GivenList, create_with_copy, standard_input
 from fetchmill._shared.host_division import HostDivision, has_host_limits
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.list_claim import await_job
@@ -63,19 +64,27 @@ _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
 _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 
 
-def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]) -> RangeWorker:
+def create_or_join(
+    options: GetOptions, lease: float, say: Callable[[str], None], given: GivenList | None = None
+) -> RangeWorker:
     """Return a worker of a directory's shared job. Create the job if it does not exist.
 
     Args:
         options: the options, as for a job on one machine; `dest` is the job directory.
         lease: seconds without a heartbeat after which a worker's ranges are free. An existing job keeps its own lease.
         say: called with each message for the user.
+        given: the list, if no other process can read it.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from the existing job's option.
+        UsageError: an option cannot be used for a shared job, or differs from the existing job's option. Or the job
+            exists, and its list is `given` or on standard input.
     """
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
+    if given is None and options.source == "-":
+        given = standard_input(options)
+    if given is not None:
+        return _create(directory, options, given, lease, say)
     name, is_list = process_name(), options.source_kind == "list"
     plan = _Definition(options if is_list else options_of_listed(options), lease, options)
     lister = None
@@ -99,6 +108,35 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
             lister.stop()
             lister.join(LISTING_END_SECONDS)
         raise
+
+
+def _create(
+    directory: JobDirectory, options: GetOptions, given: GivenList, lease: float, say: Callable[[str], None]
+) -> RangeWorker:
+    """Create a job whose list no other process can read, and return a worker."""
+    refusal = UsageError(
+        f"{directory.text} has a shared job already, and only the process that creates a job reads {given.name}",
+        hint=f"work on that job: fetchmill join {directory.text}",
+    )
+    if directory.exists():
+        raise refusal
+    directory.refuse_foreign()
+    name, parent = process_name(), lists_folder(options.state)
+    with given.saved(parent) as path:
+        plan = _Definition(replace(options, source=str(path), list_format=given.format), lease, options)
+        try:
+            job = replace(plan.of_list(), source=given.name)
+        except UsageError as error:
+            text = str(error).replace(str(path), given.name)
+            raise UsageError(text, hint=error.hint, options=error.options) from error
+        if has_host_limits(plan.shared):
+            HostDivision(directory, name, options.concurrency, parent, lease, say, is_here=True).create(job)
+        else:
+            create_with_copy(directory, job)
+    found = directory.job()
+    if found.id != job.id:
+        raise refusal
+    return _worker(directory, found, own_values(options), say, name, None)
 
 
 def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
@@ -192,8 +230,6 @@ def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
 def _check(options: GetOptions, lease: float) -> None:
     if not _LEASE_MIN <= lease <= _LEASE_MAX:
         raise UsageError(f"lease must be from {_LEASE_MIN:g} to {_LEASE_MAX:g} seconds, not {lease:g}")
-    if options.source == "-":
-        raise UsageError("only one process can read standard input; save the list to a file that all workers can read")
     formats = _BUCKET_FORMATS if is_bucket(options.dest) else _STORED_FORMATS
     if options.format not in formats:
         raise UsageError("a shared job stores shards; choose format parquet, tar, warc or jsonl")

@@ -16,7 +16,7 @@ from fetchmill._options.units import format_bytes, format_count_of
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.list_claim import ListClaim
 from fetchmill._shared.list_rows import FORMATS, MARK, NotByHostError, rows_of
-from fetchmill._shared.local_lists import FOLDER, in_job_directory, parts_in
+from fetchmill._shared.local_lists import FOLDER, copy_into_job, in_job_directory, parts_in
 from fetchmill._shared.local_state import make_folder, remove_folder
 from fetchmill._shared.part_files import GROUPS, HOSTS_MAX, PartFiles
 from fetchmill._shared.ranges import ListFile, Range
@@ -46,6 +46,7 @@ class HostDivision:
         parent: the folder for listing processes on this machine. This process creates its own folder there.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.
+        is_here: whether only this machine has the list, so that an undivided list is copied into the job directory.
     """
 
     def __init__(
@@ -56,12 +57,15 @@ class HostDivision:
         parent: Path,
         lease: float,
         say: Callable[[str], None],
+        *,
+        is_here: bool = False,
     ) -> None:
         self._directory = directory
         self._worker = worker
         self._concurrency = concurrency if isinstance(concurrency, int) else _CONCURRENCY
         self._parent = parent
         self._say = say
+        self._is_here = is_here
         self._claims = ListClaim(directory, worker, lease, say)
         self._token = secrets.token_hex(8)
         # Parts that this process has added to the job directory.
@@ -95,7 +99,7 @@ class HostDivision:
         try:
             record = self._divided(job, folder)
         except NotByHostError as error:
-            record = job
+            record = self._undivided(job)
             self._say(
                 f"does not divide {job.source} by host, because {error}; {_limits(job.options)} will be divided among "
                 "the workers"
@@ -111,6 +115,14 @@ class HostDivision:
         left = parts_in(self._directory.store)
         is_first = self._directory.create(record).id == record.id
         self._remove([name for name in left if name not in self._added] if is_first else self._added)
+
+    def _undivided(self, job: JobRecord) -> JobRecord:
+        """Return the job with a list that all machines can read."""
+        if not self._is_here:
+            return job
+        name, file = copy_into_job(self._directory.store, job.files[0])
+        self._added.append(name)
+        return replace(job, files=(file,))
 
     def _divided(self, job: JobRecord, folder: Path) -> JobRecord:
         started = time.monotonic()

@@ -2,7 +2,7 @@
 
 job.json                      the definition of the job
 lists/N.json                  a list that was added to the job, or a part of the source's list
-list/TOKEN.FORMAT             such a part, or a part of a list that is divided by host
+list/TOKEN.FORMAT             such a part, a part of a list that is divided by host, or the copy of a whole list
 claims/listing.N              the process that lists the source or divides the list
 commits/RANGE.json            the commit record of a range
 claims/RANGE.N                the worker that has a range; N - 1 workers died while they had it

@@ -63,6 +63,14 @@ def in_job_directory(store: Store, file: ListFile, name: str) -> ListFile:
     return replace(file, path=place, modified=modified)
 
 
+def copy_into_job(store: Store, file: ListFile) -> tuple[str, ListFile]:
+    """Copy a list file of this machine into the job directory. Return the name of the copy, and the copy."""
+    path = Path(file.path)
+    name = f"{FOLDER}/{path.name}"
+    store.add_file(name, path)
+    return name, in_job_directory(store, file, name)
+
+
 def parts_in(store: Store) -> list[str]:
     """Return the names of the parts in a job directory, without foreign files: users may keep lists there, too."""
     return [f"{FOLDER}/{name}" for name in store.names(FOLDER) if PART.fullmatch(name)]
