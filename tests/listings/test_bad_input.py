@@ -120,7 +120,7 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     "names-come-twice": (reply(b'{"FileNames": ["a"], "FileNames": ["b"]}'), r"cannot be read: .*twice"),
     "marker-comes-twice": (
         reply(b'{"FileNames": ["a"], "NextMarker": "b", "NextMarker": "c"}'),
-        r"cannot be read: .*the field NextMarker comes twice",
+        r"cannot be read: .*the field NextMarker appears twice",
     ),
     "marker-is-an-object": (reply(b'{"FileNames": [], "NextMarker": {}}'), r"cannot be read: .*expected a marker"),
     "control-characters": (reply(b'{"FileNames": "\\u001b]0;owned\\u0007\\r\\nfoo"}'), r"cannot be read: "),

@@ -674,7 +674,7 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
     ("name", "content", "message"),
     [
         ("two.zip", archive({"a.csv": b"x", "b.csv": b"y"}), "is a zip archive of 2 files (a.csv, b.csv); unpack it"),
-        ("none.zip", archive({}), "is a zip archive without a file"),
+        ("none.zip", archive({}), "is a zip archive that contains no files"),
         ("cut.csv.zip", archive({"a.csv": b"http://a.test/\n" * 100})[:60], "is a zip archive that cannot be read"),
         ("book.xlsx", archive({"[Content_Types].xml": b"<x/>", "xl/a.xml": b""}), "save the sheet as CSV"),
         ("urls.txt", b"PAR1\x15\x04", "is not a list of URLs, but Parquet; set --list-format parquet"),

@@ -33,20 +33,20 @@ _MATTERS = (
     *("url", "format", "published", "as_list", "html", "as_json"),
 )
 
-_HELP = """Compare ways to make very many requests: fetchmill's engines, the published ways, and your own program.
+_HELP = """Compare ways to make very many requests: fetchmill's engines, published programs, and your own.
 
-SCENARIO is `billion` (objects of 100 bytes from one server, without delay; if not given), `slow` (0 to 3 seconds of
-delay, 1000 in flight), `sites` (many hosts over https, some of them broken) or `s3` (all objects of a bucket).
-Contenders run one at a time, in processes of their own, each with a server that is started for it. Without arguments
-this takes less than two minutes.
+SCENARIO is `billion` (the default: objects of 100 bytes from one server, without delay), `slow` (replies after 0 to 3
+seconds, 1000 requests in flight), `sites` (many https hosts, some of them broken) or `s3` (all objects of a bucket).
+Contenders run one at a time, each in its own process and against its own server. Without arguments, this takes less
+than two minutes.
 """
 
 _EPILOG = """\
-A contender given by --contender is started as it is written, without a shell, in this folder; {count} is how many
-objects it should get, {url} the list/get server (GET /list, GET /get/{name}), {urls} a file with their URLs, and
-{limit} how many requests may be in flight. Of s3, {url} is the endpoint and {bucket} the bucket; the credentials are in
-the environment. It has done all of them when it exits with 0. One that is not done in time is stopped by SIGINT, and
-counts with what the server was asked for.
+The command in --contender is started in this folder, without a shell. fetchmill replaces {count} with the number of
+objects to fetch, {url} with the list/get server (GET /list, GET /get/{name}), {urls} with a file of the objects' URLs,
+and {limit} with the maximum number of requests in flight. In the scenario s3, {url} is the endpoint and {bucket} the
+bucket; the credentials are in the environment. Exit code 0 means that the program has fetched all objects. If it is not
+finished in time, it gets SIGINT, and the requests that reached the server count.
 """
 
 
@@ -60,37 +60,37 @@ counts with what the server was asked for.
     short_help="Compare ways to make requests on this machine.",
 )
 @click.argument("scenario", metavar="[SCENARIO]", required=False)
-@click.option("--contender", multiple=True, metavar="COMMAND", help="Your own program; may be repeated.")
+@click.option("--contender", multiple=True, metavar="COMMAND", help="Command of your own program; repeatable.")
 @click.option(
-    "--only", type=COLUMNS, metavar="NAMES", help="Contenders, with commas between them (--list).  [default: all]"
+    "--only", type=COLUMNS, metavar="NAMES", help="Contenders to run, comma-separated; see --list.  [default: all]"
 )
-@click.option("--count", type=COUNT, help="Objects, or sites, that are asked for.")
-@click.option("--limit", type=COUNT, help="Requests in flight, of the ways that have such a number.")
+@click.option("--count", type=COUNT, help="Number of objects or sites to request.")
+@click.option("--limit", type=COUNT, help="Maximum requests in flight, for contenders with such a limit.")
 @click.option(
     "--seconds",
     type=SECONDS,
-    help="Time of a contender at most.  [default: 5 s, slow 15 s, sites 20 s, s3 10 s, with --full 150 s]",
+    help="Maximum time per contender.  [default: 5 s, slow 15 s, sites 20 s, s3 10 s, with --full 150 s]",
 )
-@click.option("--repeat", type=COUNT, default=1, show_default=True, help="Runs of each contender; they take turns.")
-@click.option("--url", help="Your own list/get server instead of one that is started.")
+@click.option("--repeat", type=COUNT, default=1, show_default=True, help="Runs per contender; contenders take turns.")
+@click.option("--url", help="Use your own list/get server instead of starting one.")
 @click.option(
     "--format",
     type=click.Choice(["files", "null"]),
     default="null",
     show_default=True,
-    help="What becomes of bodies: a file for each, in a temporary folder, or nothing.",
+    help="Write each body to a file in a temporary folder, or discard it.",
 )
-@click.option("--published", is_flag=True, help="Run the counts and limits of the published texts.")
-@click.option("--full", is_flag=True, help="With --published, a million requests too; of s3, every count and limit.")
+@click.option("--published", is_flag=True, help="Run the counts and limits of the published comparisons.")
+@click.option("--full", is_flag=True, help="With --published, also a million requests; with s3, every count and limit.")
 @click.option(
     "--store",
     type=click.Choice(["replay", "versitygw"]),
     default="replay",
     show_default=True,
-    help="The server of s3: fetchmill's own replay of the protocol, or versitygw, which must be installed.",
+    help="Server for s3: fetchmill's own replay of the protocol, or versitygw, which must be installed.",
 )
-@click.option("--warm-up/--no-warm-up", default=True, help="A run of half a second that does not count before each.")
-@click.option("--list", "as_list", is_flag=True, help="Name the scenarios, the contenders and their rows, and exit.")
+@click.option("--warm-up/--no-warm-up", default=True, help="Before each run, warm up for half a second.")
+@click.option("--list", "as_list", is_flag=True, help="List the scenarios, the contenders and their rows, and exit.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write a report with plots.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document to standard output.")
 def command(

@@ -32,44 +32,44 @@ class OfFormat(TypedDict, total=False):
     shard_size: int | None
     """Shard size. Default: 128 MiB for parquet, 1 GiB for other formats."""
     keep_failed: bool
-    """Also store targets without an object. With parquet and jsonl, add rows for failed, absent and skipped targets,
-    with the reason and no body. With warc, add redirects and error pages."""
+    """Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the reason and no
+    body. With warc, redirects and error pages are stored."""
 
 
 class Storing(TypedDict, total=False):
     """Options of `get`: names of objects, the engine, transforms, and failed targets."""
 
     seal_after: float
-    """Seal Parquet shards at this age, so that readers can see them."""
+    """Seal Parquet shards at this age; readers see only sealed shards."""
     names: str
-    """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of --key-column, or
-    else the URL. seq is the object's number, without an extension. In a template, {id} is the value of the column id,
-    {index} the row number from 0, and {ext} the extension for the reply's type."""
+    """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of --key-column if
+    given, otherwise the URL. seq is the object's number, without an extension. In a template, {id} is the value of the
+    column id, {index} the row number from 0, and {ext} the extension for the reply's type."""
     strip_prefix: str | None
     """Remove this leading path from stored names, for example a/b/. Names without it are stored unchanged."""
     engine: EngineName
     """HTTP engine; native is the fastest. The Python engines are sync, threads and processes (with requests), and
     asyncio and combo (with aiohttp). combo uses several processes."""
     pipeline: int
-    """Number of requests to pipeline on a connection; --concurrency then counts connections. See `fetchmill help
+    """Number of requests to pipeline per connection; --concurrency then counts connections. See `fetchmill help
     http-support`."""
     server_times: bool
     """Set each file's time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
-    """Store columns of --keep-columns next to each object in tar shards, for webdataset: json, or EXTENSION=COLUMN such
-    as txt=caption; repeatable."""
+    """Store columns of --keep-columns next to each object in tar shards (webdataset): json for all of them in one file,
+    or EXTENSION=COLUMN for one, such as txt=caption; repeatable."""
     hash: HashAlgorithm | None
     """Add a column with this hash of each body (parquet and jsonl)."""
     store: Stored
-    """Store the objects, or the items of --listing json as parquet or jsonl rows. The Parquet columns are the fields of
-    the items on the first page. A value that does not fit its column becomes null. Each row also contains the whole
-    item."""
+    """Store the objects themselves, or (with --listing json) the listed items as parquet or jsonl rows. The Parquet
+    columns are the fields of the items on the first page. A value that does not fit its column becomes null. Each row
+    also contains the whole item."""
     cdxj: bool | None
     """Write a CDXJ index next to each WARC shard. Default: on in a folder, off in a bucket and in shared jobs."""
     transform: Function | str | None
     """Store the result of this Python function, MODULE:FUNCTION; see `fetchmill help transform`."""
     transform_columns: Sequence[str] | None
-    """Comma-separated parquet or jsonl columns that the function fills."""
+    """Columns that the function fills, comma-separated (parquet and jsonl)."""
     transform_batch: int
     """Maximum number of replies to pass to the function per call."""
     max_failed: int | str | None
@@ -78,7 +78,7 @@ class Storing(TypedDict, total=False):
     allow_absent: bool
     """Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets."""
     restart: bool
-    """Begin anew: first remove the files of the job in DEST, and nothing else."""
+    """Start over: first remove the files of the job in DEST, and nothing else."""
     retry_failed: bool | Sequence[str]
     """Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with these failure
     kinds or statuses, for example '404,5xx,dns*'."""
@@ -95,7 +95,7 @@ class OfImages(TypedDict, total=False):
     """Options of `get`: how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images to at most this width and height, in pixels, in the same proportions; needs pip install
+    """Shrink larger images to at most this width and height, in pixels, and keep their proportions; needs pip install
     'fetchmill[images]'."""
     image_min_side: int | None
     """Skip images whose width or height is below this, in pixels."""
@@ -116,7 +116,7 @@ class Rows(TypedDict, total=False):
     """Options of `check` and `list`: the rows that they write."""
 
     format: RowsFormat | None
-    """Format of the rows. Default: from the file extension, which may end in .gz or .zst for csv and jsonl."""
+    """Format of the rows. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst."""
 
 
 class OfServer(TypedDict, total=False):
@@ -124,8 +124,8 @@ class OfServer(TypedDict, total=False):
 
     listing: Listing
     """How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx JSON) and
-    html (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap reads sitemaps. json
-    reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
+    html (index pages) walk folders. links follows all links on HTML pages that lead below SOURCE. sitemap reads
+    sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
     list_path: str
     """Path to append to SOURCE for listing requests (api listings)."""
     names_field: str
@@ -153,7 +153,7 @@ class OfJsonPages(TypedDict, total=False):
     name_field: str | None
     """Item field with the object's name; use dots for nested fields. Default: the object's URL."""
     size_field: str | None
-    """Item field with the object's size; use dots for nested fields. Objects of another size fail."""
+    """Item field with the object's size; use dots for nested fields. Objects of a different size fail."""
     modified_field: str | None
     """Item field with the time of the last modification, for manifests and sync; use dots for nested fields. The value
     is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970."""
@@ -168,25 +168,25 @@ class OfJsonPages(TypedDict, total=False):
     page_param: str
     """Query parameter for the page number. Counting starts at 1, or at the number in SOURCE."""
     offset_param: str
-    """Query parameter for the number of items before a page. Counting starts at 0, or at the number in SOURCE."""
+    """Query parameter for the number of items to skip. Counting starts at 0, or at the number in SOURCE."""
 
 
 class OfList(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: how a list is read."""
 
     list_format: ListFormat | None
-    """Format of the list. Default: from the file extension, or else txt."""
+    """Format of the list. Default: from the file extension, otherwise txt."""
     column: str | None
-    """Column with the URL, by name or number. Default: url, or else the first column."""
+    """Column with the URL, by name or number. Default: the column url if there is one, otherwise the first."""
     template: str | None
-    """Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. {name} is
-    the value of any other column."""
+    """Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. Other
+    columns are inserted by name, such as {name}."""
     csv_header: CsvHeader
-    """Whether the first row of a csv or tsv list contains the column names."""
+    """Whether the first row of a csv or tsv list has the column names."""
     delimiter: str | None
-    """Character that separates csv fields, or tab. Default: detected."""
+    """Character that separates csv fields, or the word tab. Default: detected."""
     quote: str | None
-    """Character that quotes csv and tsv fields, or none."""
+    """Character that quotes csv and tsv fields, or the word none."""
     key_column: str | None
     """Column with the object names. Default: the URLs."""
 
@@ -195,12 +195,12 @@ class OfRows(TypedDict, total=False):
     """Options of `get`, `check` and `list`: a sample of the list, and columns that are kept."""
 
     keep_columns: Sequence[str] | None
-    """Comma-separated list columns to store in the rows."""
+    """Columns of the list to store in the rows, comma-separated."""
     column_types: Sequence[str] | None
     """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
-    the types of a Parquet list, or else string."""
+    the types of a Parquet list, otherwise string."""
     sample: int | None
-    """Take N random targets from the list."""
+    """Take only N random targets of the list."""
 
 
 class OfFilters(TypedDict, total=False):
@@ -231,8 +231,8 @@ class OfTargetRequests(TypedDict, total=False):
     coalesce: int | None
     """Fetch neighbouring parts of an object in one request if the gap is at most this size (for example 4k)."""
     hash_column: str | None
-    """Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with another hash
-    fail (checksum)."""
+    """Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with a different
+    hash fail (checksum)."""
 
 
 class OfRequests(TypedDict, total=False):
@@ -245,11 +245,11 @@ class OfRequests(TypedDict, total=False):
     """User-Agent for all requests: your program's name and how to reach you."""
     credentials_for: str | None
     """The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of
-    a --template that names it. With other lists, secrets require this option."""
+    --template if it names a host. With any other list, secrets require this option."""
     ca_file: PathText | None
     """PEM file with certificates to trust instead of the system's."""
     client_cert: PathText | None
-    """PEM file with a client certificate; shown only to the origin that receives credentials."""
+    """PEM file with a client certificate; used only for the origin that receives credentials."""
     client_key: PathText | None
     """PEM file with the client certificate's private key, without a password. Default: the --client-cert file."""
     cookies: PathText | None
@@ -262,7 +262,7 @@ class OfRequests(TypedDict, total=False):
     """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the variables
     http_proxy, https_proxy and no_proxy."""
     resolver: Sequence[str] | None
-    """DNS server to ask, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver."""
+    """DNS server to query, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver."""
 
 
 class OfRates(TypedDict, total=False):
@@ -283,7 +283,8 @@ class OfFetching(TypedDict, total=False):
     limit: Concurrency | None
     """Alias of concurrency."""
     redirects: int | None
-    """Maximum redirects to follow per request. Default: 5, but 0 for objects of a server, a sitemap or a bucket."""
+    """Maximum redirects to follow per request. Default: 5, but 0 for objects listed by a server, a sitemap or a
+    bucket."""
     attempts: int
     """Attempts per target before it fails."""
     public_only: bool
@@ -332,9 +333,9 @@ class OfCommits(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: when outcomes are made durable."""
 
     commit_window: float
-    """Time between commits; a crash repeats this much work plus 1 s."""
+    """Time between commits; after a crash, at most this much work plus 1 s is repeated."""
     durability: Durability
-    """What a commit survives: power loss, or only the death of the process (no syncs)."""
+    """What a commit survives: power loss, or only a killed process (no syncs)."""
 
 
 class OfState(TypedDict, total=False):
@@ -384,7 +385,7 @@ class OfOrigins(TypedDict, total=False):
     endpoint_url: str | None
     """URL of an S3 store other than AWS, such as http://127.0.0.1:7070."""
     region: str | None
-    """Bucket region. Default: from the environment or the profile, or else detected."""
+    """Bucket region. Default: from the environment or the profile, otherwise detected."""
     profile: str | None
     """Profile in ~/.aws/config and ~/.aws/credentials."""
     no_sign_request: bool
@@ -393,7 +394,7 @@ class OfOrigins(TypedDict, total=False):
     """Where to put the bucket name: in the host (virtual) or in the path (path). Default: auto (virtual for AWS,
     otherwise path)."""
     requester_pays: bool
-    """Pay for requests to a requester-pays bucket and for the transfer; needs credentials."""
+    """Pay for the requests to a requester-pays bucket and for its traffic; needs credentials."""
     sse_c_key_file: PathText | None
     """File with the objects' encryption key (SSE-C): 32 bytes, or their Base64 encoding."""
     use_fips_endpoint: bool
@@ -408,15 +409,15 @@ class OfEncodings(TypedDict, total=False):
     """Options of `get` and streams: encodings of replies."""
 
     compressed: bool
-    """Request gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`."""
+    """Request compressed replies (gzip, br, zstd), and store them decoded; see `fetchmill help http-support`."""
 
 
 class OfRobots(TypedDict, total=False):
     """Options of all functions that read index pages or fetch URLs of a list: whether robots.txt is obeyed."""
 
     robots: bool | None
-    """Obey the robots.txt of each host in a list. Default: only when walking index pages; see `fetchmill help
-    opt-out`."""
+    """Obey the robots.txt of each host in a list. Default: off for lists, on for index pages of a server; see
+    `fetchmill help opt-out`."""
 
 
 class OfOptOuts(TypedDict, total=False):
@@ -501,7 +502,7 @@ class Syncing(TypedDict, total=False):
     overwrite_local: bool
     """Replace files that were changed in DEST; also accept a DEST that contains other files."""
     check_local: bool
-    """Also check the files in DEST; missing files are fetched, changed files reported."""
+    """Also check the files in DEST; missing files are fetched, and changed files are reported."""
 
 
 class GetKeywords(

@@ -58,7 +58,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "length_column",
         "coalesce",
     ),
-    "How a server lists": (
+    "Listing": (
         "listing",
         "items_field",
         "url_field",
@@ -190,24 +190,24 @@ _OF_FORMAT = {
         "flag",
         bool,
         False,
-        "Also store targets without an object. With parquet and jsonl, add rows for failed, absent and skipped "
-        "targets, with the reason and no body. With warc, add redirects and error pages.",
+        "Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the "
+        "reason and no body. With warc, redirects and error pages are stored.",
         heading="Output",
     ),
 }
 
 _STORING = {
     "seal_after": Option(
-        "seconds", float, 15.0, "Seal Parquet shards at this age, so that readers can see them.", heading="Expert"
+        "seconds", float, 15.0, "Seal Parquet shards at this age; readers see only sealed shards.", heading="Expert"
     ),
     "names": Option(
         "text",
         str,
         "source",
         "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of "
-        "--key-column, or else the URL. seq is the object's number, without an extension. In a template, {id} "
-        "is the value of the column id, {index} the row number from 0, and {ext} the extension for the reply's "
-        "type.",
+        "--key-column if given, otherwise the URL. seq is the object's number, without an extension. In a "
+        "template, {id} is the value of the column id, {index} the row number from 0, and {ext} the extension "
+        "for the reply's type.",
         heading="Output",
     ),
     "strip_prefix": Option(
@@ -231,7 +231,7 @@ _STORING = {
         "count",
         int,
         1,
-        "Number of requests to pipeline on a connection; --concurrency then counts connections. See `fetchmill "
+        "Number of requests to pipeline per connection; --concurrency then counts connections. See `fetchmill "
         "help http-support`.",
         heading="Expert",
     ),
@@ -242,8 +242,8 @@ _STORING = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Store columns of --keep-columns next to each object in tar shards, for webdataset: json, or "
-        "EXTENSION=COLUMN such as txt=caption; repeatable.",
+        "Store columns of --keep-columns next to each object in tar shards (webdataset): json for all of them "
+        "in one file, or EXTENSION=COLUMN for one, such as txt=caption; repeatable.",
         heading="Output",
     ),
     "hash": Option(
@@ -258,9 +258,9 @@ _STORING = {
         "choice",
         Stored,
         "objects",
-        "Store the objects, or the items of --listing json as parquet or jsonl rows. The Parquet columns are "
-        "the fields of the items on the first page. A value that does not fit its column becomes null. Each "
-        "row also contains the whole item.",
+        "Store the objects themselves, or (with --listing json) the listed items as parquet or jsonl rows. The "
+        "Parquet columns are the fields of the items on the first page. A value that does not fit its column "
+        "becomes null. Each row also contains the whole item.",
         choices=("objects", "items"),
         heading="Output",
     ),
@@ -283,7 +283,7 @@ _STORING = {
         "texts",
         Sequence[str] | None,
         None,
-        "Comma-separated parquet or jsonl columns that the function fills.",
+        "Columns that the function fills, comma-separated (parquet and jsonl).",
         heading="Output",
     ),
     "transform_batch": Option(
@@ -308,7 +308,7 @@ _STORING = {
         "flag",
         bool,
         False,
-        "Begin anew: first remove the files of the job in DEST, and nothing else.",
+        "Start over: first remove the files of the job in DEST, and nothing else.",
         heading="Run control",
     ),
     "retry_failed": Option(
@@ -336,8 +336,8 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images to at most this width and height, in pixels, in the same proportions; needs pip "
-        "install 'fetchmill[images]'.",
+        "Shrink larger images to at most this width and height, in pixels, and keep their proportions; needs "
+        "pip install 'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -376,7 +376,7 @@ _ROWS = {
         "choice",
         RowsFormat | None,
         None,
-        "Format of the rows. Default: from the file extension, which may end in .gz or .zst for csv and jsonl.",
+        "Format of the rows. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst.",
         choices=("parquet", "csv", "jsonl"),
         heading="Output",
         is_core=False,
@@ -389,53 +389,45 @@ _OF_SERVER = {
         Listing,
         "auto",
         "How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx "
-        "JSON) and html (index pages) walk folders. links takes all links of HTML pages below SOURCE. sitemap "
-        "reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill "
-        "help listings`.",
+        "JSON) and html (index pages) walk folders. links follows all links on HTML pages that lead below "
+        "SOURCE. sitemap reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. "
+        "See `fetchmill help listings`.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
-        heading="How a server lists",
+        heading="Listing",
     ),
     "list_path": Option(
-        "text",
-        str,
-        "/list",
-        "Path to append to SOURCE for listing requests (api listings).",
-        heading="How a server lists",
+        "text", str, "/list", "Path to append to SOURCE for listing requests (api listings).", heading="Listing"
     ),
     "names_field": Option(
         "text",
         str,
         "FileNames",
         "Page field with the object names (api listings); use dots for nested fields.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "marker_field": Option(
         "text",
         str,
         "NextMarker",
         "Page field with the next page's marker (api listings); use dots for nested fields.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "total_field": Option(
         "text",
         str,
         "Total",
         "Page field with the total number of objects, if there is one (api listings); use dots for nested fields.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "marker_param": Option(
         "text",
         str,
         "next-marker",
         "Query parameter that sends the marker or cursor (api and json listings).",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "get_path": Option(
-        "text",
-        str,
-        "/get/{name}",
-        "Path to append to SOURCE for an object (api listings).",
-        heading="How a server lists",
+        "text", str, "/get/{name}", "Path to append to SOURCE for an object (api listings).", heading="Listing"
     ),
     "give_up_after": Option(
         "seconds",
@@ -452,7 +444,7 @@ _OF_JSON_PAGES = {
         str,
         ".",
         "JSON page field with the array of items; use dots for nested fields. `.` is the page itself.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "url_field": Option(
         "text",
@@ -460,21 +452,21 @@ _OF_JSON_PAGES = {
         None,
         "Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item "
         "itself is the URL. Cannot be combined with --store items.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "name_field": Option(
         "text",
         str | None,
         None,
         "Item field with the object's name; use dots for nested fields. Default: the object's URL.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "size_field": Option(
         "text",
         str | None,
         None,
-        "Item field with the object's size; use dots for nested fields. Objects of another size fail.",
-        heading="How a server lists",
+        "Item field with the object's size; use dots for nested fields. Objects of a different size fail.",
+        heading="Listing",
     ),
     "modified_field": Option(
         "text",
@@ -482,7 +474,7 @@ _OF_JSON_PAGES = {
         None,
         "Item field with the time of the last modification, for manifests and sync; use dots for nested "
         "fields. The value is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "next_page": Option(
         "choice",
@@ -493,7 +485,7 @@ _OF_JSON_PAGES = {
         "Link header (rel=next). page: count pages in --page-param until one is empty. offset: count items in "
         "--offset-param until a page is empty. none: read only one page.",
         choices=("marker", "url", "link", "page", "offset", "none"),
-        heading="How a server lists",
+        heading="Listing",
     ),
     "next_field": Option(
         "text",
@@ -501,21 +493,21 @@ _OF_JSON_PAGES = {
         None,
         "JSON page field with the next page's marker (cursor) or URL; use dots for nested fields. The listing "
         "ends at the first page without a value in this field.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "page_param": Option(
         "text",
         str,
         "page",
         "Query parameter for the page number. Counting starts at 1, or at the number in SOURCE.",
-        heading="How a server lists",
+        heading="Listing",
     ),
     "offset_param": Option(
         "text",
         str,
         "offset",
-        "Query parameter for the number of items before a page. Counting starts at 0, or at the number in SOURCE.",
-        heading="How a server lists",
+        "Query parameter for the number of items to skip. Counting starts at 0, or at the number in SOURCE.",
+        heading="Listing",
     ),
 }
 
@@ -524,7 +516,7 @@ _OF_LIST = {
         "choice",
         ListFormat | None,
         None,
-        "Format of the list. Default: from the file extension, or else txt.",
+        "Format of the list. Default: from the file extension, otherwise txt.",
         choices=("txt", "csv", "tsv", "jsonl", "parquet", "inventory"),
         heading="Lists",
     ),
@@ -532,7 +524,7 @@ _OF_LIST = {
         "text",
         str | None,
         None,
-        "Column with the URL, by name or number. Default: url, or else the first column.",
+        "Column with the URL, by name or number. Default: the column url if there is one, otherwise the first.",
         heading="Lists",
     ),
     "template": Option(
@@ -540,21 +532,27 @@ _OF_LIST = {
         str | None,
         None,
         "Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. "
-        "{name} is the value of any other column.",
+        "Other columns are inserted by name, such as {name}.",
         heading="Lists",
     ),
     "csv_header": Option(
         "choice",
         CsvHeader,
         "auto",
-        "Whether the first row of a csv or tsv list contains the column names.",
+        "Whether the first row of a csv or tsv list has the column names.",
         choices=("auto", "yes", "no"),
         heading="Lists",
     ),
     "delimiter": Option(
-        "text", str | None, None, "Character that separates csv fields, or tab. Default: detected.", heading="Lists"
+        "text",
+        str | None,
+        None,
+        "Character that separates csv fields, or the word tab. Default: detected.",
+        heading="Lists",
     ),
-    "quote": Option("text", str | None, None, "Character that quotes csv and tsv fields, or none.", heading="Lists"),
+    "quote": Option(
+        "text", str | None, None, "Character that quotes csv and tsv fields, or the word none.", heading="Lists"
+    ),
     "key_column": Option("text", str | None, None, "Column with the object names. Default: the URLs.", heading="Lists"),
 }
 
@@ -563,7 +561,7 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Comma-separated list columns to store. Only for parquet, jsonl and tar sidecars.",
+        "Columns of the list to store, comma-separated. Only for parquet, jsonl and tar sidecars.",
         heading="Output",
     ),
     "column_types": Option(
@@ -571,11 +569,11 @@ _OF_ROWS = {
         Sequence[str] | None,
         None,
         "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
-        "bool. Default: the types of a Parquet list, or else string. Default with --store items: the types on "
-        "the first page.",
+        "bool. Default: the types of a Parquet list, otherwise string. Default with --store items: the types "
+        "on the first page.",
         heading="Output",
     ),
-    "sample": Option("count", int | None, None, "Take N random targets from the list.", heading="Selection"),
+    "sample": Option("count", int | None, None, "Take only N random targets of the list.", heading="Selection"),
 }
 
 _OF_FILTERS = {
@@ -642,8 +640,8 @@ _OF_TARGET_REQUESTS = {
         "text",
         str | None,
         None,
-        "Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with "
-        "another hash fail (checksum).",
+        "Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with a "
+        "different hash fail (checksum).",
         heading="Lists",
     ),
 }
@@ -671,7 +669,7 @@ _OF_REQUESTS = {
         str | None,
         None,
         "The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of "
-        "SOURCE, or of a --template that names it. With other lists, secrets require this option.",
+        "SOURCE, or of --template if it names a host. With any other list, secrets require this option.",
         heading="Credentials",
     ),
     "ca_file": Option(
@@ -681,7 +679,7 @@ _OF_REQUESTS = {
         "path",
         PathText | None,
         None,
-        "PEM file with a client certificate; shown only to the origin that receives credentials.",
+        "PEM file with a client certificate; used only for the origin that receives credentials.",
         heading="Credentials",
     ),
     "client_key": Option(
@@ -725,7 +723,7 @@ _OF_REQUESTS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "DNS server to ask, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver.",
+        "DNS server to query, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver.",
         heading="Requests",
     ),
 }
@@ -754,8 +752,8 @@ _OF_FETCHING = {
         "concurrency",
         Concurrency | None,
         None,
-        "Maximum requests in flight, or auto. Default: auto, which finds a suitable number. Default with "
-        "--engine processes: one per processor.",
+        "Maximum requests in flight, or auto. Default: auto, which finds a suitable number for one origin and "
+        "uses 64 for a list of several hosts. Default with --engine processes: one per processor.",
         heading="Limits",
         short="-j",
     ),
@@ -772,7 +770,8 @@ _OF_FETCHING = {
         "whole",
         int | None,
         None,
-        "Maximum redirects to follow per request. Default: 5, but 0 for objects of a server, a sitemap or a bucket.",
+        "Maximum redirects to follow per request. Default: 5, but 0 for objects listed by a server, a sitemap "
+        "or a bucket.",
         heading="Requests",
     ),
     "attempts": Option("count", int, 5, "Attempts per target before it fails.", heading="Timeouts and retries"),
@@ -845,13 +844,17 @@ _OF_BANDWIDTH = {
 
 _OF_COMMITS = {
     "commit_window": Option(
-        "seconds", float, 1.0, "Time between commits; a crash repeats this much work plus 1 s.", heading="Expert"
+        "seconds",
+        float,
+        1.0,
+        "Time between commits; after a crash, at most this much work plus 1 s is repeated.",
+        heading="Expert",
     ),
     "durability": Option(
         "choice",
         Durability,
         "power",
-        "What a commit survives: power loss, or only the death of the process (no syncs).",
+        "What a commit survives: power loss, or only a killed process (no syncs).",
         choices=("power", "process"),
         heading="Expert",
     ),
@@ -957,7 +960,7 @@ _OF_ORIGINS = {
         "name",
         str | None,
         None,
-        "Bucket region. Default: from the environment or the profile, or else detected.",
+        "Bucket region. Default: from the environment or the profile, otherwise detected.",
         heading="S3",
     ),
     "profile": Option("name", str | None, None, "Profile in ~/.aws/config and ~/.aws/credentials.", heading="S3"),
@@ -977,7 +980,7 @@ _OF_ORIGINS = {
         "flag",
         bool,
         False,
-        "Pay for requests to a requester-pays bucket and for the transfer; needs credentials.",
+        "Pay for the requests to a requester-pays bucket and for its traffic; needs credentials.",
         heading="S3",
     ),
     "sse_c_key_file": Option(
@@ -999,7 +1002,7 @@ _OF_ENCODINGS = {
         "flag",
         bool,
         False,
-        "Request gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`.",
+        "Request compressed replies (gzip, br, zstd), and store them decoded; see `fetchmill help http-support`.",
         heading="Output",
     ),
 }
@@ -1009,8 +1012,8 @@ _OF_ROBOTS = {
         "flag",
         bool | None,
         None,
-        "Obey the robots.txt of each host in a list. Default: only when walking index pages; see `fetchmill "
-        "help opt-out`.",
+        "Obey the robots.txt of each host in a list. Default: off for lists, on for index pages of a server; "
+        "see `fetchmill help opt-out`.",
         heading="Selection",
     ),
 }
@@ -1152,7 +1155,7 @@ _SYNCING = {
         "flag",
         bool,
         False,
-        "Also check the files in DEST; missing files are fetched, changed files reported.",
+        "Also check the files in DEST; missing files are fetched, and changed files are reported.",
         heading="Changes",
         is_core=False,
     ),
@@ -1250,18 +1253,22 @@ CHECK: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "Column with the target names, which diff compares. Default: the URLs.",
+        "Column with a name for each target; `diff` matches rows by it. Default: the URLs.",
         heading="Lists",
     ),
     "keep_columns": Option(
-        "texts", Sequence[str] | None, None, "Comma-separated list columns to store in the rows.", heading="Output"
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Columns of the list to store in the rows, comma-separated.",
+        heading="Output",
     ),
     "column_types": Option(
         "texts",
         Sequence[str] | None,
         None,
         "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
-        "bool. Default: the types of a Parquet list, or else string.",
+        "bool. Default: the types of a Parquet list, otherwise string.",
         heading="Output",
     ),
     "robots": Option(
@@ -1323,7 +1330,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "path",
         PathText | None,
         None,
-        "Journal folder, on a local disk. Default: RESULTS.fetchmill, or a temporary folder without RESULTS.",
+        "Journal folder, on a local disk. Default: RESULTS.fetchmill; without RESULTS, a temporary folder.",
         heading="Run control",
     ),
 }
@@ -1345,14 +1352,18 @@ LIST: Final[Mapping[str, Option]] = {
     **_OF_KEYS,
     **_OF_DASHBOARDS,
     "keep_columns": Option(
-        "texts", Sequence[str] | None, None, "Comma-separated list columns to store in the rows.", heading="Output"
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Columns of the list to store in the rows, comma-separated.",
+        heading="Output",
     ),
     "column_types": Option(
         "texts",
         Sequence[str] | None,
         None,
         "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
-        "bool. Default: the types of a Parquet list, or else string.",
+        "bool. Default: the types of a Parquet list, otherwise string.",
         heading="Output",
     ),
     "rate": Option(
@@ -1501,7 +1512,9 @@ STREAM: Final[Mapping[str, Option]] = {
         "`application/pdf`. Other bodies fail (`unexpected-type`).",
         heading="Selection",
     ),
-    "compressed": Option("flag", bool, False, "Request gzip, br or zstd, and decode replies.", heading="Output"),
+    "compressed": Option(
+        "flag", bool, False, "Request compressed replies (gzip, br, zstd), and decode them.", heading="Output"
+    ),
     "opt_out": Option(
         "flag",
         bool,
@@ -1530,7 +1543,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "path",
         PathText | None,
         None,
-        "PEM file with a client certificate; shown only to the origin `credentials_for`.",
+        "PEM file with a client certificate; used only for the origin `credentials_for`.",
         heading="Credentials",
     ),
     "client_key": Option(

@@ -49,7 +49,7 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
     """Run a round.
 
     Args:
-        number: number of the round, from 1.
+        number: round number, starting at 1.
         format: format of the destination.
         source: makes the job.
         folder: the folder for the destination.

@@ -82,8 +82,8 @@ def torture(plan: TorturePlan, on_round: Callable[[Round], None]) -> Verdict:
 
     Raises:
         UsageError: the undisturbed job of a source does not finish, or stores nothing.
-        UnsupportedError: the machine cannot watch a process.
-        StorageError: the disk with the folder is full.
+        UnsupportedError: this machine cannot trace processes.
+        StorageError: the disk that holds the folder is full.
     """
     source: Source = FaultyServer()
     if plan.source is not None:

@@ -43,7 +43,7 @@ after an interruption, run the same command again. Without RESULTS, only a summa
 starts again.
 """
 
-_EPILOG = """Exit codes: 0 every target has a row, whatever it answered; 3 a target gave an answer listed in
+_EPILOG = """Exit codes: 0 every target has a row, whatever its answer; 3 a target gave an answer listed in
 --fail-on; 8 stopped by --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM.
 Runs that end with 8, 130 or 143 stop at a checkpoint. For all others see `fetchmill help
 exit-codes`.
@@ -130,7 +130,7 @@ command = TableCommand(
         click.Argument(["source"], metavar="LIST"),
         click.Argument(["results"], metavar="[RESULTS]", required=False, type=click.Path()),
         *options_of(CheckOptions),
-        click.Option(["--no-redirects"], is_flag=True, help="Do not follow redirects; a 301 is an answer."),
+        click.Option(["--no-redirects"], is_flag=True, help="Do not follow redirects; report them as answers."),
         click.Option(
             ["--fail-on"],
             multiple=True,

@@ -37,8 +37,8 @@ _EPILOG = """Exit codes: 0 no differences; 3 differences found; 2 a file does no
 def command(old: str, new: str, as_json: bool, limit: int) -> int:
     """Compare the results of two checks, and show the sites that are new, gone or have a different answer.
 
-    OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key, or else by URL.
-    If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in NEW.
+    OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key, otherwise by
+    URL. If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in NEW.
     """
     from fetchmill._destination.diff import DiffReport, compare
 

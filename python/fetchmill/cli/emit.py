@@ -36,7 +36,7 @@ _PARTS_MIN = 2
 @click.option("--image", help="Container image with fetchmill (kubernetes).")
 @click.option("--claim", help="Persistent volume claim that contains JOB (kubernetes, if JOB is a folder).")
 @click.option("--queue", help="Job queue (aws-batch).")
-@click.option("--definition", help="Job definition whose image has fetchmill and where JOB is mounted (aws-batch).")
+@click.option("--definition", help="Job definition with fetchmill in its image and JOB mounted (aws-batch).")
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
     """Write the job definition with which SCHEDULER starts workers of the shared job JOB. Nothing is started.
 

@@ -50,7 +50,7 @@ others are errors (fetchmill --help)."""
     type=Choice(("power", "process")),
     default="power",
     show_default=True,
-    help="What a commit survives: power loss, or only the death of the process.",
+    help="What a commit survives: power loss, or only a killed process (no syncs).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only errors.")
@@ -69,15 +69,15 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     """Write all objects fetched into DEST to the folder OTHER, in another format. DEST does not change.
 
     If DEST is the directory of a finished shared job, OTHER receives the objects of all its ranges. The ranges of a job
-    in a bucket are copied to the folder for temporary files, one after another.
+    in a bucket are copied to a temporary folder first, one after another.
 
-    OTHER must be missing, empty, or the destination of the same export. To resume after an interruption, run the same
+    OTHER must be new, empty, or the destination of the same export. To resume after an interruption, run the same
     command again. OTHER is a normal destination: status, verify and export work on it.
 
     Shards of jsonl and warc can be joined into one file: `cat other/*.jsonl > all.jsonl`.
 
-    Shards may contain the same name twice. Exported to files, the first object is written, and later ones fail
-    (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
+    Shards may contain the same name twice. With --format files, the first such object is written, and later
+    ones fail (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
     """
     signals = Signals()
     with prepare(dest, other, format_, shard_size, state, other_state, durability, given_reach(reach)) as prepared:

@@ -61,9 +61,9 @@ SOURCE is one of:
 DEST must be new, empty, or the destination of the same job. After a kill, at most the last commit window is fetched
 again.
 
-Web server objects are named by their path below SOURCE, and bucket objects by their whole key. List objects are named
-by their URL, or by HOST/PATH with --format files. --strip-prefix shortens names, and --names sets the names of list
-objects.
+Objects of a web server are named after their path below SOURCE, and objects of a bucket after their whole key. Objects
+of a list are named after their URL, or with --format files HOST/PATH. --strip-prefix shortens names, and --names sets
+the names of a list's objects.
 
 For parquet, tar, warc and jsonl shards, DEST may be s3://BUCKET/PREFIX/. The journal is then in ./NAME.fetchmill, where
 NAME is the last part of PREFIX, or in --state DIR.
@@ -80,7 +80,7 @@ Write sizes as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
 _SHARED_HELP = """Make DEST (a folder or bucket) a shared job for many processes and machines. Run the same command in
 each process: the first one creates the job, the others join it. See `fetchmill help shared-jobs`."""
 
-_LEASE_HELP = """Let others take the ranges of a worker that has been silent for this long; needs --shared.
+_LEASE_HELP = """Let other workers take over the ranges of a worker that has been silent for this long; needs --shared.
 Default: 10 s."""
 
 

@@ -34,8 +34,8 @@ SOURCE is one of:
   FILE                       a list of URLs
   -                          a list on standard input
 
-`ls` lists the stored objects if SOURCE is the destination of a fetchmill job. `list` lists what is there: the keys of
-the bucket, or the rows of a manifest.
+If SOURCE is the destination of a fetchmill job, `ls` lists the stored objects. `list` still lists the source itself:
+the keys of the bucket, or the rows of a manifest.
 
 MANIFEST is a .parquet, .csv or .jsonl file with one row per target. It appears when the listing is complete. Fetch its
 targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same command again.

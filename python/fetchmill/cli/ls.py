@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """
 fetchmill ls out/                            names of stored objects
 fetchmill ls out/ '2026/*.json' --long       show size, status, time and name
-fetchmill ls s3://bucket/prefix --long       what a bucket or server has
+fetchmill ls s3://bucket/prefix --long       objects of a bucket or server
 fetchmill ls s3://bucket/prefix -o manifest.parquet
 fetchmill get manifest.parquet out/          now or later, anywhere
 fetchmill ls https://example.org/data/ --include '*.json' | head
@@ -34,9 +34,9 @@ SOURCE is one of:
   FILE                       a list of URLs
   -                          a list on standard input
 
-DEST is a folder or bucket with a fetchmill job; everything else is a SOURCE, whose objects are not fetched. The job of
-a bucket is found in the bucket (a shared job), in ./NAME.fetchmill, or in --state DIR. `fetchmill list` lists the keys
-of such a bucket. For a folder of lists, write a glob, such as 'parts/*'.
+DEST is a folder or bucket with a fetchmill job. Everything else is a SOURCE, whose objects are listed but not fetched.
+The job of a bucket is found in the bucket (a shared job), in ./NAME.fetchmill, or in --state DIR. To list the keys of
+such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such as 'parts/*'.
 
 With -o, a SOURCE is written to MANIFEST, a .parquet, .csv or .jsonl file with one row per target. It appears when the
 listing is complete. Fetch its targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same
@@ -56,7 +56,7 @@ stopped by SIGINT and SIGTERM. For all others see `fetchmill help exit-codes`.
 For the columns of a manifest see `fetchmill help manifests`.
 """
 _HELP_IN_LS = {
-    "format": "Format of MANIFEST. Default: from the file extension, which may end in .gz or .zst for csv and jsonl.",
+    "format": "Format of MANIFEST. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst.",
     "state": "Journal folder, if the job of DEST was started with --state. With -o: journal folder of the listing, on "
     "a local disk. Default: MANIFEST.fetchmill.",
 }

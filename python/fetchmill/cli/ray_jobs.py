@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
 
-_ON_HELP = """Start the workers on a cluster. With RAY_ADDRESS, on that cluster; otherwise on one that runs on this
-machine, or on a new local one. See `fetchmill help shared-jobs`."""
+_ON_HELP = """Start the workers on a Ray cluster. This is the one in RAY_ADDRESS, otherwise one that runs on this
+machine, otherwise a new local one. See `fetchmill help shared-jobs`."""
 _WORKERS_HELP = "Number of workers with --on ray. Default: one per node."
 
 

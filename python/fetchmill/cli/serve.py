@@ -37,13 +37,13 @@ _MATTERS = (
 
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
-If FOLDER is a destination of `fetchmill get`, its objects are served under their names, whatever their format. A
-mirror can thus be mirrored.
+If FOLDER is a destination of `fetchmill get`, its objects are served under their names, in whatever format they are
+stored. So others can mirror your mirror.
 
 Names that start with a dot are served only with --hidden. On a loopback address, only requests for localhost are
 answered, so that web pages in a browser cannot read the served objects.
 
-Synthetic objects are computed from their names. None is stored, so their number is unlimited. Faults affect a share of
+Synthetic objects are computed from their names and not stored, so their number is unlimited. Faults affect a share of
 the names. Whether a name is affected depends only on --seed.
 """
 

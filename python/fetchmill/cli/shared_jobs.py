@@ -229,7 +229,7 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
 
 # Help that differs from that of `get`.
 _HELP = {
-    "state": "Folder for journals on this machine. Default: a new folder among the temporary files.",
+    "state": "Folder for journals on this machine. Default: a new temporary folder.",
     "concurrency": "Maximum requests in flight of this worker, or auto. Default: auto, which finds a suitable number.",
     "threads": "Number of fetching threads. Default: one per processor.",
 }

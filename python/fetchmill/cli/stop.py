@@ -43,7 +43,7 @@ command = TableCommand(
     short_help="Stop a shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
-        click.Option(["--now"], is_flag=True, help="Stop immediately, and return ranges that are not final."),
+        click.Option(["--now"], is_flag=True, help="Stop immediately, and discard the results of unfinished ranges."),
         *reach_options(),
     ],
 )

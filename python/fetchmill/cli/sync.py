@@ -39,8 +39,8 @@ fetchmill sync https://example.org/data/ mirror/ --format parquet
 fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_HELP = """Fetch new and changed objects of SOURCE into the folder DEST. DEST may come from `fetchmill get`. Files are
-named by their path below SOURCE, their key or their URL.
+_HELP = """Fetch new and changed objects from SOURCE into the folder DEST. DEST may be a folder created by `fetchmill
+get`. Files are named after their path below SOURCE, their key or their URL.
 
 \b
 SOURCE is one of:

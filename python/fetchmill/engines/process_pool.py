@@ -39,9 +39,9 @@ class _Slot:
 
 
 class ProcessPool:
-    """Processes that fetch. They exchange targets, answers and receipts directly with the native job.
+    """Worker processes that fetch targets. They exchange targets, answers and commit records with the native job.
 
-    Another process starts only when those that run cannot carry all wanted requests in flight.
+    Another process is started only when the running ones cannot carry the requests in flight that the job wants.
 
     Args:
         job: the job, with as many workers as `worker_mains`.

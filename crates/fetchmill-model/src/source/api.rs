@@ -139,13 +139,13 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
             let totals = below(&self.totals, &key);
             if names.iter().any(|path| path.is_empty()) {
                 if self.found.has_names {
-                    return Err(A::Error::custom(format!("the field {key} comes twice")));
+                    return Err(A::Error::custom(format!("the field {key} appears twice")));
                 }
                 map.next_value_seed(NamesSeed(&mut self.found.names))?;
                 self.found.has_names = true;
             } else if markers.iter().any(|path| path.is_empty()) {
                 if self.found.marker_fields.iter().any(|found| *found == key) {
-                    return Err(A::Error::custom(format!("the field {key} comes twice")));
+                    return Err(A::Error::custom(format!("the field {key} appears twice")));
                 }
                 self.found.marker_fields.push(key.into_owned());
                 let marker = map.next_value_seed(MarkerSeed)?;

@@ -111,7 +111,7 @@ impl<'t> Visitor<'t> for FieldsSeed<'_, '_, 't> {
             for (field, seen) in self.wanted.iter().zip(&mut seen) {
                 if field.rest.first().is_some_and(|part| *part == name) {
                     if std::mem::replace(seen, true) {
-                        return Err(A::Error::custom(format!("the field {name} comes twice")));
+                        return Err(A::Error::custom(format!("the field {name} appears twice")));
                     }
                     below.push(WantedField { rest: &field.rest[1..], ..*field });
                 }

@@ -126,7 +126,7 @@ fn an_item_that_cannot_be_used_is_a_target_that_fails() {
     }
     let twice = r#"{"data": {"photos": [{"urls": {"full": "/a", "full": "/b"}}]}}"#;
     let (reason, ..) = targets(&read(&options(NextPage::None), twice).unwrap()).remove(0);
-    assert!(reason.contains("comes twice"), "{reason}");
+    assert!(reason.contains("appears twice"), "{reason}");
     let user = r#"{"data": {"photos": [{"urls": {"full": "//u:p@b.test/"}}]}}"#;
     let (reason, ..) = targets(&read(&options(NextPage::None), user).unwrap()).remove(0);
     assert!(reason.contains("user name or password"), "{reason}");

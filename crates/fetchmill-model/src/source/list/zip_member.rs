@@ -47,11 +47,11 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
     names.retain(|name| is_content(name));
     names.sort_unstable();
     let name = match &names[..] {
-        [] => return Err(refuse("without a file".to_owned())),
+        [] => return Err(refuse("that contains no files".to_owned())),
         [name] => name.clone().into_owned(),
         _ if names.iter().any(|name| name == OF_OFFICE) => {
             return Err(Error::Usage(format!(
-                "the list {label} is a workbook or another Office document; save the sheet as CSV"
+                "the list {label} is a workbook or other Office document; save the sheet as CSV"
             )));
         }
         _ => {
