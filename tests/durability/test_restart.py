@@ -269,7 +269,8 @@ def test_a_damaged_job_is_refused_before_its_removal_begins(run: Run, raw: Raw, 
     """A removal that could never be completed would make every later command fail."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
-    (manifest,) = (tmp_path / "out/.fetchmill/manifests").iterdir()
+    # A busy machine may need several commit windows, each with a manifest.
+    manifest, *_ = (tmp_path / "out/.fetchmill/manifests").iterdir()
     content = manifest.read_bytes()
     manifest.write_bytes(content[:-4] + bytes(4))
 

@@ -43,8 +43,11 @@ PAGE_BYTES_MAX = 16 << 20
 
 
 def error_of(ended: Any) -> str:  # noqa: ANN401
-    """Returns the one line with which a command ended, without its start; it cannot move a terminal's cursor."""
-    *_, last = ended.err.splitlines()
+    """Returns the error of a command, one line without its start; it cannot move a terminal's cursor.
+
+    A hint may follow it.
+    """
+    *_, last = (line for line in ended.err.splitlines() if not line.startswith("hint: "))
     assert last.startswith("fetchmill: error: ")
     assert ended.err.count("fetchmill: error: ") == 1
     assert ended.err.endswith("\n")
