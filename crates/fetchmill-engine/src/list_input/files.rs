@@ -13,6 +13,9 @@ use fetchmill_store::durable;
 
 /// Time after which reading an empty pipe returns, so that the thread can check whether the job is ending.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// The same for a range of a shared job. The worker writes no more before these lines are listed, and this time passes
+/// for each block of them.
+const PATIENCE_OF_RANGE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Opens a list file, or standard input if there is no path.
 pub(super) fn open(path: Option<&Path>) -> Result<File> {
@@ -55,14 +58,24 @@ pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
 
 /// A pipe that is read without blocking forever. Returns `WouldBlock` if nothing arrives for a moment.
 #[derive(Debug)]
-pub(super) struct PollingInput(pub(super) File);
+pub(super) struct PollingInput {
+    file: File,
+    patience: Timespec,
+}
+
+impl PollingInput {
+    /// Reads a pipe. `is_range` says whether a worker of a shared job writes into it.
+    pub(super) fn new(file: File, is_range: bool) -> Self {
+        PollingInput { file, patience: if is_range { PATIENCE_OF_RANGE } else { PATIENCE } }
+    }
+}
 
 impl Read for PollingInput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
-        match poll(&mut descriptors, Some(&PATIENCE)) {
+        let mut descriptors = [PollFd::new(&self.file, PollFlags::IN)];
+        match poll(&mut descriptors, Some(&self.patience)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => Err(ErrorKind::WouldBlock.into()),
-            Ok(_) => self.0.read(buffer),
+            Ok(_) => self.file.read(buffer),
             Err(error) => Err(error.into()),
         }
     }
@@ -77,7 +90,7 @@ mod tests {
     #[test]
     fn an_empty_pipe_says_so_and_gives_what_comes() {
         let (reader, mut writer) = std::io::pipe().unwrap();
-        let mut patient = PollingInput(File::from(std::os::fd::OwnedFd::from(reader)));
+        let mut patient = PollingInput::new(File::from(std::os::fd::OwnedFd::from(reader)), false);
         let mut buffer = [0; 8];
 
         assert_eq!(patient.read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -85,6 +98,19 @@ mod tests {
         assert_eq!(patient.read(&mut buffer).unwrap(), 2);
         drop(writer);
         assert_eq!(patient.read(&mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_range_is_polled_more_often() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let mut of_range = PollingInput::new(File::from(std::os::fd::OwnedFd::from(reader)), true);
+        let is_quick = |_| {
+            let started = std::time::Instant::now();
+            of_range.read(&mut [0; 8]).unwrap_err();
+            started.elapsed() < std::time::Duration::from_millis(50)
+        };
+
+        assert!((0..100).any(is_quick));
     }
 
     #[test]

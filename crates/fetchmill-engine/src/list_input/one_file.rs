@@ -47,7 +47,7 @@ pub(super) fn open(
             of_stream(&label, (Box::new(file), check), (format, promised), options)?
         }
         (_, None) => {
-            let patient = Box::new(files::PollingInput(file));
+            let patient = Box::new(files::PollingInput::new(file, options.is_range));
             let check = field_check(checks, None)?;
             ListReader::of_stream(&label, (patient, check), (format, promised), options)?
         }
