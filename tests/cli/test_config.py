@@ -184,6 +184,7 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
         ("[get]\nsource = 'http://x'\n", "conf.toml, line 2: source is an argument of get, not an option"),
         ("[get]\nconfig = 'x'\n", "conf.toml, line 2: get has no option config"),
         ("[get]\ntransform = 'a:b'\n", "conf.toml, line 2: transform runs code, so it cannot be set in a file"),
+        ("[get]\nrestart = true\n", "conf.toml, line 2: restart removes the earlier job, so it cannot be"),
         ("[get]\nlimit = \n", "conf.toml: not valid TOML (Invalid value (at line 2, column 9)"),
         ("[get]\nlimit = 1\nlimit = 2\n", "conf.toml: not valid TOML (Cannot overwrite a value (at line 3"),
         ("[get]\nbearer = '\ud800'\n", "conf.toml: not valid TOML"),

@@ -22,6 +22,8 @@ _BYTES_MAX = 1 << 16
 # Options that name code to run, and options about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version", "set"}
+# Options for one run. In a file, they would remove the job of every run.
+_OF_ONE_RUN = {"restart"}
 # Parameters that only the command line has. `load_config` leaves them out.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
 _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
@@ -136,6 +138,10 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
     written = key.replace("-", "_")
     if written in _COMMANDS_IN_FILES:
         raise UsageError(f"{place}: {key} runs code, so it cannot be set in a file; give it on the command line")
+    if written in _OF_ONE_RUN:
+        raise UsageError(
+            f"{place}: {key} removes the earlier job, so it cannot be set in a file; give it on the command line"
+        )
     if any(written == argument.name for argument in command.params if isinstance(argument, click.Argument)):
         raise UsageError(f"{place}: {key} is an argument of {command.name}, not an option; give it on the command line")
     if written not in options:
@@ -152,7 +158,7 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
     """Return a command's options by their keys in files, with underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
-    refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE
+    refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE | _OF_ONE_RUN
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
 
 
