@@ -46,7 +46,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel wheels sdist demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-ray bench-records bench-concurrency bench-report
+.PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-hung bench-images bench-ray bench-records bench-concurrency bench-report
 .PHONY: shared-long docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` declare their own dependencies, because a build during tests would replace their package.
 ifndef PART
@@ -328,6 +328,9 @@ bench-s3: build-release ## Compare S3 clients, for the README (ten minutes; ROUN
 
 bench-faults: build-release ## Measure the cost of server faults, compared with the same server without faults (six minutes; ROUNDS=1 is quick)
 	$(BIN)/python -m own_bench.faults --rounds $(or $(ROUNDS),5)
+
+bench-hung: build-release ## Measure the cost of requests that hang, compared with the same server without them (six minutes; ROUNDS=1 is quick)
+	$(BIN)/python -m own_bench.hung --rounds $(or $(ROUNDS),3)
 
 bench-unchanged: build-release ## Measure a pass of fetchmill sync over 1,000,000 unchanged objects (two minutes; COUNT=100000 is quick)
 	$(BIN)/python -m own_bench.unchanged --count $(or $(COUNT),1000000)
