@@ -227,7 +227,7 @@ impl AttemptState {
     /// Returns whether the request was repeated immediately, on a connection without earlier replies. Its reply is then
     /// certain.
     pub fn is_repeated(&self) -> bool {
-        self.is_resumed || self.forgiven + self.corrections + self.refusals > 0
+        self.is_resumed || self.forgiven + self.corrections + self.refusals + self.abandoned > 0
     }
 
     /// Corrects a request, if a correction is possible and was not made too often.

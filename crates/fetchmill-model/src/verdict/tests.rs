@@ -248,6 +248,22 @@ fn named_statuses_are_retried_and_mean_their_own_when_no_attempt_is_left() {
 }
 
 #[test]
+fn each_request_made_again_at_once_is_repeated() {
+    let none = AttemptState::default();
+
+    assert!(!none.is_repeated());
+    for state in [
+        AttemptState { forgiven: 1, ..none },
+        AttemptState { corrections: 1, ..none },
+        AttemptState { refusals: 1, ..none },
+        AttemptState { abandoned: 1, ..none },
+        AttemptState { is_resumed: true, ..none },
+    ] {
+        assert!(state.is_repeated(), "{state:?}");
+    }
+}
+
+#[test]
 fn a_used_connection_is_forgiven() {
     use FailureKind::{Framing, NotHttp, Reset, Truncated};
     let broken = |kind, was_used, is_unanswered| BrokenFacts {
