@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use crate::durable::{self, PathState};
-use crate::journal::{Identity, JobLocation, Journal, must_have_objects};
+use crate::journal::{Identity, JobLocation, Journal, is_restarting, must_have_objects};
 use crate::manifest::ManifestRows;
 use crate::passes::LocalFolder;
 use crate::reader::Bits;
@@ -44,14 +44,11 @@ impl Removed {
 /// to remove. The caller must hold the lock. `command` is the command of the new job: if the removal is killed, `resume`
 /// must not fetch the removed job again.
 pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) -> Result<Option<Removed>> {
-    if !place.journal_path().exists() {
+    if !place.journal_path().exists() || !is_asked && !is_restarting(place)? {
         return Ok(None);
     }
     let mut journal = Journal::open_any(place, true)?;
     let Some(identity) = journal.get("identity")? else { return Ok(None) };
-    if !is_asked && !journal.is_restarting()? {
-        return Ok(None);
-    }
     let identity = Identity::from_json(&identity);
     must_have_objects(&identity, &place.dest)?;
     let named = identity.get("format").and_then(|format| Format::from_name(format));

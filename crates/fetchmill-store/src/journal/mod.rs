@@ -27,7 +27,8 @@ pub use job::identity::{
     SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns,
     transform_text,
 };
-pub use job::open_journal::{Journal, stored_identity};
+pub use job::open_journal::Journal;
+pub use job::peek::{is_restarting, stored_identity};
 pub use job::rules::JobRules;
 pub use listing::folders::folder_listing;
 pub use listing::skips::{SkippedOf, read_skipped};

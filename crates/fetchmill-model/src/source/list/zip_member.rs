@@ -160,7 +160,7 @@ mod tests {
                 archive(&[(OF_OFFICE, b""), ("xl/x.xml", b"")], CompressionMethod::Stored),
                 "save the sheet as CSV",
             ),
-            (archive(&[], CompressionMethod::Stored), "without a file"),
+            (archive(&[], CompressionMethod::Stored), "that contains no files"),
             (b"PK\x03\x04 and no more".to_vec(), "cannot be read"),
         ] {
             let error = read(made).unwrap_err();

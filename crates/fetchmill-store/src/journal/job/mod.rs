@@ -6,4 +6,5 @@ pub(super) mod identity;
 pub(super) mod live;
 pub(super) mod open_journal;
 pub(super) mod opening;
+pub(super) mod peek;
 pub(super) mod rules;

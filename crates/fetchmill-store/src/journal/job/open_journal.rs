@@ -208,15 +208,6 @@ impl Journal {
     }
 }
 
-/// Returns the identity of the job at a location. `None` if no job has started there. The caller must hold the lock.
-pub fn stored_identity(place: &JobLocation) -> Result<Option<BTreeMap<String, String>>> {
-    if !place.journal_path().exists() {
-        return Ok(None);
-    }
-    let identity = Journal::open_any(place, false)?.get("identity")?;
-    Ok(identity.map(|stored| Identity::from_json(&stored)))
-}
-
 /// Returns the current time in ISO 8601 UTC.
 pub(in crate::journal) fn now_text() -> String {
     let seconds =

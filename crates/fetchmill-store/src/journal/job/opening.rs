@@ -47,11 +47,6 @@ impl Journal {
         self.commit()
     }
 
-    /// Returns whether a run has begun to remove the job.
-    pub fn is_restarting(&self) -> Result<bool> {
-        Ok(self.get(RESTARTING)?.is_some())
-    }
-
     /// Discards the job, in one transaction. Its files must be removed. Without `reuses_numbers`, the next job does not
     /// reuse the numbers of shards, because something has their names.
     pub fn forget_job(self, reuses_numbers: bool) -> Result<()> {

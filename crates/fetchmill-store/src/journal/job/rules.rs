@@ -1,9 +1,9 @@
 //! The rules with which a job was started: how it names objects and reads its list. Later releases may have better
 //! rules, but an existing job keeps its own.
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
+use rusqlite::Connection;
 
-use crate::journal::database::sqlite_error::error_of;
+use super::peek::{fact_of, peek};
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
@@ -50,36 +50,12 @@ impl JobRules {
 
     /// Returns the rules of the job at a location, or those of a new job if there is none.
     pub fn of(place: &JobLocation) -> Result<Self> {
-        let path = place.journal_path();
-        if !path.exists() {
-            return Ok(JobRules::CURRENT);
-        }
-        let read = |flags| -> rusqlite::Result<Self> {
-            let db = Connection::open_with_flags(&path, flags)?;
-            db.busy_timeout(std::time::Duration::from_secs(10))?;
-            let has_facts = "SELECT 1 FROM sqlite_schema WHERE name = 'job'";
-            if db.query_row(has_facts, [], |_| Ok(())).optional()?.is_none() {
-                return Ok(JobRules::CURRENT);
-            }
-            Self::read(&db)
-        };
-        // The job is not locked yet, so open read-only: nothing is written and the write-ahead log is kept. After a
-        // kill, only a writer can roll back an unfinished transaction.
-        let found = match read(OpenFlags::SQLITE_OPEN_READ_ONLY) {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
-                read(OpenFlags::SQLITE_OPEN_READ_WRITE)
-            }
-            found => found,
-        };
-        found.map_err(|error| error_of(&path, &error))
+        Ok(peek(place, Self::read)?.unwrap_or_default())
     }
 
     /// Reads the rules from a journal that has its tables.
     pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Self> {
-        let fact = |key| {
-            let query = "SELECT value FROM job WHERE key = ?";
-            db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
-        };
+        let fact = |key| fact_of(db, key);
         if fact(RESTARTING)?.is_some() {
             return Ok(JobRules::CURRENT);
         }
