@@ -163,7 +163,8 @@ fn remove_objects(place: &JobLocation, journal: &Journal, unplaced: &UnplacedObj
 /// killed before.
 #[derive(Default)]
 struct UnplacedObjects {
-    /// Targets that failed, and failed ones that wait for another attempt.
+    /// Targets that failed, and failed ones that wait for another attempt. One bit for each target of the job: 125 kB for
+    /// a million.
     failed: Bits,
     /// Objects of committed windows, and the stage in which they may still be.
     staged: Vec<(Runs, Stage)>,
