@@ -7,7 +7,8 @@ use rusqlite::Connection;
 
 use super::identity::{CHECK, Identity, LIST, REPLIES_PART, REQUEST_PART};
 use super::open_journal::{Journal, now_text};
-use super::rules::{JobRules, RESTARTING, RULES};
+use super::peek::RESTARTING;
+use super::rules::{JobRules, RULES};
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;

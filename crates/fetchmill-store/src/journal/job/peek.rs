@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
 use super::identity::Identity;
-use super::rules::RESTARTING;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
+
+/// Key of the fact that a run has begun to remove the job and its files. The next job has current rules.
+pub(super) const RESTARTING: &str = "restarting";
 
 /// Reads a journal without changing it. Returns `None` if there is no journal, or if it has no tables yet.
 ///

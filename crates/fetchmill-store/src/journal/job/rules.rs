@@ -3,16 +3,13 @@
 
 use rusqlite::Connection;
 
-use super::peek::{fact_of, peek};
+use super::peek::{RESTARTING, fact_of, peek};
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
 
 /// Key of the fact with the rules.
 pub(in crate::journal) const RULES: &str = "rules";
-
-/// Key of the fact that a run has begun to remove the job and its files. The next job has current rules.
-pub(super) const RESTARTING: &str = "restarting";
 
 /// Rules by number. fetchmill 0.1.0 used the first, and its journals do not store a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
