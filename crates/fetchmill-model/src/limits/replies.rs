@@ -130,24 +130,15 @@ pub const fn resting_connections(requests: usize) -> usize {
     if resting == 0 { 1 } else { resting }
 }
 
-/// While connections break often, they rest after few replies. Then up to this many times as many may rest as make
-/// requests.
+/// While connections break often, they rest after few replies. Then this many times as many may rest as make requests,
+/// but at most [`RESTING_OF_BREAKS_MAX`] or the usual number.
 const RESTING_TIMES_OF_BREAKS: usize = 2;
-/// Maximum number of connections that the factor may add.
-const RESTING_OF_BREAKS: usize = 1024;
+const RESTING_OF_BREAKS_MAX: usize = 1024;
 
 /// Returns how many connections may rest while connections break often, in addition to those that make this many
 /// requests.
-pub const fn resting_connections_of_breaks(requests: usize) -> usize {
-    let usual = resting_connections(requests);
-    let most = requests * RESTING_TIMES_OF_BREAKS;
-    if most < RESTING_OF_BREAKS {
-        most
-    } else if usual > RESTING_OF_BREAKS {
-        usual
-    } else {
-        RESTING_OF_BREAKS
-    }
+pub fn resting_connections_of_breaks(requests: usize) -> usize {
+    (requests * RESTING_TIMES_OF_BREAKS).min(RESTING_OF_BREAKS_MAX).max(resting_connections(requests))
 }
 
 /// Number of connections that may rest between two pages of a listing, or between two requests to a store. Each page

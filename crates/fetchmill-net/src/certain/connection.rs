@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::{Connection, Deadlines, IdleState, OriginConnections, Pool, ReceivedReply};
+use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
@@ -167,9 +168,16 @@ impl<H: HeldReplies> CertainConnection<H> {
         seen == IdleState::Quiet
     }
 
-    /// Returns whether connections to the origin break often, so that each may receive few replies before it rests.
-    pub fn breaks_often(&self) -> bool {
-        self.connection.origin().is_some_and(|origin| origin.replies.borrow().breaks_often())
+    /// Returns how many connections may rest besides those that make this many requests. If connections to the origin
+    /// break often, each receives few replies before it rests, so more may rest.
+    pub fn resting_max(&self, requests: usize) -> usize {
+        let breaks_often =
+            self.connection.origin().is_some_and(|origin| origin.replies.borrow().breaks_often());
+        if breaks_often {
+            limits::resting_connections_of_breaks(requests)
+        } else {
+            limits::resting_connections(requests)
+        }
     }
 
     /// Judges a rest: the connection stayed silent, received bytes, or was closed by the server.

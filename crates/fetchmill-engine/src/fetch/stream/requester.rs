@@ -173,7 +173,7 @@ impl Requester for FetchThread {
             self.take_rested(task, origin, request);
         }
         if !task.connection.is_open() {
-            self.bound_rests(watch).await;
+            self.bound_rests(task, watch).await;
         }
     }
 

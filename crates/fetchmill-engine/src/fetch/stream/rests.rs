@@ -44,23 +44,23 @@ impl FetchThread {
             || given.len() >= limits::STREAM_UNCERTAIN_MAX;
         if task.must_rest(is_full, self.exact.micros()) {
             let _resting = Counted::new(&self.resting_here);
-            let judged = self.resting.rest(task, self.resting_max(), watch).await;
+            let judged = self.resting.rest(task, self.resting_max(task), watch).await;
             self.judge(task, judged);
         }
     }
 
     /// Returns the maximum number of resting connections, besides those of the tasks.
-    fn resting_max(&self) -> usize {
-        limits::resting_connections(self.concurrency.limit())
+    fn resting_max(&self, task: &StreamConnection) -> usize {
+        task.resting_max(self.concurrency.limit())
     }
 
     /// Enforces the limit of resting connections before a task opens another. If there are too many, the task waits. A
     /// connection is not abandoned while it holds the reply to a request that must not be repeated.
-    pub(super) async fn bound_rests(&self, watch: &Deadlines) {
+    pub(super) async fn bound_rests(&self, task: &StreamConnection, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
             |uncertain: &UncertainReplies| uncertain.held.iter().all(|reply| reply.request.is_idempotent());
-        if let Some((mut last, lost)) = self.resting.make_room(self.resting_max(), may_be_lost).await {
+        if let Some((mut last, lost)) = self.resting.make_room(self.resting_max(task), may_be_lost).await {
             self.judge(&mut last, lost);
         }
     }
@@ -135,7 +135,7 @@ impl FetchThread {
     /// Handles a connection that the server closes after this reply.
     pub(super) async fn end_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
         let _resting = Counted::new(&self.resting_here);
-        let judged = self.resting.end(task, self.resting_max(), watch).await;
+        let judged = self.resting.end(task, self.resting_max(task), watch).await;
         self.judge(task, judged);
     }
 

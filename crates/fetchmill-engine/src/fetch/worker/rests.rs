@@ -62,20 +62,12 @@ impl Worker {
         }
     }
 
-    /// Returns the maximum number of resting connections, besides those in use, as a task's origin needs them. It is a
-    /// fraction of the connections in use, or their number if connections break often. While the job is ending, there
-    /// is no limit.
+    /// Returns the maximum number of resting connections, besides those in use. A job that is ending has no limit.
     fn resting_max(&self, task: &WorkerConnection) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
         }
-        let share = self.in_flight.share();
-        let most = if task.breaks_often() {
-            limits::resting_connections_of_breaks(share)
-        } else {
-            limits::resting_connections(share)
-        };
-        most.min(self.setup.resting_max)
+        task.resting_max(self.in_flight.share()).min(self.setup.resting_max)
     }
 
     /// Enforces the limit of resting connections before a task opens another. If there are too many, the task takes a
