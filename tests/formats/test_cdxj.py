@@ -224,6 +224,26 @@ def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
     assert len(site.asked("/")) == asked
 
 
+@pytest.mark.parametrize("at", [9, -1], ids=["head of a member", "checksum of a member"])
+def test_a_damaged_shard_has_no_index(run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, at: int) -> None:
+    """No checksum of gzip covers the head of a member, but that of the shard does."""
+    _, arguments = some_shards(raw, tmp_path, 2)
+    dest = tmp_path / "out"
+    assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 0
+    (dest / "shard-000000.cdxj").touch()
+    assert run(*arguments).code == 10
+    (dest / "shard-000000.cdxj").unlink()
+    shard = dest / "shard-000001.warc.gz"
+    data = bytearray(shard.read_bytes())
+    data[at] ^= 1
+    shard.write_bytes(data)
+
+    ended = run(*arguments)
+
+    assert (ended.code, "shard-000001.warc.gz is damaged: " in ended.err) == (10, True), ended.err
+    assert not (dest / "shard-000001.cdxj").exists()
+
+
 @pytest.mark.thorough
 def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
     run: Run, start: Start, server: Serve, tmp_path: Path

@@ -10,7 +10,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 use fetchmill_store::durable::{self, is_whole};
 use fetchmill_store::journal::{CdxjFile, Journal, Shard};
-use fetchmill_store::pack::warc::cdxj_lines;
+use fetchmill_store::pack::warc::CdxjLines;
 use fetchmill_store::reader::ShardReader;
 use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
 
@@ -81,22 +81,18 @@ fn write_index(
 ) -> Result<Option<ShardEnd>> {
     let reader = ShardReader::open(shard_folder, Format::Warc, shard)?;
     let file_name = reader.path().file_name().unwrap_or_default().to_string_lossy();
+    let mut lines = CdxjLines::new(&file_name);
     let mut writer = CdxjWriter::new(shard_folder)?;
-    let manifest = reader.manifest();
-    for index in 0..manifest.frames() {
-        let frame = manifest.frame(index)?;
-        for (position, row) in frame.iter().enumerate() {
-            let number = frame.first_row() + position as u64;
-            if number.is_multiple_of(STRETCH_RECORDS) && !goes_on() {
-                return Ok(None);
-            }
-            let record = reader.read_record(number, &row).map_err(|error| reader.error(row.name, error))?;
-            let lines = cdxj_lines(&record.unwrap_or_default(), row.place, &file_name)
-                .map_err(|damage| reader.error(row.name, damage.into()))?;
-            for line in lines {
-                writer.push(&line)?;
-            }
+    let mut count = 0_u64;
+    let is_complete = reader.for_each_record(|place, record| {
+        if count.is_multiple_of(STRETCH_RECORDS) && !goes_on() {
+            return Ok(false);
         }
-    }
-    writer.finish().map(Some)
+        count += 1;
+        for line in lines.of(record, place)? {
+            writer.push(line)?;
+        }
+        Ok(true)
+    })?;
+    if is_complete { writer.finish().map(Some) } else { Ok(None) }
 }

@@ -21,6 +21,7 @@ mod object_error;
 mod objects;
 mod origin;
 mod position;
+mod raw_records;
 mod sample_reader;
 mod scan;
 mod shard;

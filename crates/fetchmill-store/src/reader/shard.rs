@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::data::{RecordFile, ShardData};
 use super::object_error::{ObjectError, check, note_encoding, of_row};
+use super::raw_records::RawRecords;
 use super::scan::Scan;
 use crate::journal::Shard;
 use crate::manifest::{Frame, Manifest, ManifestRow};
@@ -30,6 +31,8 @@ pub struct ShardReader {
     paths: [PathBuf; 2],
     /// Length of the shard in bytes.
     length: u64,
+    /// CRC-32C of the shard.
+    crc32c: u32,
     data: OnceLock<ShardData>,
     /// The last frame used, because rows are often read in order.
     frame: Mutex<Option<Arc<Frame>>>,
@@ -53,6 +56,7 @@ impl ShardReader {
             manifest: Arc::new(manifest),
             paths,
             length: shard.sealed.data.end,
+            crc32c: shard.sealed.data.crc32c,
             data: OnceLock::new(),
             frame: Mutex::new(None),
         })
@@ -123,6 +127,40 @@ impl ShardReader {
             ShardData::Parquet(_) => Ok(None),
             ShardData::Records(records) => records.raw(row, self.record_end(number, records)?).map(Some),
         }
+    }
+
+    /// Calls `each` with the place and the unchanged record of every row, in order, until it returns `false`. After the
+    /// last record, compares the shard with its checksum. Returns whether all rows were read. Does nothing if the format
+    /// has rows instead of records.
+    pub fn for_each_record(
+        &self,
+        mut each: impl FnMut(u64, &[u8]) -> std::result::Result<bool, ObjectError>,
+    ) -> Result<bool> {
+        let ShardData::Records(records) = self.data()? else { return Ok(true) };
+        let mut records = RawRecords::new(Arc::clone(records));
+        let mut frame = self.frame_at(0)?;
+        for next in 1..=self.manifest.frames() {
+            let ahead = self.frame_at(next)?;
+            let ends = (1..frame.len()).map(|position| frame.row(position).place);
+            let last = if ahead.is_empty() { records.end() } else { ahead.row(0).place };
+            for (row, end) in frame.iter().zip(ends.chain([last])) {
+                let read = records.read(&row, end).and_then(|record| each(row.place, record));
+                if !read.map_err(|error| self.error(row.name, error))? {
+                    return Ok(false);
+                }
+            }
+            frame = ahead;
+        }
+        match records.finish() {
+            Ok(crc32c) if crc32c == self.crc32c => Ok(true),
+            Ok(_) => Err(damaged(self.path(), "its checksum is wrong")),
+            Err(error) => Err(damaged(self.path(), &error.to_string())),
+        }
+    }
+
+    /// Reads a frame of the manifest. After the last one, returns an empty frame.
+    fn frame_at(&self, index: usize) -> Result<Frame> {
+        if index < self.manifest.frames() { self.manifest.frame(index) } else { Ok(Frame::default()) }
     }
 
     /// Iterates over all rows and their objects in order.

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -14,45 +15,76 @@ use fetchmill_model::limits::INDEX_PART_READ_BYTES;
 pub(super) struct SortedLines {
     bytes_max: usize,
     text: Vec<u8>,
-    /// End and start of each line in the text.
-    lines: Vec<(usize, usize)>,
+    lines: Vec<Line>,
+    /// Number of bytes with which all lines in the text start.
+    common: usize,
     /// File with the parts.
     file: File,
     /// Start and end of each part.
     parts: Vec<(u64, u64)>,
 }
 
+/// A line in the text.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    /// First bytes after those that all lines share. They decide most comparisons, without reading the text.
+    key: u64,
+    start: usize,
+    end: usize,
+}
+
+impl Line {
+    fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.start..self.end]
+    }
+}
+
 impl SortedLines {
     /// Keeps about `bytes_max` bytes in memory, and the other lines in the file, which must be empty.
     pub(super) fn new(file: File, bytes_max: usize) -> Self {
-        SortedLines { bytes_max, text: Vec::new(), lines: Vec::new(), file, parts: Vec::new() }
+        SortedLines {
+            bytes_max,
+            text: Vec::new(),
+            lines: Vec::new(),
+            common: usize::MAX,
+            file,
+            parts: Vec::new(),
+        }
     }
 
     pub(super) fn push(&mut self, line: &[u8]) -> io::Result<()> {
         let start = self.text.len();
         self.text.extend_from_slice(line);
-        self.lines.push((start, self.text.len()));
-        let held = self.text.len() + self.lines.len() * size_of::<(usize, usize)>();
+        self.lines.push(Line { key: 0, start, end: self.text.len() });
+        let first = self.lines.first().map_or(line, |first| first.of(&self.text));
+        self.common = common(first, line, self.common);
+        let held = self.text.len() + self.lines.len() * size_of::<Line>();
         if held < self.bytes_max { Ok(()) } else { self.end_part() }
     }
 
     fn sort(&mut self) {
         let text = &self.text;
-        self.lines.sort_unstable_by_key(|(start, end)| &text[*start..*end]);
+        for line in &mut self.lines {
+            line.key = key(&line.of(text)[self.common..]);
+        }
+        self.lines.sort_unstable_by(|one, other| {
+            one.key.cmp(&other.key).then_with(|| one.of(text).cmp(other.of(text)))
+        });
     }
 
     fn end_part(&mut self) -> io::Result<()> {
         self.sort();
         let start = self.parts.last().map_or(0, |(_, end)| *end);
         let mut out = io::BufWriter::new(&self.file);
-        for (from, to) in &self.lines {
-            out.write_all(&self.text[*from..*to])?;
+        for line in &self.lines {
+            out.write_all(line.of(&self.text))?;
             out.write_all(b"\n")?;
         }
         out.flush()?;
         self.parts.push((start, start + (self.text.len() + self.lines.len()) as u64));
         self.text.clear();
         self.lines.clear();
+        self.common = usize::MAX;
         Ok(())
     }
 
@@ -63,7 +95,7 @@ impl SortedLines {
     ) -> Result<(), E> {
         if self.parts.is_empty() {
             self.sort();
-            return self.lines.iter().try_for_each(|(from, to)| each(&self.text[*from..*to]));
+            return self.lines.iter().try_for_each(|line| each(line.of(&self.text)));
         }
         if !self.lines.is_empty() {
             self.end_part()?;
@@ -72,17 +104,40 @@ impl SortedLines {
         let file = &self.file;
         let mut parts: Vec<_> =
             self.parts.iter().map(|(start, end)| PartReader::new(file, *start, *end)).collect();
-        let mut next = BinaryHeap::new();
+        // The lines that are next in each part. The buffer of a line is used again for the one after it.
+        let mut next = BinaryHeap::with_capacity(parts.len());
         for (number, part) in parts.iter_mut().enumerate() {
-            next.extend(part.next()?.map(|line| Reverse((line, number))));
+            let mut line = Vec::new();
+            if part.read(&mut line)? {
+                next.push(Reverse((line, number)));
+            }
         }
-        while let Some(Reverse((line, number))) = next.pop() {
-            each(&line)?;
-            let Some(part) = parts.get_mut(number) else { continue };
-            next.extend(part.next()?.map(|line| Reverse((line, number))));
+        while let Some(mut first) = next.peek_mut() {
+            let Reverse((line, number)) = &mut *first;
+            each(line)?;
+            if !parts[*number].read(line)? {
+                PeekMut::pop(first);
+            }
         }
         Ok(())
     }
+}
+
+/// Returns how many bytes two lines share at their start, up to `most`.
+fn common(one: &[u8], other: &[u8], most: usize) -> usize {
+    let length = most.min(one.len()).min(other.len());
+    if one[..length] == other[..length] {
+        return length;
+    }
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+}
+
+/// Returns the first eight bytes as a number with the same order. Missing bytes count as zeros.
+fn key(bytes: &[u8]) -> u64 {
+    let mut word = [0; size_of::<u64>()];
+    let length = bytes.len().min(word.len());
+    word[..length].copy_from_slice(&bytes[..length]);
+    u64::from_be_bytes(word)
 }
 
 /// Reads the lines of a part.
@@ -93,12 +148,13 @@ impl<'f> PartReader<'f> {
         PartReader(BufReader::with_capacity(INDEX_PART_READ_BYTES, Section { file, start, end }))
     }
 
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut line = Vec::new();
-        if self.0.read_until(b'\n', &mut line)? == 0 {
-            return Ok(None);
+    /// Replaces `line` with the next line. Returns `false` after the last.
+    fn read(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
+        line.clear();
+        if self.0.read_until(b'\n', line)? == 0 {
+            return Ok(false);
         }
-        if line.pop() == Some(b'\n') { Ok(Some(line)) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        if line.pop() == Some(b'\n') { Ok(true) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 

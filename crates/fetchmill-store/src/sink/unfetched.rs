@@ -11,7 +11,7 @@ use super::shard::ShardFile;
 use super::{Format, ShardFolder, SinkSetup};
 use crate::durable::Readers;
 use crate::pack::parquet::ParquetEncoder;
-use crate::pack::warc::cdxj_lines;
+use crate::pack::warc::CdxjLines;
 use crate::pack::{Encoder as _, JsonlEncoder, WarcEncoder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
@@ -90,7 +90,7 @@ enum UnfetchedOutput {
 struct ReplyRecords {
     file: ShardFile,
     encoder: WarcEncoder,
-    index: Option<CdxjWriter>,
+    index: Option<(CdxjLines, CdxjWriter)>,
 }
 
 impl<'s> UnfetchedWriter<'s> {
@@ -148,13 +148,13 @@ impl<'s> UnfetchedWriter<'s> {
         // The failures file may contain signed URLs.
         let readers = if self.files == UnfetchedFiles::Failures { Readers::Owner } else { Readers::AsUsual };
         let file = ShardFile::create_for(&self.shard_folder, open_name, readers)?;
-        let output = self.output(file, &path)?;
         let name = self.files.name(&self.shard_folder, self.count);
+        let output = self.output(file, &path, &name)?;
         self.count += 1;
         Ok(self.open.insert(OpenUnfetched { path, name, rows: 0, output }))
     }
 
-    fn output(&self, file: ShardFile, path: &Path) -> Result<UnfetchedOutput> {
+    fn output(&self, file: ShardFile, path: &Path, name: &FileName) -> Result<UnfetchedOutput> {
         let SinkSetup { format, columns, .. } = self.setup;
         Ok(match (self.files, format) {
             (UnfetchedFiles::Rows, Format::Parquet) => {
@@ -176,7 +176,7 @@ impl<'s> UnfetchedWriter<'s> {
                     file,
                     encoder: new_warc_encoder(self.setup.origin.clone())?,
                     index: if self.setup.unfetched.is_indexed {
-                        Some(CdxjWriter::new(&self.shard_folder)?)
+                        Some((CdxjLines::new(name), CdxjWriter::new(&self.shard_folder)?))
                     } else {
                         None
                     },
@@ -213,7 +213,7 @@ impl OpenUnfetched {
                 encoder.encode_failure(sequence, target, file.buffer());
                 file.flush_if_full()
             }
-            UnfetchedOutput::Replies(records) => records.push(target, &self.name),
+            UnfetchedOutput::Replies(records) => records.push(target),
         }
     }
 
@@ -242,7 +242,7 @@ impl OpenUnfetched {
         let index_name = FileName::of_own(&format!("{stem}.{}", ShardFolder::INDEX));
         let mut complete =
             vec![UnfetchedFile { data: file.checkpoint()?, rows: self.rows, name: Some(self.name) }];
-        if let Some(index) = index {
+        if let Some((_, index)) = index {
             let data = index.finish()?;
             complete.push(UnfetchedFile { data, rows: self.rows, name: Some(index_name) });
         }
@@ -251,14 +251,14 @@ impl OpenUnfetched {
 }
 
 impl ReplyRecords {
-    fn push(&mut self, target: &UnfetchedTarget<'_>, file_name: &str) -> Result<()> {
+    fn push(&mut self, target: &UnfetchedTarget<'_>) -> Result<()> {
         let (place, before) = (self.file.end(), self.file.buffer().len());
         self.encoder.encode_unfetched(target, self.file.buffer());
-        if let Some(index) = &mut self.index {
+        if let Some((lines, index)) = &mut self.index {
             let records = self.file.buffer().get(before..).unwrap_or_default();
-            let lines = cdxj_lines(records, place, file_name);
+            let lines = lines.of(records, place);
             for line in lines.map_err(|damage| Error::Internal(damage.to_string()))? {
-                index.push(&line)?;
+                index.push(line)?;
             }
         }
         self.file.flush_if_full()

@@ -1,109 +1,192 @@
 //! Lines of an archive's index (CDXJ) for the record of an object: the key of its URL, its time, and its location and
 //! contents as JSON. Fields, their order and their spaces match `cdxj-indexer`.
 
-use std::fmt::Write as _;
-
-use super::decode::{WarcRecord, unpack};
+use super::decode::WarcRecord;
+use super::member_reader::MemberReader;
 use super::message::parse_head;
-use super::surt::write_surt;
+use super::surt::SurtWriter;
+use super::{RECORD_END, VERSION};
 use crate::pack::Damage;
+use crate::pack::number::write_decimal;
 use fetchmill_model::text::dates;
 
 /// `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;
+/// First field of a request record, which has no line.
+const REQUEST: &[u8] = b"WARC-Type: request\r\n";
 
-/// Returns the index lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
-/// refers to a response, a resource or a revisit. `place` is the offset of the record in the file `file_name`.
-pub fn cdxj_lines(record: &[u8], place: u64, file_name: &str) -> Result<Vec<Vec<u8>>, Damage> {
-    let mut lines = Vec::with_capacity(1);
-    let mut rest = record;
-    while !rest.is_empty() {
-        let offset = place + (record.len() - rest.len()) as u64;
-        let (member, behind) = unpack(rest)?;
-        let indexed = WarcRecord::of(&member)?;
-        if indexed.kind != b"request" {
-            lines.push(line(&indexed, (offset, rest.len() - behind.len()), file_name)?);
+/// Makes the index lines of a file's records, with buffers for all of them.
+pub struct CdxjLines {
+    members: MemberReader,
+    writer: LineWriter,
+}
+
+impl CdxjLines {
+    /// Creates the lines for a file with this name.
+    pub fn new(file_name: &str) -> Self {
+        let mut json_file_name = Vec::new();
+        push_text(file_name, &mut json_file_name);
+        CdxjLines {
+            members: MemberReader::new(),
+            writer: LineWriter {
+                json_file_name,
+                keys: SurtWriter::default(),
+                date: Vec::new(),
+                lines: Vec::new(),
+                ends: Vec::new(),
+            },
         }
-        rest = behind;
     }
-    Ok(lines)
+
+    /// Returns the lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
+    /// refers to a response, a resource or a revisit. `place` is the offset of the record in the file. Each member is
+    /// compared with its CRC-32. The digests are not computed again, because they cost more than everything else.
+    pub fn of(&mut self, record: &[u8], place: u64) -> Result<impl Iterator<Item = &[u8]>, Damage> {
+        self.writer.lines.clear();
+        self.writer.ends.clear();
+        let mut rest = record;
+        while !rest.is_empty() {
+            let offset = place + (record.len() - rest.len()) as u64;
+            let (member, behind) = self.members.unpack(rest)?;
+            if !is_request(member) {
+                let indexed = WarcRecord::without_digest(member)?;
+                self.writer.add(&indexed, (offset, rest.len() - behind.len()))?;
+            }
+            rest = behind;
+        }
+        let starts = std::iter::once(0).chain(self.writer.ends.iter().copied());
+        Ok(starts.zip(&self.writer.ends).map(|(start, end)| &self.writer.lines[start..*end]))
+    }
 }
 
-fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str) -> Result<Vec<u8>, Damage> {
-    let url = record.target_uri.ok_or(Damage("the record has no URI"))?;
-    let mut line = Vec::with_capacity(url.len() * 2 + 256);
-    write_surt(url, &mut line);
-    line.push(b' ');
-    let mut date = Vec::new();
-    dates::write_utc_micros(record.fetched_at, &mut date);
-    line.extend(date.iter().filter(|byte| byte.is_ascii_digit()).take(TIMESTAMP_DIGITS));
-    line.push(b' ');
-    let head = if record.kind == b"resource" { None } else { parse_head(record.block) };
-    let kind = match &head {
-        Some(_) if record.kind == b"revisit" => Some(&b"warc/revisit"[..]),
-        Some((reply, _)) => reply.content_type,
-        None => record.content_type,
-    };
-    let status = head.as_ref().map(|(reply, _)| format!("{:03}", reply.status));
-    let digest = record.payload_digest.ok_or(Damage("the record has no payload digest"))?;
-    let mut json = CdxjFields::default();
-    json.push("url", &text_of(url));
-    json.push("mime", kind.map(media_type).as_deref().unwrap_or_default());
-    json.push("status", status.as_deref().unwrap_or_default());
-    json.push("digest", &text_of(digest));
-    json.push("length", &length.to_string());
-    json.push("offset", &offset.to_string());
-    json.push("filename", file_name);
-    line.extend_from_slice(json.finish().as_bytes());
-    Ok(line)
+impl std::fmt::Debug for CdxjLines {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CdxjLines").finish_non_exhaustive()
+    }
 }
 
-/// Returns the bytes of a field as UTF-8, or as one character for each byte if they are not UTF-8.
+/// Returns whether a record is a request. Its checksum is right, so only its start and its end are compared.
+fn is_request(record: &[u8]) -> bool {
+    let fields = record.strip_prefix(VERSION).and_then(|fields| fields.strip_prefix(REQUEST));
+    fields.is_some_and(|fields| fields.ends_with(RECORD_END))
+}
+
+struct LineWriter {
+    json_file_name: Vec<u8>,
+    keys: SurtWriter,
+    date: Vec<u8>,
+    /// Lines of one record, one after another.
+    lines: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl LineWriter {
+    fn add(&mut self, record: &WarcRecord<'_>, (offset, length): (u64, usize)) -> Result<(), Damage> {
+        let url = record.target_uri.ok_or(Damage("the record has no URI"))?;
+        let digest = record.payload_digest.ok_or(Damage("the record has no payload digest"))?;
+        let head = if record.kind == b"resource" { None } else { parse_head(record.block) };
+        let kind = match &head {
+            Some(_) if record.kind == b"revisit" => Some(&b"warc/revisit"[..]),
+            Some((reply, _)) => reply.content_type,
+            None => record.content_type,
+        };
+        let line = &mut self.lines;
+        self.keys.write(url, line);
+        line.push(b' ');
+        self.date.clear();
+        dates::write_utc_micros(record.fetched_at, &mut self.date);
+        line.extend(self.date.iter().filter(|byte| byte.is_ascii_digit()).take(TIMESTAMP_DIGITS));
+        line.push(b' ');
+        let mut json = JsonFields::new(line);
+        json.push("url", |line| push_bytes(url, line));
+        json.push("mime", |line| push_media_type(kind.unwrap_or_default(), line));
+        json.push("status", |line| push_status(head.map(|(reply, _)| reply.status), line));
+        json.push("digest", |line| push_bytes(digest, line));
+        json.push("length", |line| write_decimal(length as u64, line));
+        json.push("offset", |line| write_decimal(offset, line));
+        json.push("filename", |line| line.extend_from_slice(&self.json_file_name));
+        line.push(b'}');
+        self.ends.push(line.len());
+        Ok(())
+    }
+}
+
+/// Writes the fields of a JSON object in ASCII. Fields without a value are left out.
+struct JsonFields<'l> {
+    line: &'l mut Vec<u8>,
+    separator: &'static [u8],
+}
+
+impl<'l> JsonFields<'l> {
+    fn new(line: &'l mut Vec<u8>) -> Self {
+        JsonFields { line, separator: b"{\"" }
+    }
+
+    #[inline]
+    fn push(&mut self, name: &str, write_value: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.line.len();
+        self.line.extend_from_slice(self.separator);
+        self.line.extend_from_slice(name.as_bytes());
+        self.line.extend_from_slice(b"\": \"");
+        let start = self.line.len();
+        write_value(self.line);
+        if self.line.len() == start {
+            self.line.truncate(before);
+            return;
+        }
+        self.line.push(b'"');
+        self.separator = b", \"";
+    }
+}
+
+/// Appends a status with three digits.
+fn push_status(status: Option<u16>, line: &mut Vec<u8>) {
+    let Some(status) = status else { return };
+    let digits = status.to_string();
+    line.extend(std::iter::repeat_n(b'0', 3_usize.saturating_sub(digits.len())));
+    line.extend_from_slice(digits.as_bytes());
+}
+
+/// Appends a field's bytes as UTF-8, or as one character for each byte if they are not UTF-8.
+fn push_bytes(bytes: &[u8], line: &mut Vec<u8>) {
+    if bytes.iter().fold(true, |all, byte| all & is_plain(*byte)) {
+        return line.extend_from_slice(bytes);
+    }
+    push_text(&text_of(bytes), line);
+}
+
+/// Appends the media type without its parameters.
+fn push_media_type(value: &[u8], line: &mut Vec<u8>) {
+    let is_end = |byte: &u8| matches!(byte, b';' | b' ' | b'\t');
+    let value = value.trim_ascii();
+    if value.is_ascii() {
+        return push_bytes(value.split(is_end).next().unwrap_or_default(), line);
+    }
+    push_text(text_of(value).split([';', ' ', '\t']).next().unwrap_or_default(), line);
+}
+
 fn text_of(bytes: &[u8]) -> String {
     let characters = || bytes.iter().map(|byte| char::from(*byte)).collect();
     std::str::from_utf8(bytes).map_or_else(|_| characters(), str::to_owned)
 }
 
-/// Returns the media type without its parameters.
-fn media_type(value: &[u8]) -> String {
-    let text = text_of(value.trim_ascii());
-    text.split([';', ' ', '\t']).next().unwrap_or_default().to_owned()
+/// Returns whether a character needs no escape in JSON.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
-/// A JSON object in ASCII. Fields without a value are left out.
-#[derive(Default)]
-struct CdxjFields(String);
-
-impl CdxjFields {
-    fn push(&mut self, name: &str, value: &str) {
-        if value.is_empty() {
-            return;
-        }
-        self.0.push_str(if self.0.is_empty() { "{\"" } else { ", \"" });
-        self.0.push_str(name);
-        self.0.push_str("\": \"");
-        for character in value.chars() {
-            self.push_character(character);
-        }
-        self.0.push('"');
-    }
-
-    fn push_character(&mut self, character: char) {
+/// Appends characters of a JSON string.
+fn push_text(text: &str, line: &mut Vec<u8>) {
+    for character in text.chars() {
         match character {
-            '"' | '\\' => self.0.extend(['\\', character]),
-            ' '..='~' => self.0.push(character),
+            '"' | '\\' => line.extend([b'\\', character as u8]),
+            ' '..='~' => line.push(character as u8),
             _ => {
                 for unit in character.encode_utf16(&mut [0; 2]) {
-                    // Writing to a string cannot fail.
-                    let _ = write!(self.0, "\\u{unit:04x}");
+                    line.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
                 }
             }
         }
-    }
-
-    fn finish(mut self) -> String {
-        self.0.push('}');
-        self.0
     }
 }
 
@@ -113,12 +196,15 @@ mod tests {
 
     #[test]
     fn json_is_ascii_and_an_empty_value_is_no_field() {
-        let mut json = CdxjFields::default();
-        json.push("a", "x\"\\\u{7f}é🙂");
-        json.push("b", "");
-        json.push("c", "1");
-        let text = json.finish();
-        assert_eq!(text, r#"{"a": "x\"\\\u007f\u00e9\ud83d\ude42", "c": "1"}"#);
+        let mut line = Vec::new();
+        let mut json = JsonFields::new(&mut line);
+        json.push("a", |line| push_text("x\"\\\u{7f}é🙂", line));
+        json.push("b", |_| ());
+        json.push("c", |line| push_bytes(b"\xff\"", line));
+        json.push("d", |line| push_status(Some(7), line));
+        line.push(b'}');
+        let text = String::from_utf8(line).unwrap();
+        assert_eq!(text, r#"{"a": "x\"\\\u007f\u00e9\ud83d\ude42", "c": "\u00ff\"", "d": "007"}"#);
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["a"], "x\"\\\u{7f}é🙂");
     }
@@ -129,9 +215,12 @@ mod tests {
             (&b"text/html; charset=utf-8"[..], "text/html"),
             (b" text/html charset", "text/html"),
             (b"; charset=utf-8", ""),
-            (b"text/\xe9", "text/\u{e9}"),
+            (b"text/\xe9", "text/\\u00e9"),
+            (b"text/\xc3\xa9;\xff", "text/\\u00c3\\u00a9"),
         ] {
-            assert_eq!(media_type(value), expected);
+            let mut line = Vec::new();
+            push_media_type(value, &mut line);
+            assert_eq!(String::from_utf8(line).unwrap(), expected);
         }
     }
 }

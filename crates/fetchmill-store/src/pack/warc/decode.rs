@@ -1,7 +1,6 @@
 //! Reads records back.
 
-use libdeflater::{DecompressionError, Decompressor};
-
+use super::member_reader::unpack;
 use super::message::{parse_head, unchunked};
 use super::{RECORD_END, UNKNOWN_TYPE, VERSION, digest};
 use crate::pack::number::parse_decimal;
@@ -13,12 +12,6 @@ use fetchmill_model::text::dates;
 
 /// Maximum number of fields in a record. The encoder writes up to twelve.
 const FIELDS_MAX: usize = 16;
-/// Maximum compression ratio of deflate.
-const RATIO_MAX: usize = 1032;
-/// Buffer size for the first attempt to decompress a member of unknown size, such as a request.
-const GUESS_BYTES: usize = 4096;
-/// Size of the trailer of a member: checksum and size.
-const FOOTER_BYTES: usize = 8;
 
 /// Reads an object written by [`super::WarcEncoder`]: one or two members, followed by two per redirect before it.
 #[derive(Debug, Default, Clone, Copy)]
@@ -59,47 +52,12 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Decompresses the first member. Returns its content and the bytes after it.
-pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
-    const DAMAGE: Damage = Damage("a gzip member is damaged");
-    // The size is stored modulo 4 GiB, so larger contents cannot be checked.
-    let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
-    // This is the size of the last member. It is exact for a single member, and often sufficient for the first of two.
-    let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
-    let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
-    let content = loop {
-        // The system provides zeroed pages, and untouched pages take no memory.
-        let mut content = vec![0; room];
-        match Decompressor::new().gzip_decompress(members, &mut content) {
-            Ok(length) => {
-                content.truncate(length);
-                break content;
-            }
-            Err(DecompressionError::InsufficientSpace) if room < most => {
-                room = room.saturating_mul(4).min(most);
-            }
-            Err(_) => return Err(DAMAGE),
-        }
-    };
-    let behind = behind_member(members, &content).ok_or(DAMAGE)?;
-    Ok((content, behind))
-}
-
-/// Returns the bytes after a member. libdeflate does not report its end, but its trailer can be computed from the
-/// content.
-fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
-    let mut footer = [0; FOOTER_BYTES];
-    footer[..4].copy_from_slice(&libdeflater::crc32(content).to_le_bytes());
-    footer[4..].copy_from_slice(&(content.len() as u32).to_le_bytes());
-    let end = memchr::memmem::find(members, &footer)? + FOOTER_BYTES;
-    members.get(end..)
-}
-
 /// Relevant fields of a record.
 pub(super) struct WarcRecord<'a> {
     pub(super) kind: &'a [u8],
     name: Option<&'a [u8]>,
     pub(super) target_uri: Option<&'a [u8]>,
+    block_digest: Option<&'a [u8]>,
     pub(super) payload_digest: Option<&'a [u8]>,
     url: Option<&'a [u8]>,
     pub(super) content_type: Option<&'a [u8]>,
@@ -109,6 +67,15 @@ pub(super) struct WarcRecord<'a> {
 
 impl<'a> WarcRecord<'a> {
     pub(super) fn of(bytes: &'a [u8]) -> Result<Self, Damage> {
+        let record = Self::without_digest(bytes)?;
+        if record.block_digest != Some(&digest(&[record.block])) {
+            return Err(Damage("the block's digest is wrong"));
+        }
+        Ok(record)
+    }
+
+    /// Parses a record whose bytes were compared with another checksum.
+    pub(super) fn without_digest(bytes: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the record's fields are malformed");
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let bytes = bytes.strip_prefix(VERSION).ok_or(Damage("the record is not WARC/1.1"))?;
@@ -122,10 +89,8 @@ impl<'a> WarcRecord<'a> {
         if field("Content-Length")?.and_then(parse_decimal) != Some(block.len() as u64) {
             return Err(Damage("the record's length is wrong"));
         }
-        if field("WARC-Block-Digest")? != Some(&digest(&[block])) {
-            return Err(Damage("the block's digest is wrong"));
-        }
         Ok(WarcRecord {
+            block_digest: field("WARC-Block-Digest")?,
             kind: field("WARC-Type")?.ok_or(DAMAGE)?,
             name: field("Fetchmill-Name")?,
             target_uri: field("WARC-Target-URI")?,

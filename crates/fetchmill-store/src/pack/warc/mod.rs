@@ -22,13 +22,14 @@ mod cdxj;
 mod decode;
 mod encode;
 mod member;
+mod member_reader;
 mod message;
 mod small_deflate;
 mod surt;
 #[cfg(test)]
 mod tests;
 
-pub use cdxj::cdxj_lines;
+pub use cdxj::CdxjLines;
 pub use decode::WarcDecoder;
 pub use encode::WarcEncoder;
 

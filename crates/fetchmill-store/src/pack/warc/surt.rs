@@ -8,37 +8,68 @@
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
+use crate::pack::number::write_decimal;
 use fetchmill_model::name;
 
 /// Session ids, which do not identify a page. Each pattern removes its last occurrence.
-static QUERY_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+static QUERY_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     compiled(&[
-        "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$",
-        "^(.*)(?:phpsessid=[0-9a-z]{32})(?:&(.*))?$",
-        "^(.*)(?:sid=[0-9a-z]{32})(?:&(.*))?$",
-        "^(.*)(?:aspsessionid[a-z]{8}=[a-z]{24})(?:&(.*))?$",
-        "^(.*)(?:cfid=[^&]+&cftoken=[^&]+)(?:&(.*))?$",
+        ("jsessionid=", "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$"),
+        ("phpsessid=", "^(.*)(?:phpsessid=[0-9a-z]{32})(?:&(.*))?$"),
+        ("sid=", "^(.*)(?:sid=[0-9a-z]{32})(?:&(.*))?$"),
+        ("aspsessionid", "^(.*)(?:aspsessionid[a-z]{8}=[a-z]{24})(?:&(.*))?$"),
+        ("cfid=", "^(.*)(?:cfid=[^&]+&cftoken=[^&]+)(?:&(.*))?$"),
     ])
 });
-static PATH_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+static PATH_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     compiled(&[
-        r"^(.*/)(?:\((?:[a-z]\([0-9a-z]{24}\))+\)/)([^?]+\.aspx.*)$",
-        r"^(.*/)(?:\([0-9a-z]{24}\)/)([^?]+\.aspx.*)$",
+        (".aspx", r"^(.*/)(?:\((?:[a-z]\([0-9a-z]{24}\))+\)/)([^?]+\.aspx.*)$"),
+        (".aspx", r"^(.*/)(?:\([0-9a-z]{24}\)/)([^?]+\.aspx.*)$"),
     ])
 });
 
-fn compiled(patterns: &[&str]) -> Vec<Regex> {
-    patterns.iter().map(|pattern| Regex::new(pattern).expect("a pattern of ours is valid")).collect()
+/// A pattern of a session id, and a word in all texts that match. Searching for the word takes less time.
+struct Session {
+    word: Finder<'static>,
+    pattern: Regex,
 }
 
-/// Appends the key of a URL, which must be printable ASCII. A URL without a host is its own key.
-pub(super) fn write_surt(url: &[u8], out: &mut Vec<u8>) {
-    match UrlParts::of(url) {
-        Some(parts) => parts.write_key(out),
-        None => out.extend_from_slice(url),
+fn compiled(sessions: &[(&'static str, &str)]) -> Vec<Session> {
+    let session = |(word, pattern): &(&'static str, &str)| Session {
+        word: Finder::new(*word),
+        pattern: Regex::new(pattern).expect("a pattern of ours is valid"),
+    };
+    sessions.iter().map(session).collect()
+}
+
+/// Writes the keys of URLs, many of which have the same host.
+#[derive(Debug, Default)]
+pub(super) struct SurtWriter {
+    /// The last host, and its labels in the order of a key.
+    host: Vec<u8>,
+    labels: Vec<u8>,
+}
+
+impl SurtWriter {
+    /// Appends the key of a URL, which must be printable ASCII. A URL without a host is its own key.
+    pub(super) fn write(&mut self, url: &[u8], out: &mut Vec<u8>) {
+        let Some(parts) = UrlParts::of(url) else { return out.extend_from_slice(url) };
+        if parts.host != self.host {
+            self.labels = labels_of(parts.host);
+            self.host = parts.host.to_vec();
+        }
+        out.extend_from_slice(&self.labels);
+        parts.write_rest(out);
     }
+}
+
+/// Returns the host's labels from last to first.
+fn labels_of(host: &[u8]) -> Vec<u8> {
+    let host = canonical_host(host);
+    host.split(|byte| *byte == b'.').rev().collect::<Vec<_>>().join(&b',')
 }
 
 #[derive(Debug)]
@@ -74,19 +105,22 @@ impl<'u> UrlParts<'u> {
         (!host.is_empty()).then_some(UrlParts { host, port, path, query })
     }
 
-    fn write_key(&self, out: &mut Vec<u8>) {
-        let host = canonical_host(self.host);
-        for (position, label) in host.split(|byte| *byte == b'.').rev().enumerate() {
-            if position > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(label);
-        }
+    /// Appends everything after the host.
+    fn write_rest(&self, out: &mut Vec<u8>) {
         if let Some(port) = self.port {
-            out.extend_from_slice(format!(":{port}").as_bytes());
+            out.push(b':');
+            write_decimal(u64::from(port), out);
         }
         out.push(b')');
-        out.extend_from_slice(&canonical_path(self.path));
+        if is_canonical_in_lowercase(self.path) {
+            let path = self.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(self.path);
+            out.extend(path.iter().map(u8::to_ascii_lowercase));
+        } else {
+            out.extend_from_slice(&canonical_path(self.path));
+        }
+        if self.query.is_empty() {
+            return;
+        }
         let query = canonical_query(self.query);
         if !query.is_empty() {
             out.push(b'?');
@@ -174,6 +208,18 @@ fn number(digits: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
 }
 
+/// Returns whether only the case of a path, and a slash at its end, may differ from [`canonical_path`]. Such a path has
+/// no escapes, no segments to be removed and no session ids, which are in parentheses.
+fn is_canonical_in_lowercase(path: &[u8]) -> bool {
+    let mut last = b' ';
+    let is_kept = |byte: &u8| {
+        let before = std::mem::replace(&mut last, *byte);
+        let is_plain = matches!(byte, b'!'..=b'~') && !matches!(byte, b'#' | b'%' | b'(');
+        is_plain && !(before == b'/' && matches!(byte, b'/' | b'.'))
+    };
+    path.starts_with(b"/") && path.iter().all(is_kept)
+}
+
 fn canonical_path(path: &[u8]) -> Vec<u8> {
     let mut path = without_sessions(&PATH_SESSIONS, escaped_lowercase(&normalized(&unescaped(path))));
     if path.len() > 1 && path.ends_with(b"/") {
@@ -215,8 +261,11 @@ fn canonical_query(query: &[u8]) -> Vec<u8> {
     arguments.join(&b'&')
 }
 
-fn without_sessions(patterns: &[Regex], mut text: Vec<u8>) -> Vec<u8> {
-    for pattern in patterns {
+fn without_sessions(sessions: &[Session], mut text: Vec<u8>) -> Vec<u8> {
+    for Session { word, pattern } in sessions {
+        if word.find(&text).is_none() {
+            continue;
+        }
         let Some(found) = pattern.captures(&text) else { continue };
         let part = |number| found.get(number).map_or(&b""[..], |part| part.as_bytes());
         let rest = [part(1), part(2)].concat();
@@ -259,11 +308,13 @@ fn escaped_lowercase(text: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn key(url: &str) -> String {
         let mut key = Vec::new();
-        write_surt(url.as_bytes(), &mut key);
+        SurtWriter::default().write(url.as_bytes(), &mut key);
         String::from_utf8(key).unwrap()
     }
 
@@ -277,6 +328,39 @@ mod tests {
             "http://example.com/a/b?jsessionid=0123456789abcdef0123456789ABCDEF&x=1&y=2",
         ] {
             assert_eq!(key(url), "com,example)/a/b?x=1&y=2", "{url}");
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_depend_on_the_url_before_it() {
+        let mut keys = SurtWriter::default();
+        for url in [
+            "http://a.com/",
+            "http://b.com/",
+            "http://b.com:1/x",
+            "http://http://b.com/x",
+            "urn:a",
+            "http://a.com/",
+        ] {
+            let mut out = Vec::new();
+            keys.write(url.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), key(url), "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_without_changes_is_found(
+            pieces in prop::collection::vec("[/.#%(A-Ca-c) ~]|%41|/\\.\\.|\\.aspx", 0..9),
+        ) {
+            let path = format!("/{}", pieces.concat());
+            if is_canonical_in_lowercase(path.as_bytes()) {
+                let mut expected = path.to_ascii_lowercase();
+                if expected.len() > 1 && expected.ends_with('/') {
+                    expected.pop();
+                }
+                prop_assert_eq!(canonical_path(path.as_bytes()), expected.into_bytes());
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pack::{Decoder as _, Encoder as _};
+use crate::pack::{Damage, Decoder as _, Encoder as _};
 use fetchmill_model::object::kept_reply::KeptReply;
 use fetchmill_model::object::{Facts, Object, StoredObject, UnfetchedTarget};
 
@@ -356,8 +356,12 @@ proptest! {
     }
 }
 
+fn index_lines(record: &[u8], place: u64, file_name: &str) -> std::result::Result<Vec<Vec<u8>>, Damage> {
+    Ok(CdxjLines::new(file_name).of(record, place)?.map(<[u8]>::to_vec).collect())
+}
+
 fn line(object: &Object<'_>) -> String {
-    let lines = cdxj_lines(&record(object), 1000, "shard-000007.warc.gz").unwrap();
+    let lines = index_lines(&record(object), 1000, "shard-000007.warc.gz").unwrap();
     let [line] = <[_; 1]>::try_from(lines).unwrap();
     String::from_utf8(line).unwrap()
 }
@@ -396,8 +400,8 @@ fn a_damaged_record_has_no_line() {
     let mut packed = record(&object(b"a", b"hello", Some(HEAD)));
     let last = packed.len() - 9;
     packed[last] ^= 1;
-    assert!(cdxj_lines(&packed, 0, "x").is_err());
-    assert!(cdxj_lines(packed.get(..20).unwrap(), 0, "x").is_err());
+    assert!(index_lines(&packed, 0, "x").is_err());
+    assert!(index_lines(packed.get(..20).unwrap(), 0, "x").is_err());
 }
 
 fn redirected(object: &Object<'_>, replies: &[u8]) -> Vec<u8> {
@@ -430,7 +434,7 @@ fn redirects_stand_behind_the_object_that_they_led_to() {
         assert_eq!(field(&records[1], "WARC-Truncated"), None);
         assert_eq!(field(&records[3], "WARC-Truncated"), Some("length"));
         assert!(records[3].contains("\r\n\r\n5\r\nmoved\r\n0\r\n\r\n"));
-        assert_eq!(cdxj_lines(&packed, 0, "x").unwrap().len(), 3);
+        assert_eq!(index_lines(&packed, 0, "x").unwrap().len(), 3);
         // A record that is cut off between two members, or damaged, is an error.
         for end in [alone.len() + 1, packed.len() - 1] {
             assert!(WarcDecoder.decode(packed.get(..end).unwrap()).is_err());
