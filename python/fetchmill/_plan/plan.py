@@ -15,7 +15,7 @@ from fetchmill._plan.probe import ListingPart, OnProgress, fetch_sample, fetch_t
 from fetchmill._plan.reckoning import ProbeResults
 from fetchmill._plan.result import ObjectsFrom, Plan
 from fetchmill._plan.room import BLOCK_MAX, Room, room_at
-from fetchmill._plan.sample import heads_of, store_in_each_format
+from fetchmill._plan.sample import measure_replies, store_in_each_format
 from fetchmill._plan.windows import steady_rate
 from fetchmill.errors import TemporaryError
 
@@ -71,8 +71,8 @@ def _probe(options: PlanOptions, folder: Path, block: int, on_progress: OnProgre
         raise TemporaryError(f"{options.source}: too few replies for a plan; try a longer probe (--probe-seconds)")
     on_progress("formats", options.probe_seconds, None)
     stored = store_in_each_format(folder / "sample", folder, block) if sample.is_stored else {}
-    heads = heads_of(folder / "sample") if sample.is_stored else None
-    return ProbeResults(listing, sample, fetching, rate, stored, heads)
+    replies = measure_replies(folder / "sample") if sample.is_stored else None
+    return ProbeResults(listing, sample, fetching, rate, stored, replies)
 
 
 def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Plan:

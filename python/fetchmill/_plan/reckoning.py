@@ -8,12 +8,13 @@ from itertools import pairwise
 
 from fetchmill._job.report import LimitedBy, Snapshot
 from fetchmill._options.plan import OBJECTS_DEFAULT, PlanOptions
+from fetchmill._options.sources import is_bucket
 from fetchmill._options.units import format_count
 from fetchmill._plan import processors
 from fetchmill._plan.probe import Fetching, ListingPart, SamplePart
 from fetchmill._plan.result import Fits, FormatPlan, ObjectsFrom
 from fetchmill._plan.room import Room, journal_bytes, state_inodes
-from fetchmill._plan.sample import Heads, StoredSample, StoringTimes, times_of_storing
+from fetchmill._plan.sample import SampleReplies, StoredSample, StoringTimes, times_of_storing
 from fetchmill._plan.windows import UNSEEN, Estimate, SteadyRate, relative_error
 
 FORMATS = ("files", "parquet", "tar", "jsonl", "warc", "null")
@@ -38,8 +39,8 @@ _UNMERGED = 30
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0
-# Without a sample: bytes of the heads of a request and its reply.
-_HEADS = Heads(150.0, 200.0)
+# Without a sample: bytes of the heads of a request and its reply, and of a line in an index.
+_REPLIES = SampleReplies(150.0, 200.0, 250.0)
 # Bytes of a signature in a request, which no sample contains, and bytes per object in a listing page besides its name.
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
@@ -67,7 +68,7 @@ class ProbeResults:
         fetching: the result of the fetching part.
         rate: the steady part of the fetching.
         stored: the stored sample, by format; empty if there was no sample.
-        heads: mean sizes of the sample's request and reply heads.
+        replies: mean sizes in the sample's replies, besides their bodies.
     """
 
     listing: ListingPart | None
@@ -75,7 +76,7 @@ class ProbeResults:
     fetching: Fetching
     rate: SteadyRate
     stored: Mapping[str, StoredSample]
-    heads: Heads | None
+    replies: SampleReplies | None
 
     @property
     def last(self) -> Snapshot:
@@ -150,10 +151,10 @@ def network_bytes(
     options: PlanOptions, found: ProbeResults, asked: Estimate, bodies: Estimate, objects: int
 ) -> Estimate:
     """Return the total size of bodies, heads and the listing, in bytes."""
-    heads = found.heads or _HEADS
+    replies = found.replies or _REPLIES
     is_signed = options.source_kind == "s3" and not options.no_sign_request
-    of_request = heads.request + heads.reply + (_SIGNATURE_BYTES if is_signed else 0)
-    share = _HEADS_UNCERTAINTY if found.heads else _UNCERTAINTY_WITHOUT_SAMPLE
+    of_request = replies.request + replies.reply + (_SIGNATURE_BYTES if is_signed else 0)
+    share = _HEADS_UNCERTAINTY if found.replies else _UNCERTAINTY_WITHOUT_SAMPLE
     of_heads = Estimate.within(asked.value * of_request, share)
     return bodies.plus(of_heads).plus(Estimate.within(_LISTING_BYTES[options.source_kind] * objects, 2 * UNSEEN))
 
@@ -210,7 +211,7 @@ def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room 
     times, body = times_of_storing(found.stored), mean_body(found)
     planned = []
     for name in FORMATS:
-        disk = _disk_bytes(name, found, objects, body)
+        disk = _disk_bytes(name, options, found, objects, body)
         seconds = _seconds(name, options, found, objects, times.get(name, StoringTimes(0.0, 0.0)))
         inodes = _inodes(name, options, found, objects, disk, seconds)
         fits = None if room is None else _fits(room, disk, inodes)
@@ -218,7 +219,7 @@ def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room 
     return tuple(planned)
 
 
-def _disk_bytes(name: str, found: ProbeResults, objects: int, body: Estimate) -> Estimate:
+def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: int, body: Estimate) -> Estimate:
     """Return the sample's mean, scaled to the mean body size of all objects."""
     stored = objects * found.fetched_share
     if name == "null":
@@ -237,7 +238,14 @@ def _disk_bytes(name: str, found: ProbeResults, objects: int, body: Estimate) ->
     spread = body.high / body.value - 1 if body.value else 0.0
     besides_bodies = max(mean - body.value, 0.0) / mean if mean else 0.0
     share = math.hypot(share, spread * (1 - besides_bodies))
+    if _has_indexes(name, options):
+        mean += (found.replies or _REPLIES).index_line
     return Estimate.within(stored * max(mean, 1.0), share).plus(journal_bytes(objects))
+
+
+def _has_indexes(name: str, options: PlanOptions) -> bool:
+    """Return whether each shard has an index, as WARC shards in a folder have by default."""
+    return name == "warc" and not (options.dest and is_bucket(str(options.dest)))
 
 
 def _inodes(
@@ -258,8 +266,12 @@ def _inodes(
         return Estimate(value=stored + folders + own, low=stored + least + own, high=stored + folders + own)
     size = options.shard_size or (_PARQUET_SHARD_BYTES if name == "parquet" else _SHARD_BYTES)
     # Each shard has a manifest.
+    files = 3 if _has_indexes(name, options) else 2
     shards = Estimate(
-        **{end: 2 * max(math.ceil(getattr(disk, end) / size), math.ceil(stored / _SHARD_OBJECTS), 1) for end in _ENDS}
+        **{
+            end: files * max(math.ceil(getattr(disk, end) / size), math.ceil(stored / _SHARD_OBJECTS), 1)
+            for end in _ENDS
+        }
     )
     unmerged = min(_UNMERGED, math.ceil(seconds.high / options.seal_after)) if name == "parquet" else 0
     more = 2 * workers * (1 + unmerged)

@@ -20,6 +20,8 @@ from fetchmill.errors import FetchmillError
 _STATE = ".fetchmill"
 _STEP_SECONDS = 0.01
 _END_OF_HEAD = b"\r\n\r\n"
+# Bytes of a line in an index of WARC shards, without its URL and the key, which is about as long.
+_INDEX_LINE_BYTES = 195
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,12 @@ class StoringTimes:
 
 
 @dataclass(frozen=True)
-class Heads:
-    """Mean network bytes per object, without the body: heads of requests and replies."""
+class SampleReplies:
+    """Mean bytes per object besides the body: the heads of its requests and replies, and its line in a WARC index."""
 
     request: float
     reply: float
+    index_line: float
 
 
 def store_in_each_format(sample: Path, folder: Path, block: int) -> dict[str, StoredSample]:
@@ -93,20 +96,22 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
     }
 
 
-def heads_of(sample: Path) -> Heads | None:
-    """Return the mean sizes of request and reply heads in a WARC sample; None if it has none.
+def measure_replies(sample: Path) -> SampleReplies | None:
+    """Return the mean sizes of heads and index lines in a WARC sample; None if it has none.
 
-    Secret fields of requests are not stored, so they are not included.
+    Secret fields of requests are not stored, so they are not included. An index exists only when a job is finished, so
+    the sample may have none, and its size is computed.
     """
-    requests = replies = count = 0
+    requests = replies = lines = count = 0
     for shard in sorted(sample.glob("shard-*.warc.gz")):
         with gzip.open(shard) as records:
-            for kind, block in _records(records):
+            for kind, url_bytes, block in _records(records):
                 if kind == b"request":
                     requests += len(block)
                 elif kind == b"response":
                     replies, count = replies + block.index(_END_OF_HEAD) + len(_END_OF_HEAD), count + 1
-    return Heads(requests / count, replies / count) if count else None
+                    lines += _INDEX_LINE_BYTES + 2 * url_bytes
+    return SampleReplies(requests / count, replies / count, lines / count) if count else None
 
 
 def _store(sample: Path, dest: Path, name: str, block: int) -> StoredSample:
@@ -136,12 +141,13 @@ def _measure(dest: Path, block: int) -> tuple[int, int]:
     return size, folders
 
 
-def _records(stream: "gzip.GzipFile | BinaryIO") -> Iterator[tuple[bytes, bytes]]:
-    """Yield the records of a WARC file: type and block."""
+def _records(stream: "gzip.GzipFile | BinaryIO") -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield the records of a WARC file: type, length of the URL, and block."""
     while stream.readline():
         fields = {}
         while (line := stream.readline().strip()) != b"":
             field, _, value = line.partition(b":")
             fields[field.lower()] = value.strip()
-        yield fields[b"warc-type"], stream.read(int(fields[b"content-length"]))
+        url_bytes = len(fields.get(b"warc-target-uri", b""))
+        yield fields[b"warc-type"], url_bytes, stream.read(int(fields[b"content-length"]))
         stream.read(4)
