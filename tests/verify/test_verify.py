@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import fetchmill
+from archive_index import index_of
 from conftest import COMMAND, Ended
 from fetchmill.testing import Fault, Server, synthetic_body
 from foreign import STATE
@@ -180,13 +181,16 @@ def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format
     with journal(made.dest) as db:
         rows = f"SELECT ?, {columns} FROM shards WHERE number = 1"  # noqa: S608 - a constant
         db.execute(f"INSERT INTO shards (number, {columns}) {rows}", [int(copy) + 1])
+        if format == "warc":
+            shutil.copy(index_of(first), made.dest / f"shard-{copy}.cdxj")
+            db.execute("INSERT INTO job SELECT ?, value FROM job WHERE key = 'cdxj-0'", [f"cdxj-{int(copy)}"])
 
     findings, report = made.verify(code=10)
 
     assert {(finding["what"], finding["shard"]) for finding in findings} == {("doubled", int(copy))}
     assert report["doubled"] == len(findings)
     made.assert_mended()
-    assert not (made.dest / f"shard-{copy}{SUFFIXES[format]}").exists()
+    assert not list(made.dest.glob(f"shard-{copy}.*"))
     assert first.exists()
 
 
