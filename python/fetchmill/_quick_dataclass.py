@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, kw_only: bool) -> "Callable[[type[T]], type[T]]":
-        """Make a dataclass whose values are immutable and whose fields are keywords."""
+        """Make an immutable dataclass that takes its fields as keywords."""
         if not (frozen and kw_only):
             raise TypeError("a quick dataclass is frozen and has keywords only")
 
@@ -73,7 +73,7 @@ class _Methods:
             else:
                 raise TypeError(f"{made.__name__}.__init__() missing a required keyword-only argument: {each.name!r}")
         if given:
-            # A class may say why it has no such field.
+            # A class may explain why it has no such field.
             refuse_unknown = getattr(made, "refuse_unknown", None)
             if refuse_unknown is not None:
                 refuse_unknown(next(iter(given)))

@@ -50,7 +50,7 @@ class Fault:
             - `eof` sends no length and ends the body by closing the connection.
             - `stray` hits connections: some time after one of the replies, it sends an unsolicited response,
               regardless of the requests in flight at that time.
-        rate: share of affected names, 0 to 1. A name is affected always or never. For `stray`, share of the
+        rate: share of affected names, 0 to 1. A given name is always or never affected. For `stray`, share of the
             connections.
         times: number of requests per name that are hit, from the first; for `stray`, number of connections. None for
             no limit.

@@ -50,7 +50,7 @@ class ListingError(FetchmillError):
 
 
 class TemporaryError(FetchmillError):
-    """The origin answered no request successfully for too long. The job can be resumed later."""
+    """The origin has not answered any request successfully for too long. The job can be resumed later."""
 
     exit_code = 5
 
@@ -68,7 +68,7 @@ class StorageError(FetchmillError):
 
 
 class BusyError(FetchmillError):
-    """Another process runs this job."""
+    """Another process is running this job."""
 
     exit_code = 9
 
@@ -92,7 +92,7 @@ class AccessError(FetchmillError):
 
 
 class ReplyError(FetchmillError):
-    """A request got no complete reply. It is the `reply.error` of a stream; `on_error="raise"` raises it.
+    """A request got no complete reply. A stream sets it as `reply.error`, or raises it with `on_error="raise"`.
 
     Args:
         url: the requested URL.

@@ -233,7 +233,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             self._refuse(path)
         return ObjectFile(self, path, self._read(path))
 
-    # --- many objects: names of all manifests are read ---------------------------------------------------------------
+    # --- many objects: the names in all manifests are read -----------------------------------------------------------
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - of any type
         """List the direct entries of a directory, sorted. For an object, list only that object."""

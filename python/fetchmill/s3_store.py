@@ -1,7 +1,7 @@
 """An S3 store on loopback, for tests and benchmarks. The store checks signatures and fails on demand.
 
     with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
-        ...  # `store.url` is the endpoint, `store.environment()` what another process needs to find it
+        ...  # `store.url` is the endpoint, `store.environment()` configures another process to use it
         store.change(slow_down_above=None)
 
 `python -m fetchmill.s3_store` runs a store in a separate process. It prints its address as one JSON line and ends when
@@ -98,8 +98,8 @@ class S3Options:
         secret_key: the secret of the access key.
         token: the session token required with the access key.
         expires_in: seconds until the credentials expire.
-        virtual_host_suffix: if given, a host only names a bucket as `BUCKET.SUFFIX`. If None, any host that starts with
-            a bucket's name and a dot names this bucket. For other hosts, the first part of the path names the bucket.
+        virtual_host_suffix: if given, only the host `BUCKET.SUFFIX` selects a bucket. If None, any host that starts
+            with a bucket's name and a dot selects it. For other hosts, the first part of the path names the bucket.
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
     """
@@ -288,8 +288,8 @@ class S3Store:
         Returns:
             `connections`, `requests`, `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
             bytes), `heads`, `lists`, `puts`, `parts`, `completed`, `deletes`; replies by kind: `refused` (503),
-            `denied` (403, but not for the time), `skewed` (403 for the time), `expired`, `not_found`, `redirected` (to
-            another region); `dropped` uploads.
+            `denied` (403 for any reason but the time), `skewed` (403 for the time), `expired`, `not_found`,
+            `redirected` (to another region); `dropped` uploads.
         """
         return self._native.stats()
 

@@ -5,7 +5,7 @@
     fetchmill.shared_jobs.status("/nfs/run").ledger["fetched"]
     for name, body in fetchmill.open("/nfs/run").items(): ...
 
-A job directory is a folder, or `s3://BUCKET/PREFIX`. Each process takes the bucket's credentials from its environment.
+A job directory is a folder, or `s3://BUCKET/PREFIX`. Each process reads the bucket's credentials from its environment.
 docs/guide/shared-jobs.md lists the supported file systems and stores, and describes what happens if a worker dies.
 """
 
@@ -71,8 +71,8 @@ def get(
               directory before the job exists. Other processes call `join`.
         dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
             job.
-        lease: seconds without a heartbeat after which other workers may take a worker's ranges. Use a larger value if
-            the file system propagates changes slowly.
+        lease: seconds without a heartbeat after which other workers may take over a worker's ranges. Use a larger value
+            if the file system propagates changes slowly.
         on: a Ray cluster that runs the workers. This process then only watches the job and fetches nothing itself.
         **options: the fields of `GetOptions`, except those that apply only to a single process.
 

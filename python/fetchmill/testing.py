@@ -109,7 +109,7 @@ def world(  # noqa: PLR0913 - each has its default
     watched: Sequence[str] = (),
     seed: int = 0,
 ) -> World:
-    """Serve hosts of every behaviour and their name server on loopback, until the end of a `with` block.
+    """Serve hosts with every behaviour, and their name server, on loopback until the end of a `with` block.
 
     Host names are `<behaviour>-<number>.test`, with any number. `fetchmill.world.BEHAVIOURS` lists all behaviours.
 

@@ -1,8 +1,8 @@
-"""A world of hosts on loopback, for tests and benchmarks of checks. The hosts show every behaviour of real sites.
+"""A world of hosts on loopback, for tests and benchmarks of checks. The hosts cover the behaviours of real sites.
 
     with fetchmill.testing.world() as world:
         for site in world.sites(1000):
-            ...  # ask the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
+            ...  # query the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
 
 `python -m fetchmill.world` runs a world in a separate process. It prints its addresses as one JSON line and ends when
 its standard input ends.

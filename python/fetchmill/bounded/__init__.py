@@ -4,11 +4,11 @@
     async for body in bounded.map(fetch, urls(), limit=1000): ...
     for body in bounded.threads.map(fetch, urls(), limit=50): ...
 
-| name | what it is for |
+| name | purpose |
 |---|---|
 | `as_completed` | `asyncio.as_completed` with a limit: results of awaitables as they complete |
-| `TaskPool` | `asyncio.TaskGroup` with a limit: work is added from anywhere, errors end the block |
-| `each`, `map` | calls a coroutine function for each item; each worker may keep a resource open |
+| `TaskPool` | `asyncio.TaskGroup` with a limit: any code may add work, and errors end the block |
+| `each`, `map` | call a coroutine function for each item; each worker may keep a resource open |
 | `threads.each`, `threads.map` | the same for a plain function, in threads |
 | `processes.each`, `processes.map` | the same for a plain function, in processes |
 | `Failed`, `Tally`, `WorkerDiedError` | a failed item, the counts that `each` returns, a worker process that died |

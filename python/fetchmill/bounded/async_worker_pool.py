@@ -67,7 +67,7 @@ class AsyncWorkerPool:
         self._work: asyncio.Queue[Call | None] = asyncio.Queue()
         self._take_lock = asyncio.Lock()
         self._is_ended = False
-        # Set when a call's error is to be raised: calls in progress finish, and no other call begins.
+        # Whether a call's error will be raised. Calls in progress then finish, and no other call begins.
         self._is_failing = False
         self._is_closed = False
         self._errors: list[Exception] = []
@@ -210,7 +210,7 @@ class AsyncWorkerPool:
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            # The function awaited something that was cancelled; this task itself was not.
+            # Something that the function awaited was cancelled, not this task.
             call.error = error
         if call.error is not None and not self._returns_errors:
             self._is_failing = True

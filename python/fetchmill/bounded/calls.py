@@ -3,7 +3,8 @@
 from collections import deque
 from typing import Any, NamedTuple
 
-# Items read but not yet handed over, per unit of `limit`: one in progress, and one waiting to start or to be taken.
+# Maximum number of items read but not yet handed over, per unit of `limit`: one in progress, and one waiting to start
+# or to be taken.
 AHEAD = 2
 
 
@@ -38,11 +39,11 @@ class Chunk(list[Outcome]):
 
 
 class Values(list[Any]):
-    """The values of a call that has several items, none of which failed. It saves an `Outcome` for each item."""
+    """The values of a call whose items all succeeded. Avoids an `Outcome` for each item."""
 
 
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any item
-    """Return an item as the input yielded it: a single argument is taken out of its tuple."""
+    """Return an item as the input yielded it: a single argument without its tuple."""
     return arguments[0] if len(arguments) == 1 else arguments
 
 

@@ -40,17 +40,18 @@ def as_completed(
     a
     b
 
-    With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. Everything is read and started at the first
-    step, a duplicate awaitable counts once, and started awaitables keep running even if the loop is left.
+    With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. The first step reads and starts everything.
+    A duplicate awaitable counts once. Started awaitables keep running even if the loop is left.
 
     With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
     limit` have been started but not yet taken. If the input raises, the loop raises that error after the results of
-    everything read before. If the next awaitable is requested before the last one was awaited, one more awaitable of
-    the input is read. It starts when fewer than `limit` are running. Cancelling a waiting awaitable loses no result.
+    everything read before. If the caller requests another awaitable before it has awaited the previous one, one more
+    awaitable is read from the input. It starts when fewer than `limit` are running. Cancelling a waiting awaitable
+    loses no result.
 
     If nothing refers to the iterator or its awaitables any more (after `break`, an error or a cancellation), or when
     `aclose()` is called, reading stops and the tasks started by the iterator are cancelled. Futures of the input are
-    not cancelled.
+    never cancelled.
 
     Args:
         aws: Coroutines, futures or other awaitables.
@@ -137,7 +138,7 @@ class _Completion(Generic[T]):
         self._timeout = timeout
         self._iterator: Iterator[Awaitable[T]] | None = None
         self._done: asyncio.Queue[asyncio.Future[T] | None] = asyncio.Queue()
-        # Awaitables read beyond the limit, because the caller requested more than it awaited.
+        # Awaitables read but not started yet. The limits were reached when the caller requested another result.
         self._held: deque[Awaitable[T]] = deque()
         self._own: set[asyncio.Future[T]] = set()
         self._running = 0
@@ -254,8 +255,8 @@ class _Completion(Generic[T]):
             return
         self._running -= 1
         self._done.put_nowait(future)
-        # These tasks are cancelled only when the loop ends. Nothing else may begin then, unless the caller requests
-        # more.
+        # Such a task is only cancelled when the event loop ends. After that, an awaitable may only start if the caller
+        # requests another result.
         if not (is_own and _is_cancelling(future)):
             self._fill()
         self._wake()
@@ -310,7 +311,7 @@ class _Completion(Generic[T]):
             self._loop.call_soon_threadsafe(self.close)
 
     async def aclose(self) -> None:
-        """Close the input and wait for the tasks started by the iterator."""
+        """Stop reading, cancel the tasks started by the iterator, and wait for them."""
         waited_for: set[asyncio.Future[Any]] = set(self._own)
         if self._feeder is not None:
             waited_for.add(self._feeder)
@@ -357,6 +358,6 @@ def _is_cancelling(future: "asyncio.Future[Any]") -> bool:
 
 
 def _close_unused(awaitable: Awaitable[Any]) -> None:
-    """Close a coroutine that never ran, to avoid Python's warning about coroutines never awaited."""
+    """Close a coroutine that never ran, to avoid Python's "was never awaited" warning."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()

@@ -27,9 +27,9 @@ class Tally:
     """The counts of an `each`: items done and items failed."""
 
     done: int
-    """Items whose function returned."""
+    """Number of items for which the function returned."""
     failed: int
-    """Items whose function raised; always 0 with `on_error="raise"`."""
+    """Number of items for which the function raised; always 0 with `on_error="raise"`."""
     failures: tuple[Failed, ...]
     """The first 100 failures."""
 
@@ -88,7 +88,7 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
     Args:
         name: name of the keyword.
         value: its value.
-        otherwise: text for the message that names other allowed values.
+        otherwise: part of the message that names other allowed values.
     """
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1{otherwise}, not {value!r}")

@@ -15,7 +15,7 @@ class NotPortableError(TypeError):
 
 
 def portable(value: T) -> T:
-    """Return the value, or a wrapper that becomes the value when another process unpickles it.
+    """Return the value, or a wrapper that turns into the value when another process unpickles it.
 
     The other process imports a module's function by its name. Lambdas, nested functions, and functions defined in a
     notebook cell are pickled by value, if cloudpickle is installed.

@@ -1,4 +1,4 @@
-"""A pool worker that makes its calls in a process: spawned, connected by a pipe, and watched in case it dies."""
+"""A pool worker that makes its calls in a spawned process, connected by a pipe. Detects the death of the process."""
 
 import contextlib
 import math
@@ -25,7 +25,7 @@ NOT_READY = "before it was ready; check that the main module starts the pool bel
 
 
 class ProcessWorker:
-    """The parent's end of a worker process. An item is a chunk: a list of tuples of arguments."""
+    """The parent's side of a worker process. An item is a chunk: a list of tuples of arguments."""
 
     def __init__(self, functions: WorkerFunctions, call_timeout: float | None = None) -> None:
         self._functions = functions
@@ -197,7 +197,7 @@ def _result(pickled: bytes) -> Any:  # noqa: ANN401 - any return value
 
 
 def _outcome(arguments: tuple[Any, ...], answer: bytes | Outcome) -> Outcome:
-    """Return the outcome of an item from its pickled outcome, or from an outcome without its arguments."""
+    """Return the outcome of an item. `answer` is its pickled value or error, or an outcome without arguments."""
     if isinstance(answer, Outcome):
         return answer._replace(arguments=arguments)
     try:

@@ -7,7 +7,7 @@
     if __name__ == "__main__":
         main()
 
-It works like `bounded.threads` with processes instead of threads, and ends in the same ways, with these differences:
+It works and ends like `bounded.threads`, with processes instead of threads and these differences:
 
 - A process is spawned when an item waits and no worker is free. The function, `on_start`, `on_done`, items and
   results are pickled, and the program's main module needs `if __name__ == "__main__":`.
@@ -206,7 +206,7 @@ def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[
     while True:
         chunk: list[tuple[Any, ...]] = []
         try:
-            # If the input raises, the list has the items before.
+            # If the input raises, the list has the items read before.
             chunk.extend(islice(items, size))
         except Exception:
             if chunk:

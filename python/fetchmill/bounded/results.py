@@ -24,7 +24,7 @@ class Results(Generic[R]):
         self._pool = pool
         self._returns_errors = on_error == "return"
         self._ready: deque[Outcome] = deque()
-        # Values of a chunk without errors, the next one last. While there are any, `_ready` is empty.
+        # Remaining values of a chunk without errors, in reverse order. Until all are yielded, `_ready` is empty.
         self._values: list[Any] = []
         self._is_begun = False
         self._is_over = False
@@ -48,7 +48,7 @@ class Results(Generic[R]):
             if self._values:
                 return self._values.pop()  # type: ignore[no-any-return] # as above
         except BaseException:
-            # The error's traceback refers to this frame. The frame must not refer to the error.
+            # The error's traceback refers to this frame, so this frame must not refer to the error.
             outcome = None
             self._give_up()
             raise
@@ -118,7 +118,7 @@ def _outcomes(call: Call) -> Iterator[Outcome]:
     if isinstance(call.value, Chunk):
         yield from call.value
     elif isinstance(call.arguments, list):
-        # The worker returned nothing, so every item of the chunk gets the error.
+        # The worker returned no outcomes, so every item of the chunk gets the error.
         yield from (Outcome(arguments, None, call.error) for arguments in call.arguments)
     else:
         yield Outcome(call.arguments, call.value, call.error)

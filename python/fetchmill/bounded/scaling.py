@@ -7,8 +7,8 @@ class Scaler:
     """Counts workers and decides how many more to start: on demand, up to `limit`.
 
     If starts are slow (`is_slow`: each one creates a client or a process), the number of workers that start together is
-    limited to the number of ready workers plus one. Starts often use the processor, and a hundred together would delay
-    the ready workers. After the end of the input, no worker starts if the others would finish before it is ready.
+    limited to the number of ready workers plus one. A start often needs CPU time, so a hundred starts together would
+    delay the ready workers. After the end of the input, no worker starts if the others would finish before it is ready.
     """
 
     def __init__(self, limit: int, *, is_slow: bool, is_paced: bool) -> None:
@@ -72,7 +72,7 @@ class Scaler:
 
 
 class _MovingAverage:
-    """A mean in which the latest values count most. Starts take longer if many happen together."""
+    """A mean that weights recent values most, because starts take longer if many happen together."""
 
     def __init__(self, *, weight: float) -> None:
         self._weight = weight

@@ -9,7 +9,7 @@ from fetchmill.bounded.failures import check_count
 
 
 class TaskPool:
-    """`asyncio.TaskGroup` with at most `limit` tasks: `put` waits for a free place before it creates a task.
+    """`asyncio.TaskGroup` with at most `limit` tasks: `put` waits for a free slot before it creates a task.
 
     >>> async def main() -> None:
     ...     async with TaskPool(2) as pool:

@@ -3,8 +3,8 @@
     with bounded.threads.map(fetch, urls(), limit=50, on_start=Session, on_done=Session.close) as bodies:
         for body in bodies: ...
 
-A thread starts when an item waits and no thread is free. `on_start` is often slow. With it, the number of threads that
-start together is limited to the number of ready threads plus one. A thread that would be ready too late to help does
+A thread starts when an item waits and no thread is free. Because `on_start` is often slow, it limits the number of
+threads that start together to the number of ready threads plus one. A thread that would be ready too late to help does
 not start.
 
 The thread that requests results also reads the input, so a generator runs in the thread that uses it. If all inputs are

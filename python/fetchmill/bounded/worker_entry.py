@@ -18,7 +18,7 @@ from fetchmill.bounded.interrupts import ignore_interrupts
 END = b""
 # First bytes of other messages: the items are pickled together, or each one separately.
 TOGETHER, SEPARATE = b"t", b"s"
-# Types whose values are immutable and can always be pickled. So pickling several together changes nothing.
+# Types whose values are immutable and can always be pickled. Pickling several together therefore changes nothing.
 _PLAIN_TYPES = frozenset((bool, bytes, float, int, str, type(None)))
 
 

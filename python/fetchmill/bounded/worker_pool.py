@@ -20,10 +20,10 @@ from fetchmill.bounded.failures import OnError, WorkerDiedError
 from fetchmill.bounded.rate_limit import RateLimiter
 from fetchmill.bounded.scaling import Scaler
 
-# A finished call, the error of a worker's start, or (`_EndError`) the error of its end.
+# A finished call, an error raised when a worker started, or (as `_EndError`) an error raised when it ended.
 _Message = Call | BaseException
 
-# Time limit for a new thread to start. Another thread may hold the GIL.
+# Time limit for a new thread to start. The start may have to wait for the GIL.
 START_MILLISECONDS_MAX = 1000
 
 
@@ -31,7 +31,7 @@ class Worker(Protocol):
     """Makes the calls of one thread of the pool. Only that thread uses it, except for `give_up`."""
 
     def start(self) -> None:
-        """Get ready. An error ends the whole pool."""
+        """Prepare for calls. An error ends the whole pool."""
 
     def call(self, arguments: Any) -> Any:  # noqa: ANN401 - any item
         """Process one item. WorkerDiedError means that the worker is lost; any other error only fails the item."""
@@ -158,7 +158,7 @@ class WorkerPool:
     def _read_on(self) -> None:
         """Read one item if a result is already waiting. Otherwise read until a result waits, or the window is full.
 
-        A slow input then delays a finished result by at most one item, and a fast input keeps all workers busy.
+        Thus, a slow input delays a finished result by at most one item, and a fast input keeps all workers busy.
         """
         while self._items is not None and self._out < self._window:
             while not self._done.empty():
@@ -233,7 +233,7 @@ class WorkerPool:
             self._on_start_failed(thread, error)
 
     def _on_start_failed(self, thread: threading.Thread, error: RuntimeError) -> None:
-        """Handle the system's refusal to start a thread: the existing workers do the work."""
+        """Handle a thread that the system refused to start. The existing workers do its work."""
         with self._lock:
             self._threads.discard(thread)
             self._scaler.on_start_failed()

@@ -1,10 +1,11 @@
-"""The engines in Python, as alternatives to the native engine for making requests.
+"""The Python engines: alternatives to the native engine for making requests.
 
-For every engine, the native module does planning, formats and durability. The engines differ in how they make requests:
+For every engine, the native module handles planning, formats and durability. The engines make requests in different
+ways:
 
-- `sync`: one request after another, with requests.
-- `threads`: several threads, with requests.
-- `processes`: several processes with one request at a time each, with requests.
+- `sync`: one request at a time, with the library requests.
+- `threads`: several threads, with the library requests.
+- `processes`: several processes that make one request at a time, with the library requests.
 - `asyncio`: one event loop, with aiohttp.
 - `combo`: several processes with one event loop each, with aiohttp.
 

@@ -1,6 +1,6 @@
-"""Answers: the replies and failures that a transport of an engine in Python returns for targets.
+"""Answers: the replies and failures that a Python engine's transport returns for targets.
 
-The native module derives the outcome of the target from its answer, by the same rules as for native replies.
+The native module derives a target's outcome from its answer, by the same rules as for native replies.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class ReplyAnswer(NamedTuple):
         date: the field Date, the time on the store's clock.
         bucket_region: the field x-amz-bucket-region of an S3 store.
         checksums: the checksum fields of an S3 store, one line per field; "" if there are none. The body is compared
-            with these checksums and the ETag. `None`: it is not compared, because it may be encoded differently.
+            with these checksums and the ETag. None if it is not compared, because it may be encoded differently.
         location: the field Location.
         challenge: the field WWW-Authenticate.
     """

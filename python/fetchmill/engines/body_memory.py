@@ -1,9 +1,9 @@
 """Limits the memory for bodies in an event loop: how many requests may be in flight, and which bodies may be read now.
 
-The size of a body is unknown before its head arrives, so each request in flight is expected to be as large as the
-largest recent body. This is an estimate: if objects are sorted by size, hundreds of requests may be in flight when the
-large objects begin. Therefore a body that arrives in pieces must be admitted before it is read. Until then its rest
-waits at the server, and timeouts are paused.
+The size of a body is unknown before its head arrives, so each body in flight is assumed to be as large as the largest
+recent one. This estimate can be wrong: if objects are sorted by size, hundreds of requests may be in flight when the
+first large objects arrive. Therefore a body that arrives in pieces must be admitted before it is read. Until then, the
+rest of the body stays at the server, and timeouts are paused.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import Self
 
 from fetchmill.engines.answers import Answer, ReplyAnswer
 
-# Maximum bytes of bodies being received or not yet taken by the dispatcher, for all event loops of a job, and the
-# minimum share of one loop. A body is in memory twice for a moment.
+# Maximum total size of bodies being received or not yet taken by the dispatcher, for all event loops of a job, and the
+# minimum share of one loop. For a moment, a body is in memory twice.
 BODIES_BYTES_MAX = 32 << 20
 _SHARE_BYTES_MIN = 8 << 20
 # Estimated body size before the first answers: it allows 16 requests in flight.
@@ -51,7 +51,10 @@ class BodyMemory:
         return self._used
 
     def has_room(self, in_flight: int) -> bool:
-        """Return whether another request may start while `in_flight` others run. If nothing is held, one always may."""
+        """Return whether another request may start while `in_flight` others run.
+
+        If none are in flight, one may start unless the memory is full.
+        """
         if self._waiting:
             return False
         estimate = self._estimate if self._answers >= _FIRST_ANSWERS else max(self._estimate, _FIRST_ESTIMATE)
@@ -73,7 +76,7 @@ class BodyMemory:
             self._admit_waiting()
 
     def begin_body(self, connection_bytes: int) -> "BodyRoom":
-        """Return the memory of a body that arrives in pieces, for a `with` block. Note the answer right after it.
+        """Return the memory of a body that arrives in pieces, for a `with` block. Note the answer right after it ends.
 
         Args:
             connection_bytes: bytes that the connection holds until the body is complete.
@@ -107,12 +110,12 @@ class BodyMemory:
             raise
 
     def end_body(self, room: "BodyRoom") -> None:
-        """Release the memory of a body that is complete and noted separately, or that was abandoned."""
+        """Release the memory of a body that was abandoned, or that is complete and is noted as an answer."""
         if room.bytes:
             self._used -= room.bytes
             self._reading -= 1
         if self._waiting:
-            # Delay this until the body is noted.
+            # Wait until the answer has been noted.
             asyncio.get_running_loop().call_soon(self._admit_waiting)
 
     def _admit(self, room: "BodyRoom", count: int) -> None:

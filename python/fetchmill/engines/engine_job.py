@@ -1,4 +1,4 @@
-"""A job together with its engine in Python: both are started, waited for and ended together."""
+"""Starts, waits for and ends a job together with its Python engine."""
 
 import contextlib
 import threading
@@ -51,7 +51,7 @@ class EngineJob:
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Ask the job to end with a checkpoint."""
+        """Signal the job to end with a checkpoint."""
         self._job.stop()
 
     def abort(self) -> None:
@@ -76,7 +76,7 @@ class EngineJob:
 
 
 def start_in_process(job: "Job", run: EngineFunction) -> EngineJob:
-    """Start an engine in this process, and give it the job's dispatcher."""
+    """Start an engine in this process, and pass it the job's dispatcher."""
 
     def work() -> None:
         while (dispatcher := job.take_dispatcher(POLL_SECONDS)) is None:

@@ -34,7 +34,8 @@ def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> 
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
-        # Limit the held answers. If the origin starts to refuse requests, targets already handed out are not paced.
+        # Each held answer allows another target to be handed out. Their number is limited, because targets already
+        # handed out are not paced if the origin starts to refuse requests.
         exchange(dispatcher, loop, _HELD_MAX)
     finally:
         loop.end()
@@ -72,7 +73,7 @@ class _EventLoop:
             self._call(self._append, ())
 
     def running(self) -> tuple[int, int]:
-        """Return the numbers of running requests and of waiting targets. Called by the dispatcher's thread."""
+        """Return the number of running requests and of waiting targets. Called by the dispatcher's thread."""
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
@@ -83,7 +84,7 @@ class _EventLoop:
         """Record an uncertain answer. Called by the transport."""
         self.body_memory.note(answer)
         self.held += 1
-        # Another target may be handed out.
+        # The dispatcher may now hand out another target.
         self._publish_soon()
 
     def give(self, answers: "list[Answer]") -> None:
@@ -163,7 +164,7 @@ class _EventLoop:
                 return
 
     def _publish_soon(self) -> None:
-        """Schedule a publication at the end of the loop's iteration, even if none of its answers is certain yet."""
+        """Publish the finished answers at the end of the loop's iteration, even if there are none."""
         if not self._is_publishing:
             self._is_publishing = True
             self._loop.call_soon(self._publish_answers)
@@ -178,8 +179,8 @@ class _EventLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
             return
-        # Tasks that end in the same iteration still count each other, so all of them may have ended although some
-        # should have continued. If a task is left, it continues with the waiting targets.
+        # Tasks that end in the same iteration count each other as running, so all of them may have ended although some
+        # should have continued. If any task is left, it fetches the waiting targets.
         if not self._tasks:
             self._start_tasks()
 

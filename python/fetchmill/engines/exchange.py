@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 IDLE_WAIT_SECONDS = 0.25
 # Maximum time between two polls of the dispatcher while requests are in flight.
 POLL_SECONDS = 0.05
-# Maximum time for requests that are in flight when the job is stopped.
+# Time limit for requests that are in flight when the job is stopped.
 DRAIN_SECONDS = 3.0
 # Maximum number of answers in a report.
 REPORT_MAX = 1024
-# Maximum number of replies held until they are certain. Python cannot request as many in the second for which they are
-# held.
+# Maximum number of replies held until they are certain. They are held for a second, in which Python cannot make this
+# many requests.
 HELD_MAX = 4096
 
 # Lists of answers in order of arrival, or the error that has ended the workers.
@@ -26,7 +26,7 @@ AnswerQueue = SimpleQueue[list[Answer] | BaseException]
 
 
 class Workers(Protocol):
-    """The workers that make requests: threads, or an event loop. The dispatcher's thread calls it.
+    """The workers that make requests: threads, or an event loop. The dispatcher's thread calls these methods.
 
     Args:
         answers: the queue of answers; an empty list means that there is room for more targets.

@@ -13,7 +13,7 @@ from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer
 from fetchmill.engines.transports import AnswerReceiver, Target
 from fetchmill.errors import UsageError
 
-# Names of the attributes in the replies of common libraries.
+# Attribute names of the replies of common libraries.
 _STATUS = ("status", "status_code")
 _BODY = ("body", "content", "data")
 OK = 200
@@ -24,7 +24,7 @@ MISTAKES_MAX = 3
 
 
 class FirstCalls:
-    """Watches the first calls of a function for a bug, which would make every target fail in the same way."""
+    """Watches the first calls of a function for a bug that would make every target fail in the same way."""
 
     def __init__(self) -> None:
         self._has_given = False
@@ -87,7 +87,7 @@ class UserFunction:
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """What replies reveal about the origin. No answer is held."""
+        """Statistics about the origin's replies. No answer is held."""
         return OriginReplies()
 
     def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
@@ -163,7 +163,9 @@ async def _await_if_needed(value: Any) -> Any:  # noqa: ANN401 - the user's
 
 
 def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-    """Convert a function's result to an answer. Bytes are a complete reply; a reply has a status, a body, and fields.
+    """Convert a function's result to an answer.
+
+    The result is either the body of a complete reply as bytes, or a reply with a status, a body and optional headers.
 
     Raises:
         TypeError: the result is neither bytes nor a reply.

@@ -3,7 +3,7 @@
 import gc
 
 # Number of new objects that triggers a collection of the youngest generation. If all are garbage, they take a few MB.
-# Python's default of 700 is reached after one or two requests. Scanning the objects of 64 tasks that often takes an
+# Python's default of 700 is reached after one or two requests. At that rate, scanning the objects of 64 tasks takes an
 # eighth of the CPU time.
 _YOUNGEST = 20_000
 _YOUNG, _OLD = 20, 50

@@ -19,7 +19,7 @@ from fetchmill.errors import FetchmillError, UsageError
 if TYPE_CHECKING:
     from fetchmill._native import Job
 
-# Maximum number of consecutive starts of a process that dies before it has joined.
+# Maximum number of consecutive failed starts of a process: it died before it joined the job.
 STARTS_MAX = 3
 POLL_SECONDS = 0.1
 # A process that does not end within this time, for example because it waits for a server, is killed.
@@ -41,7 +41,7 @@ class _Slot:
 class ProcessPool:
     """Worker processes that fetch targets. They exchange targets, answers and commit records with the native job.
 
-    Another process is started only when the running ones cannot carry the requests in flight that the job wants.
+    Another process is started only if the running ones cannot make all the concurrent requests that the job wants.
 
     Args:
         job: the job, with as many workers as `worker_mains`.

@@ -42,7 +42,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
 
 
 def _next_batch(dispatcher: "Dispatcher") -> "list[Target] | None":
-    """Return the next targets, or an empty list while there are more processes than wanted. None at the end."""
+    """Return the next targets, an empty list while there are more processes than wanted, or None at the end."""
     if dispatcher.concurrency:
         batch = dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)
     else:

@@ -1,8 +1,8 @@
 """The engine `threads`: many threads with one request at a time each.
 
 Threads start on demand, if there are more targets than threads. The number of threads that start together is limited to
-the number of ready threads plus one. A start may be slow (it creates a client), and a hundred together would delay the
-ready threads. Threads do not end early. If the limit of requests in flight falls, surplus threads wait for their turn.
+the number of ready threads plus one. Starts may be slow (each one creates a client), and a hundred together would delay
+the ready threads. Threads do not end early. If the limit of requests in flight falls, surplus threads wait their turn.
 """
 
 import threading
@@ -23,8 +23,8 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bo
 
     With `has_rests` there are additional threads, because a thread with a resting connection makes no request.
 
-    If the job is stopped while a thread makes a request, nothing waits for the thread. It ends after its request, and
-    the target stays pending.
+    If the job is stopped while a thread is making a request, the job does not wait for the thread. It ends after its
+    request, and the target stays pending.
     """
     dispatcher.observe_arrivals(transport.origin_replies)
     threads = _ThreadPool(transport, has_rests=has_rests)

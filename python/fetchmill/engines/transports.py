@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fetchmill._native import OriginReplies
     from fetchmill.engines.body_memory import BodyMemory
 
-# For every group of this many connections that make requests, one more connection may be resting.
+# Number of connections that make requests for each additional connection that may rest.
 _RESTING_SHARE = 2
 
 
@@ -20,7 +20,7 @@ class Target(Protocol):
     Args:
         sequence: sequence number in the job.
         name: name under which the object is stored.
-        url: the complete URL, which is sent byte for byte.
+        url: the complete URL, which is sent unchanged.
         attempt: number of the attempt, from 1.
     """
 
@@ -83,7 +83,7 @@ class BlockingTransport(Protocol):
 
     @property
     def origin_replies(self) -> "OriginReplies":
-        """What replies reveal about the origin. It is recorded on arrival, because answers may be held."""
+        """Statistics about the origin's replies. Each reply is counted on arrival, because its answer may be held."""
 
     def held(self) -> int:
         """Return the number of held replies over all threads. Called by the dispatcher's thread."""

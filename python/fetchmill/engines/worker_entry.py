@@ -1,4 +1,4 @@
-"""A process of an engine: joins the job, fetches until no targets are left, and exits if the parent ends."""
+"""An engine's process: joins the job, fetches until no targets are left, and exits if the parent ends."""
 
 import contextlib
 import multiprocessing
@@ -68,7 +68,7 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent ends. It keeps the journal, so objects fetched after its end would be lost."""
+    """Exit when the parent ends. The parent keeps the journal, so objects fetched later would be lost."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -54,7 +54,7 @@ def read(
 
     Args:
         source: a list in a file, a folder or a glob, at the same path on all nodes.
-        workers: maximum number of tasks that fetch at the same time. If None, as many as the cluster has CPUs for.
+        workers: maximum number of tasks that fetch at the same time. If None, the cluster's CPUs are the only limit.
         list_format: format of the list. This and the other list options are as for `fetchmill.get`.
         column: the column with the URL, or with the value for `template`.
         template: a URL with `{}`.

@@ -15,7 +15,7 @@ from fetchmill.engines.transports import TransportOptions
 
 
 def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
-    """Return whether the connection for a request must lead to a public address.
+    """Return whether the connection for a request must be to a public address.
 
     Args:
         options: the options of the job.

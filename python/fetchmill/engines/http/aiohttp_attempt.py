@@ -26,13 +26,13 @@ from fetchmill.engines.transports import TransportOptions
 if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Number of threads that look names up. A lookup without an answer keeps one of them busy.
+# Number of threads that resolve names. A lookup without an answer keeps one of them busy.
 _LOOKUPS_MAX = 64
 DNS_CACHE_SECONDS = 60
 # Maximum size of a line in a head, as in the native engine. aiohttp itself limits a head to 128 fields.
 _LINE_BYTES_MAX = 1 << 14
-# Maximum bytes that all connections of a loop together may receive before their bodies are admitted. Each connection
-# has an equal share. The library stops reading from a connection after twice its share.
+# Maximum number of bytes that all connections of a loop together may receive before their bodies are admitted. Each
+# connection has an equal share. The library stops reading from a connection after twice its share.
 _UNREAD_BYTES_MAX = 32 << 20
 _UNREAD_SHARE_MIN = 64 << 10
 _UNREAD_SHARE_MAX = 256 << 10
@@ -108,7 +108,7 @@ class AsyncAttempt:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the deadlines inside the block, while the body waits for this process."""
+        """Pause the deadlines inside the block, while the body waits for this process."""
         self._timer.cancel()
         began = time.monotonic()
         try:
@@ -125,7 +125,8 @@ class AsyncAttempt:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._timer.cancel()
         task = self._task
-        # Their contexts refer to this attempt. Without `del`, only the garbage collector could free the cycle.
+        # The timer and the task have contexts that refer to this attempt. Without `del`, only the garbage collector
+        # could free the cycle.
         del self._timer, self._task
         # Like `asyncio.Timeout`: if other code has cancelled the task, the task stays cancelled.
         if self.is_late and task and task.uncancel() <= self._cancelling and error is CancelledError:
@@ -180,10 +181,10 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Resolver(AbstractResolver):
-    """Looks names up with the system, in threads of its own, because aiohttp's resolver has only a few.
+    """Resolves names with the system, in its own threads, because aiohttp's resolver has only a few.
 
     Args:
-        judging: options that decide which lookups must return only public addresses; None if none must.
+        judging: options that decide which lookups may only return public addresses; None to allow any address.
     """
 
     def __init__(self, judging: TransportOptions | None) -> None:

@@ -1,7 +1,7 @@
 """Makes attempts with aiohttp in one event loop.
 
-The transport imports this module when it starts, because the module needs the library. CPU time matters here: the
-library uses most of it, so the code per request is kept small.
+The transport imports this module when it starts, because the module needs the library. The library uses most of the CPU
+time, so this module does little per request.
 """
 
 import re
@@ -28,7 +28,7 @@ class Connections(Protocol):
     """Assigns connections to requests, and decides when the match of a reply to its request is certain."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Return a session. `judging` decides which lookups must return only public addresses; None if none must."""
+        """Return a session. `judging` decides which lookups may only return public addresses; None allows any."""
 
     def url_of(self, address: RequestUrl) -> URL:
         """Return the URL that is passed to the session."""
@@ -47,7 +47,7 @@ class Connections(Protocol):
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Take a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
+        """Accept a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
 
     def abandon(self, attempt: AsyncAttempt) -> None:
         """Handle an attempt without a reply."""
@@ -231,7 +231,7 @@ def _connect_kind(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
     if isinstance(error, socket.gaierror):
-        # A host that aiohttp takes for an address bypasses the resolver. Some releases then look it up.
+        # A host that aiohttp considers an address bypasses the resolver. Some releases then look it up themselves.
         return failure_kinds.lookup_kind(error)
     numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
     return failure_kinds.most_specific(

@@ -38,7 +38,7 @@ class KeptConnections(HeldConnections):
         """Return a session without automatic retries.
 
         Args:
-            judging: options that decide which lookups must return only public addresses; None if none must.
+            judging: options that decide which lookups may only return public addresses; None to allow any address.
         """
         made = open_session(_Connector(self, judging), self.requests_max, request_class=_VerbatimRequest)
         # Otherwise aiohttp would retry on any connection, even on a new one.
@@ -88,7 +88,7 @@ class _Connector(aiohttp.TCPConnector):
             return None
         while (found := await super()._get(key, traces)) is not None:
             connection: LibraryValue = found.protocol
-            # If the next reply counts as certain, bytes that have already arrived would be mistaken for it.
+            # If the next reply will be treated as certain, bytes that have already arrived would be mistaken for it.
             if not connection.held.is_next_certain or not connection.is_readable():
                 return found
             found._protocol = None  # noqa: SLF001 - `found` would close the connection
@@ -128,10 +128,10 @@ class HoldingConnection(ResponseHandler):
         self.is_kept = False
         # Whether the current request asks the server to close the connection.
         self.is_last = False
-        # Whether the last reply did not announce the close. The end of the connection then proves nothing.
+        # Whether the server was asked to close but did not announce it. The end of the connection then proves nothing.
         self.is_unannounced = False
         self.has_surplus = False
-        # Whether the connection ended in another way than by the server closing it.
+        # Whether the connection ended with an error, rather than by the server closing it.
         self.is_broken = False
         # Whether the targets of the held answers have been requested again.
         self.is_lost = False
@@ -173,7 +173,7 @@ class HoldingConnection(ResponseHandler):
             self._note_surplus()
             return
         super().data_received(data)
-        # The request ends while the last bytes of a body are parsed. Bytes after them were parsed in the same call.
+        # The request ends when the last bytes of its body are parsed. The same call may have parsed bytes after them.
         if not self._is_awaited and (self._buffer or isinstance(self.exception(), http_exceptions.HttpProcessingError)):
             self._note_surplus()
 
@@ -215,10 +215,10 @@ class HoldingConnection(ResponseHandler):
 
 
 class _VerbatimRequest(aiohttp.ClientRequest):
-    """A request with a verbatim request line."""
+    """A request whose request line is not changed by aiohttp."""
 
     def update_auto_headers(self, skip_auto_headers: LibraryValue) -> None:
-        """Add no fields. aiohttp's own fields could only be suppressed one by one."""
+        """Add no fields. Otherwise aiohttp's default fields would have to be suppressed one by one."""
 
     async def send(self, conn: LibraryValue) -> aiohttp.ClientResponse:
         attempt = CURRENT_ATTEMPT.get()
@@ -235,7 +235,7 @@ class _VerbatimRequest(aiohttp.ClientRequest):
 
 
 class _VerbatimUrl:
-    """A URL with a verbatim request line. aiohttp's own URL removes parts that it considers redundant."""
+    """A URL that is sent verbatim. aiohttp's own URL class removes parts that it considers redundant."""
 
     def __init__(self, url: URL, address: RequestUrl) -> None:
         self._url = url

@@ -16,7 +16,7 @@ from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.http.tunnel import open_tunnel
 from fetchmill.engines.transports import TransportOptions
 
-# Maximum size of a head. As many bytes again may have been read along with it.
+# Maximum size of a head. Up to the same number of bytes may have been read along with it.
 _HEAD_BYTES_MAX = 1 << 16
 # Maximum number of bytes on the wire per byte of a body: a one-byte chunk takes six.
 _OVERHEAD = 6
@@ -102,7 +102,7 @@ class BlockingAttempt:
         return self._proxy is not None and self.context is None
 
     def connect(self) -> socket.socket:
-        """Connect to the origin, or to a proxy, which resolves the origin itself. Uses TLS for https.
+        """Connect to the origin, or to a proxy, which resolves the origin itself. Use TLS for https.
 
         Raises:
             AttemptError: no connection was made.
@@ -164,7 +164,7 @@ class BlockingAttempt:
         return file
 
     def end_reply(self) -> None:
-        """Check for unsolicited bytes after a complete body. If the server closes the connection, reads until the end.
+        """Check for unsolicited bytes after a complete body. If the server closes the connection, read until the end.
 
         If the connection is not kept, nothing more needs to be read, because its only reply is certain.
         """
@@ -190,7 +190,7 @@ class BlockingAttempt:
         """Record that bytes have arrived. 0 means the end of the connection.
 
         Raises:
-            AttemptError: there are more bytes than any reply may have, even with framing around each byte of the body.
+            AttemptError: there are more bytes than a reply may have, even with framing around each byte of its body.
         """
         reply = self.reply
         reply.is_cut = reply.is_cut or count == 0

@@ -30,7 +30,7 @@ from fetchmill.errors import InternalError, UsageError
 
 # Header fields that aiohttp adds on its own by default.
 _AUTOMATIC_FIELDS = ("Accept", "Accept-Encoding", "User-Agent")
-# A value that parts of aiohttp pass to one another. We only forward it.
+# A value that parts of aiohttp pass to each other. This module only forwards it.
 LibraryValue: TypeAlias = Any
 
 
@@ -57,7 +57,7 @@ class ClosedConnections:
         self._resolvers.append(resolver)
         options: dict[str, LibraryValue] = {"resolver": resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None and judging.public_only:
-            # The resolver does not see text that this version takes for an address.
+            # A host that this version considers an address bypasses the resolver.
             options["socket_factory"] = partial(judged_socket, judging)
         try:
             connector = aiohttp.TCPConnector(limit=self._requests_max, force_close=True, **options)
@@ -74,7 +74,7 @@ class ClosedConnections:
         """Return the whole URL.
 
         Raises:
-            AttemptError: aiohttp would request another URL, because it removes parts that it considers redundant.
+            AttemptError: aiohttp would request a different URL, because it removes parts that it considers redundant.
         """
         try:
             url = URL(address.url, encoded=True)
@@ -106,7 +106,7 @@ class ClosedConnections:
             )
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Return the reply, because it is certain. As usual, record what it reveals about the origin."""
+        """Return the reply, because it is certain. Record it in the origin's statistics."""
         held = HeldAnswers(self._origin)
         if not held.add(target, answer, attempt.sent_at):
             held.commit()

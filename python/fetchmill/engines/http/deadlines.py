@@ -17,38 +17,38 @@ class Deadlines:
         self.on_connect()
 
     def on_connect(self) -> None:
-        """Called when a connection begins."""
+        """Start the deadline for connecting."""
         self._enter("connect-timeout", self._options.connect_timeout)
 
     def on_connect_phase(self, kind: str) -> None:
-        """Called when connecting enters a part with its own failure kind. All parts share one deadline."""
+        """Record that connecting enters a phase with its own failure kind. All phases share one deadline."""
         self._kind = kind
 
     def on_request_sent(self) -> None:
-        """Called when the request is sent."""
+        """Start the deadline for the head. Called when the request is sent."""
         self._enter("head-timeout", self._options.head_timeout)
 
     def on_head(self) -> None:
-        """Called when the head has arrived."""
+        """Start the deadline for the next bytes. Called when the head has arrived."""
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_bytes(self, count: int) -> None:
-        """Called when bytes of the body have arrived."""
+        """Extend the deadlines. Called when bytes of the body have arrived."""
         self._total += count / _BYTES_A_SECOND
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_waited(self, seconds: float) -> None:
-        """Extend the deadlines by a time in which this process did not read. The server did not cause this delay."""
+        """Extend the deadlines by the time for which this process did not read. The server did not cause this delay."""
         self._total += seconds
         self._until += seconds
 
     @property
     def until(self) -> float:
-        """The time at which the attempt is too slow."""
+        """The time at which the next deadline expires."""
         return min(self._until, self._total)
 
     def remaining(self) -> tuple[float, str]:
-        """Return the remaining seconds (0 or less if it is too late), and the failure kind after that time."""
+        """Return the seconds until the next deadline (0 or less if it has expired), and its failure kind."""
         until, kind = min((self._until, self._kind), (self._total, "total-timeout"))
         return until - time.monotonic(), kind
 

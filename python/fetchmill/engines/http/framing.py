@@ -1,4 +1,4 @@
-"""Finds the end of a body by the table in docs/reference/http-support.md, for heads that a library has parsed.
+"""Finds the end of a body as specified in docs/reference/http-support.md, for heads that a library has parsed.
 
 Each library accepts different ambiguous heads. This module applies the native engine's rules to both libraries.
 """

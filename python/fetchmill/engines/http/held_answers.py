@@ -17,8 +17,8 @@ from fetchmill.engines.transports import Target
 
 __all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"]
 
-# Maximum bytes of bodies that a connection holds. More would cost memory, and a rest of 50 ms for this size costs
-# little.
+# Maximum total size of the bodies that a connection holds. A higher limit would need more memory, and a 50 ms rest for
+# this size costs little.
 _HELD_BYTES_MAX = 256 * 1024
 # Same as `REST_MAX` in certainty.rs. If replies may be slower than this, a connection ends after its next reply.
 _REST_SECONDS_MAX = 1.0
@@ -62,7 +62,7 @@ class HeldAnswers:
         self._held: list[tuple[Target, ReplyAnswer]] = []
         # Total size in bytes of the bodies of held answers.
         self.bytes = 0
-        # Whether no other bytes can arrive that would be mistaken for the next reply.
+        # Whether no bytes can arrive that would be mistaken for the next reply.
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False
@@ -106,7 +106,7 @@ class HeldAnswers:
         return max(seconds, min(self.silence(waiting), _REST_SECONDS_MAX))
 
     def commit(self) -> list[Answer]:
-        """Return the held answers, because the connection was silent or ended properly."""
+        """Return the held answers, which are certain because the connection was silent or ended properly."""
         held, self._held, self.bytes = self._held, [], 0
         self._replies.rested()
         self.is_next_certain = True

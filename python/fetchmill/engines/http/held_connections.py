@@ -1,4 +1,4 @@
-"""An event loop's connections, with their rests and the answers held until their requests are certain.
+"""An event loop's connections, their rests, and the answers held until it is certain to which requests they belong.
 
 aiohttp reuses a connection as soon as a reply is complete, and treats all later bytes as the next reply. Here, a
 connection returns to its connector only after its reply was checked, and bytes without a request are unsolicited.
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_attempt import AsyncAttempt
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Maximum bytes of bodies that all connections of a loop hold. Connections with requests share them within these bounds.
+# Maximum total size of the bodies that all connections of a loop hold. Connections with requests in flight share it
+# equally, within these bounds.
 _HELD_BYTES_MAX = 12 << 20
 _SHARE_BYTES_MIN = 16 << 10
 _SHARE_BYTES_MAX = 4 << 20
@@ -47,7 +48,7 @@ ConnectionKey: TypeAlias = Any
 
 
 class ConnectionOwner(Protocol):
-    """Keeps connections for later requests."""
+    """The keeper of connections for later requests."""
 
     def set_aside(self, connection: "HoldingConnection") -> None:
         """Stop counting a connection, because it rests."""
@@ -65,7 +66,7 @@ class HeldConnections:
     Args:
         requests_max: maximum number of requests in flight at any time.
         origin: statistics about the replies of this process.
-        receiver: receives held answers. In addition to its limit of requests, half as many connections may rest, at
+        receiver: receives held answers. In addition to its limit of requests, half as many connections may rest, but at
             least one.
     """
 
@@ -133,7 +134,7 @@ class HeldConnections:
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
-        """Take a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
+        """Accept a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
         connection = attempt.connection
         if connection is None:
             return answer
@@ -156,7 +157,7 @@ class HeldConnections:
     def _take(
         self, connection: "HoldingConnection", target: Target, answer: ReplyAnswer, sent_at: float
     ) -> ReplyAnswer | None:
-        """Take a reply to a request sent at `sent_at`. Return the reply if it is certain immediately."""
+        """Accept a reply to a request sent at `sent_at`. Return the reply if it is certain immediately."""
         if self._receiver.limit != self._requests:
             self._share_out(self._receiver.limit)
         if connection.held.add(target, answer, sent_at):
@@ -165,7 +166,7 @@ class HeldConnections:
         return None
 
     def _share_out(self, requests: int) -> None:
-        """Calculate the limits of each connection from the maximum number of requests in flight."""
+        """Calculate each connection's limits from the maximum number of requests in flight."""
         self._requests = requests
         requests = max(1, requests)
         self._share.bytes_max = min(max(_HELD_BYTES_MAX // requests, _SHARE_BYTES_MIN), _SHARE_BYTES_MAX)
@@ -291,7 +292,7 @@ class HeldConnections:
         # Do not use the loop's clock: uvloop's clock has whole milliseconds, and its timers fire up to 1 ms too early.
         rested = time.monotonic() - connection.rest_began
         if rested >= connection.rest_seconds and connection.held and not connection.is_ending:
-            # Meanwhile, replies may have proved to be slower.
+            # In the meantime, replies may have turned out slower than expected.
             connection.rest_seconds = connection.held.longer_rest(connection.rest_seconds, self._waiting())
         left = connection.rest_seconds - rested
         is_readable = connection.is_readable()
@@ -302,8 +303,8 @@ class HeldConnections:
         if is_readable:
             self.give_up(connection)
         elif connection.is_ending:
-            # The server ignored the request to close, and was silent for the longest rest. Accept the held answers,
-            # because a repeated request would hold them in the same way.
+            # The server did not close the connection as announced, but was silent for the longest rest. Accept the held
+            # answers, because the answers to repeated requests would be held in the same way.
             if self._settle_silent(connection):
                 self._drop(connection)
         elif self._settle_silent(connection):

@@ -19,7 +19,7 @@ class RequestUrl(NamedTuple):
         authority: host and port, unchanged.
         host: name or address, without brackets, in lower case.
         port: the port, or the default port of the scheme.
-        target: the target of the request line, byte for byte.
+        target: the target of the request line, unchanged.
     """
 
     scheme: str
@@ -40,7 +40,7 @@ class RequestUrl(NamedTuple):
 
     @property
     def host_field(self) -> str:
-        """The value of the field Host, without the default port of the scheme."""
+        """The value of the field Host. The scheme's default port is omitted."""
         is_usual = self.port == _PORTS[self.scheme]
         return self.bracketed_host if is_usual else f"{self.bracketed_host}:{self.port}"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fetchmill.engines.http.urllib3_pools import Session
 
 _PIECE_BYTES = 1 << 16
-# Failure kinds of attempts that read bytes of another reply.
+# Failure kinds of attempts that may have read bytes of another reply.
 _MISREAD_KINDS = ("framing", "not-http")
 
 
@@ -32,7 +32,7 @@ class _RequestsState:
     Args:
         session: the session with the connection.
         attempt: the attempt, shared by the layers of the library.
-        held: answers from the connection of which it is still uncertain to which requests they belong.
+        held: answers from the connection that are not certain yet.
     """
 
     def __init__(self, session: "Session", attempt: BlockingAttempt, held: HeldAnswers) -> None:

@@ -125,7 +125,7 @@ class _Connection(HTTPConnection):
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)
         self._attempt = attempt
-        # `http.client` only calls this.
+        # `http.client` only calls this value, so it need not be a class.
         self.response_class = functools.partial(_Response, attempt=attempt)  # type: ignore[assignment]
 
     def connect(self) -> None:
