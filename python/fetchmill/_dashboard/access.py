@@ -35,10 +35,10 @@ class Access:
     token: str | None = field(default=None, repr=False)
 
     def allows_host(self, host: str, local: str) -> bool:
-        """Return whether a request names this dashboard in its Host field.
+        """Return whether a request's Host field names this dashboard.
 
-        This defends against DNS rebinding: another site's page keeps its own host name even if that resolves to this
-        address.
+        This defends against DNS rebinding: a page of another site keeps its own host name even if the name resolves to
+        this address.
 
         Args:
             host: the field's value.
@@ -99,7 +99,7 @@ def listen(address: str | None, names: Sequence[str], token: str | None) -> tupl
 
 
 def url_of(listener: socket.socket, address: str | None, names: Sequence[str]) -> str:
-    """Return the URL for browsers. If it listens on all of the machine's addresses, use the first name, if any."""
+    """Return the URL for browsers. If the dashboard listens on all addresses, use the first name, if any."""
     host, _ = _host_and_port(address or ADDRESS_DEFAULT)
     found = _normal(host)
     if names and found is not None and found.is_unspecified:

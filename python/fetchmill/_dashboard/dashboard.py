@@ -9,7 +9,7 @@ from fetchmill._dashboard.pages import Pages, ShownJob
 
 
 class Dashboard:
-    """Listens immediately. Answers from `show` to the end of the `with` block.
+    """The dashboard of one job. It listens immediately, and answers from `show` to the end of the `with` block.
 
     Args:
         address: HOST:PORT. Defaults to 127.0.0.1 and a free port.

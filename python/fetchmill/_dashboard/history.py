@@ -23,7 +23,7 @@ class History(ABC):
 
     Args:
         samples: one sample per second; if the job ran for more than twelve minutes, samples cover longer intervals. At
-            most 720 samples; empty for a job of an older release. Each sample has:
+            most 720 samples; empty for a job started by an older release. Each sample has:
 
             - `time`: end of the interval, in seconds since 1970 UTC; `interval`: its length in seconds.
             - Counts within the interval: `listed`, `settled`, `fetched`, `absent`, `failed`, `bytes`, `attempts`, and

@@ -11,7 +11,7 @@ LIMITS = (
     *("listing", "server", "network", "cpu", "disk", "transform", "rate", "bwlimit", "throttling", "courtesy"),
     *("concurrency", "names", "outage", "last-targets", "mixed"),
 )
-# Prometheus' names of quantiles, each with the job's name for it.
+# Prometheus' name of each quantile, with the job's name for it.
 _QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("1", "max"))
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})

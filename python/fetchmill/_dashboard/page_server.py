@@ -1,4 +1,4 @@
-"""Answers HTTP/1.1 requests on one thread, one request per connection, and limits the resources that a client can use.
+"""Answers HTTP/1.1 requests on one thread, one request per connection. Limits the resources that a client can use.
 
 It uses only the standard library. docs/internals/decisions explains why it is neither `http.server` nor a server in
 Rust.
@@ -16,15 +16,15 @@ from fetchmill._dashboard.request_head import HeadError, RequestHead, parse_head
 
 # Maximum size of a request's head. A browser sends a few hundred bytes.
 HEAD_BYTES_MAX = 8192
-# Time limits in seconds: from a connection to its complete request, and from there to the end of the reply.
+# Time limits in seconds: from the start of a connection to its complete request, and from there to the reply's end.
 HEAD_SECONDS_MAX = 5.0
 REPLY_SECONDS_MAX = 10.0
-# Maximum number of connections. Beyond it, the oldest is closed, so that idle clients do not keep others out.
+# Maximum number of connections. Beyond it, the oldest one is closed, so that idle clients do not lock others out.
 CONNECTIONS_MAX = 32
 # Time limit for the thread to end. It ends almost immediately, because it never waits for long.
 _JOIN_SECONDS = 5.0
 
-# Header fields that keep other sites' pages from reading this page, and this page from contacting other servers.
+# Header fields that prevent pages of other sites from reading this page, and this page from contacting other servers.
 _FIELDS = (
     ("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     ("X-Content-Type-Options", "nosniff"),
@@ -92,7 +92,7 @@ class PageServer:
 
     def start(self) -> None:
         """Start answering."""
-        # Do not use the program's event loop policy, which may create another kind of loop.
+        # Do not use the program's event loop policy, which may create a different kind of loop.
         self._loop = asyncio.SelectorEventLoop()
         # Ignore clients that disconnect: this is normal, and nothing waits for them.
         self._loop.set_exception_handler(lambda _loop, _context: None)

@@ -114,7 +114,7 @@ def _as_json(value: object) -> PageReply:
 
 
 def _after(query: str) -> float | None:
-    """Return the time that a query asks for. Return 0 if it has none, and None if it is invalid."""
+    """Return the time given in a query: 0 if there is none, and None if it is invalid."""
     if not query:
         return 0.0
     try:

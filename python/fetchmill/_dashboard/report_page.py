@@ -26,7 +26,7 @@ def report_page(snapshot: Mapping[str, Any], samples: Sequence[Mapping[str, Any]
     def read(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
-    # Inside a script, only the end of the script must be escaped.
+    # Inside a script, only the end tag must be escaped.
     data = json.dumps({"snapshot": snapshot, "samples": samples}, allow_nan=False).replace("<", "\\u003c")
     parts = {
         "styles": read("uplot/uPlot.min.css") + read("dashboard.css"),

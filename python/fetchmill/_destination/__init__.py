@@ -1,1 +1,1 @@
-"""Reads what jobs have written: objects, status, failures, verify, export and diff."""
+"""Reads the output of jobs: objects, status, failures, verify, export and diff."""

@@ -18,7 +18,7 @@ ChangeRow = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A site whose answer has changed, or that was added or removed.
+    """A site that was added or removed, or whose answer has changed.
 
     Args:
         site: the key of the site, or its URL if it has no key.
@@ -76,7 +76,7 @@ class DiffReport(ReadableReport):
 
 
 def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHANGES_KEPT) -> DiffReport:
-    """Compare the results of two checks: find sites that are new, removed, or answer differently.
+    """Compare the results of two checks: find sites that were added or removed, or that answer differently.
 
     Rows are matched by key, or by URL if they have no key. If a key or URL occurs several times, its n-th rows are
     compared. Memory use does not depend on the number of rows, except for the kept changes.

@@ -36,7 +36,7 @@ def export(  # noqa: PLR0913 - each has its default
     region: str | None = None,
     profile: str | None = None,
 ) -> Report:
-    """Write every object of a destination into another destination, in another format. Resume an interrupted export.
+    """Write every object of a destination to another destination in another format. Resume an interrupted export.
 
     The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
     the end and releases the GIL meanwhile. The objects of `dest` must not change during the export, or before it is
@@ -50,15 +50,16 @@ def export(  # noqa: PLR0913 - each has its default
         shard_size: size of a shard in bytes.
         state: folder of the journal of `dest`, if its job was started with `state`.
         other_state: folder for the journal of `other`.
-        durability: what a commit survives: a `power` cut, or only the end of the `process`.
+        durability: `power` if a commit must survive a power cut; `process` if it need only survive the end of the
+            process.
         progress: as for `fetchmill.get`.
         endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
     Returns:
-        The ledger of the export. Objects that cannot be stored are counted as failed: their names are not valid paths,
-        or collide on disk. `fetchmill.failures(other)` iterates over them.
+        The ledger of the export. Objects whose names are not valid paths, or collide on disk, are counted as failed.
+        `fetchmill.failures(other)` iterates over them.
 
     Raises:
         UsageError: an option cannot be used, `other` belongs to something else, or a shared job is not finished.
@@ -98,7 +99,7 @@ class PreparedExport:
         return self
 
     def __exit__(self, _class: object, error: object, _trace: object) -> None:
-        """Remove the copies. Let an error about a copy name the object in the bucket instead."""
+        """Remove the copies. In an error about a copy, replace its path with the object's name in the bucket."""
         if self._copies is not None:
             if isinstance(error, FetchmillError):
                 error.args = (self._copies.named_in_bucket(str(error)), *error.args[1:])
@@ -142,5 +143,5 @@ def prepare(
 
         found = shared_input(options["dest"], reach)
         options["source"], options["ranges"], copies = found.source, found.ranges, found.copies
-    # None means the core's default and is left out.
+    # Omit None, which means the core's default.
     return PreparedExport(json.dumps({name: value for name, value in options.items() if value is not None}), copies)

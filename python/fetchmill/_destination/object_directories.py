@@ -12,7 +12,7 @@ _DIRECTORIES_MAX = 1 << 18
 
 
 class ObjectDirectories:
-    """Looks up directories; thread-safe. Names are read once, and only as far as needed."""
+    """A thread-safe lookup of directories. Names are read once, and only as far as needed."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects

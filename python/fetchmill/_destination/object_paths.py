@@ -7,7 +7,7 @@ A path equals the name, except for segments that have a special meaning in a fil
     a segment that is not UTF-8          %bytes: and the whole segment, percent-encoded
     a segment that looks like these      the same, with its % as %25
 
-So a path neither begins nor ends with `/`, stays inside its folder, and is valid text for other programs.
+Thus a path neither begins nor ends with `/`, stays inside its folder, and is valid text for other programs.
 """
 
 import re
@@ -41,12 +41,12 @@ def to_name(path: str) -> str | None:
 
 
 def from_spelling(text: str) -> str:
-    """Return the path for text that is a path or an unescaped name. Existing escapes are kept."""
+    """Return the path for text that is either a path or an unescaped name. Keep existing escapes."""
     return "/".join(map(_to_segment, text.split("/"))) if text and _RESERVED.search(text) else text
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name passes a fast check, as most names do. It takes a tenth of the time of the full check."""
+    """Return whether a name passes a fast check, as most names do. The full check takes ten times as long."""
     return (
         name.isascii()
         and name[:1] not in {"", "/", "."}

@@ -39,9 +39,9 @@ class Object:
         fetched_at: completion time of the reply.
         sequence: sequence number of the target in the job.
         crc32c: CRC-32C of the bytes. The bytes have been verified with it.
-        url: the requested URL, or the final URL after redirects; None if equal to the name.
+        url: the requested URL, or the final URL after redirects; None if it equals the name.
         columns: the list columns kept by `--keep-columns`. `--column-types` or a Parquet list determines their types.
-        content_encoding: the header field `Content-Encoding` of the stored bytes, which the request did not ask for.
+        content_encoding: the header field `Content-Encoding` of the stored bytes, if the request did not ask for it.
             Unknown for `files`, and for objects that fetchmill 0.1.0 stored in Parquet, JSON lines or tar.
     """
 
@@ -63,8 +63,8 @@ class Objects(Mapping[str, bytes]):
     """A destination's objects: a mapping from names to bytes.
 
     Each name occurs once: among duplicates, the object with the lowest sequence number is used. Nothing is unpacked or
-    cached: each access reads the object. All iterations follow the order in which objects are stored, or the order of
-    paths for `files`. Data that is sealed after `fetchmill.open` is not visible.
+    cached: each access reads the object. Iterations follow the order in which objects are stored; for `files`, the
+    order of paths. Data that is sealed after `fetchmill.open` is not visible.
 
     Example:
         >>> import fetchmill

@@ -21,7 +21,7 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | None:
-    """Return the kind of difference and its description; None if the origin has the same bytes."""
+    """Return the kind and description of the difference; None if the origin has the same bytes."""
     if status in _GONE:
         return "absent-now", f"the origin returned status {status}"
     if status != _OK:
@@ -37,7 +37,7 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
 
 
 class OriginClient:
-    """Fetches URLs one after another. Keeps the connection while the origin stays the same."""
+    """A client that fetches URLs one after another. It keeps the connection while the origin stays the same."""
 
     def __init__(self, *, follows: bool) -> None:
         self._redirects_max = REDIRECTS_MAX if follows else 0

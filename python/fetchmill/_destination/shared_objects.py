@@ -11,7 +11,7 @@ from fetchmill._shared.folders import AttemptFolders, final_attempts
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill.errors import UsageError
 
-# Maximum number of open destinations. Each one has a few descriptors.
+# Maximum number of open destinations. Each one needs a few file descriptors.
 _OPEN_MAX = 64
 
 

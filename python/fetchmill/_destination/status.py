@@ -24,7 +24,7 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
         state: folder of the journal, if the job was started with `state`.
 
     Returns:
-        The counters of the last commit, and whether a process runs the job now.
+        The counters of the last commit, and whether a process is running the job.
 
     Raises:
         UsageError: there is no job.

@@ -1,7 +1,7 @@
 """Verifies a destination: the ledger, every checksum, and on demand a sample of objects against their origin.
 
-The native module reads on its own threads. The calling thread takes findings one by one, so that they are never
-collected in a growing list.
+The native module reads on its own threads. The calling thread takes findings in small batches, so that they never
+accumulate in memory.
 """
 
 import contextlib
@@ -178,9 +178,9 @@ def verify(  # noqa: PLR0913 - each has its default
         profile: the profile with the bucket's credentials.
         against: an origin to compare a sample of objects with, `http://host:port[/path]`.
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
-            a list, each object's URL.
+            a list, each object is fetched from its own URL.
         seed: seed of the sample. The same seed selects the same objects.
-        repair: whether damaged and missing objects are planned again. The same `fetchmill.get` then fetches them.
+        repair: whether to plan damaged and missing objects again. The same `fetchmill.get` then fetches them.
         threads: number of reading threads; None for one per processor.
         on_finding: called with each `Finding`, in this thread.
         on_progress: called with a `Progress` several times a second.
@@ -190,7 +190,7 @@ def verify(  # noqa: PLR0913 - each has its default
 
     Raises:
         UsageError: there is no job, or an option cannot be used.
-        BusyError: a process runs the job.
+        BusyError: a process is running the job.
         JournalError: the journal cannot be read.
         StorageError: the destination cannot be read, or a repair cannot write to it.
         TemporaryError: the origin does not answer.

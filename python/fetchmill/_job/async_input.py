@@ -10,7 +10,7 @@ from typing import Any
 # A URL, or a URL with the name of its object (`get`) or the key of its row (`check`).
 InputItem = str | tuple[str, str]
 
-# Maximum number of items read ahead, because switching threads takes longer than reading most items.
+# Maximum number of items read ahead. Reading ahead saves thread switches, which take longer than reading most items.
 AHEAD_MAX = 64
 
 

@@ -28,7 +28,7 @@ class CheckReport(ReadableReport):
         results: the file with the rows; None if rows were only counted.
         rows: number of targets with a row.
         counts: number of rows by answer: statuses as text, and failure kinds. Empty while the check is unfinished.
-        suspect: number of rows whose failure may be caused by this machine instead of the site.
+        suspect: number of rows whose failure may have been caused by this machine instead of the site.
         failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except kept ones.
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
@@ -148,7 +148,7 @@ def check(
         ListingError: the list cannot be read to its end.
         Exception: any exception that the iterable raises, after a checkpoint.
         StorageError: the local storage failed.
-        BusyError: another process runs this check.
+        BusyError: another process is running this check.
         JournalError: the journal or the rows contradict each other.
 
     Example:
@@ -183,7 +183,7 @@ def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: 
 
 @contextlib.contextmanager
 def state_folder(options: CheckOptions) -> Iterator[str | None]:
-    """Yield a temporary folder for the state of a check that cannot be resumed; None if the state is kept elsewhere."""
+    """Yield a temporary folder for the state of a check that cannot be resumed; None if the state is elsewhere."""
     if options.is_temporary:
         with tempfile.TemporaryDirectory(prefix="fetchmill-check-") as folder:
             yield folder

@@ -61,7 +61,7 @@ def get(
             the bytes of an object, or a reply: an object with `status` and `body`, or a `requests.Response`. A target
             has `url`, `name`, `sequence`, `attempt` and `headers()`, and need not be a URL. For `asyncio` and `combo`,
             `fetch` must be a coroutine function; for `processes` and `combo`, a module-level function. If it raises,
-            the target fails with kind `function`, and is retried like after other failures.
+            the target fails with kind `function`, and is retried as after other failures.
         on_start: called once by each worker (a thread, a process, an event loop). Its value is passed to `fetch` as the
             second argument. It may be a coroutine function if `fetch` is one.
         on_done: called once by each worker when it ends, with the value of `on_start` (None without one).
@@ -80,7 +80,7 @@ def get(
         SecurityError: the listing led to another origin, or the certificate of the only server is not trusted.
         Exception: any exception that the iterable, `on_start` or `on_done` raises, after a checkpoint.
         StorageError: the local storage failed.
-        BusyError: another process runs this job.
+        BusyError: another process is running this job.
         JournalError: the journal or the output contradict each other.
 
     Example:

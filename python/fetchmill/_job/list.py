@@ -1,4 +1,4 @@
-"""`list` as one blocking call: writes a source's targets to a manifest or passes them to a function, unfetched."""
+"""`list` as one blocking call: writes a source's targets to a manifest, or passes them to a function, unfetched."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ class ListedTarget(NamedTuple):
     columns: dict[str, ColumnValue]
 
 
-# A function that receives listed targets in batches of any size.
+# Function that receives listed targets in batches of any size.
 OnTargets = Callable[[Sequence[ListedTarget]], object]
 
 
@@ -133,7 +133,7 @@ def list(
         ListingError: the source cannot be listed to its end.
         TemporaryError: the server was unreachable for too long.
         StorageError: the local storage failed.
-        BusyError: another process runs this list.
+        BusyError: another process is running this list.
         JournalError: the journal or the rows contradict each other.
 
     Example:
@@ -200,7 +200,7 @@ class RowJob:
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Ask the job to end. Later rows are discarded."""
+        """Signal the job to end. Later rows are discarded."""
         self._take = _ignore
         self._job.stop()
 

@@ -37,7 +37,7 @@ class Meter:
         self._points: deque[tuple[float, int, int]] = deque()
 
     def add(self, snapshot: "Snapshot") -> Rates:
-        """Take a snapshot and return the rates up to it."""
+        """Add a snapshot and return the rates up to it."""
         settled = snapshot.settled
         if self._points and snapshot.seconds < self._points[-1][0]:
             self._points.clear()  # another job: a sync first lists, then fetches
@@ -90,7 +90,7 @@ def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KIN
 
 
 def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
-    """Describe a snapshot: one line, another if anything failed, and one for each outage being waited out."""
+    """Describe a snapshot: one line, another if anything failed, and one for each outage that the job waits out."""
     line = [
         describe_done(snapshot),
         f"{format_count(rates.objects)} objects/s",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Maximum number of characters shown of a string or mapping. The attribute itself is complete.
+# Maximum number of characters shown for a string or mapping. The attribute itself is complete.
 _SHOWN_MAX = 200
 
 
@@ -40,7 +40,7 @@ def _shown(report: "DataclassInstance | ReadableReport") -> Iterator[tuple[str, 
 
 
 def _text(value: object) -> str:
-    """Format a value as Python does, but without meaningless digits."""
+    """Format a value as Python does, but without insignificant digits."""
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, datetime) or hasattr(value, "text"):

@@ -17,7 +17,7 @@ from fetchmill._quick_dataclass import dataclass
 OPTED_OUT = "opted-out"
 # The rule in `stopped_by` that is not a problem, because the run ended as requested.
 FIRST = "first"
-# Maximum number of hosts that a job counts individually because their robots.txt forbids targets.
+# Maximum number of hosts with forbidding robots.txt files that a job counts individually.
 FORBIDDING_HOSTS_MAX = 4096
 
 
@@ -237,7 +237,7 @@ class Report(ReadableReport):
             Empty for a job of release 0.1.0.
         opted_out_by: number of `opted-out` targets by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
             `robots.txt`. If a value has several directives, the first one that reserves the object is the rule.
-            Targets skipped by releases that lacked this mapping are not counted.
+            Targets skipped by older releases without this mapping are not counted.
         forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
             of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts
             are counted.

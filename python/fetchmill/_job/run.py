@@ -11,7 +11,7 @@ from fetchmill._job.progress import Show
 
 # Signals are handled within this time.
 STEP_SECONDS = 0.05
-# The core drains for 3 s and then writes a last checkpoint. After this time it is ended without a checkpoint.
+# The core drains for 3 s and then writes a last checkpoint. After this time, it is aborted without a checkpoint.
 DRAIN_SECONDS_MAX = 5.0
 
 
@@ -25,7 +25,7 @@ class RunningJob(Protocol):
         """Return the current counters."""
 
     def stop(self) -> None:
-        """Ask the job to end with a checkpoint."""
+        """Signal the job to end with a checkpoint."""
 
     def abort(self) -> None:
         """End the job without a checkpoint."""
@@ -43,7 +43,7 @@ def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dic
     """
     running = None
     try:
-        # Start inside `try`, so that a signal ends the job from its first moment on.
+        # Start inside `try`, so that a signal ends the job even if it arrives immediately after the start.
         running = start()
         _wait(running, show)
         if show is not None:

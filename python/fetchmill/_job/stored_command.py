@@ -1,7 +1,7 @@
-"""The stored command of a job, which its journal keeps for `resume`: the given options, without secrets and code.
+"""The stored command of a job. The journal keeps it for `resume`: the given options, without secrets and code.
 
-A destination may be untrusted. So a stored command names no code, no file with credentials, and no place to write to.
-The caller passes these again.
+A destination may be untrusted. A stored command therefore names no code, no file with credentials, and no place to
+write to. The caller passes these again.
 """
 
 import json
@@ -18,7 +18,7 @@ from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS, is_given
 from fetchmill._options.sources import SourceKind, kind_of
 from fetchmill.errors import SecurityError, UsageError
 
-# Options of a single run or process: where it writes, and what it shows.
+# Options of a single run or process, which determine where it writes and what it shows.
 _OF_A_RUN = (
     *("source", "dest", "state", "restart", "retry_failed", "dry_run", "limit", "first"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),

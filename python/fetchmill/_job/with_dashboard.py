@@ -40,7 +40,7 @@ class JobDashboard:
                     options=["dashboard_host", "dashboard"],
                 )
         else:
-            # Imported late, because most jobs have no dashboard.
+            # Imported here, because most jobs have no dashboard.
             from fetchmill._dashboard import dashboard
 
             dest = next(getattr(options, name) for name in ("dest", "results", "manifest") if hasattr(options, name))

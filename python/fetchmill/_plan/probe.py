@@ -32,8 +32,8 @@ OnProgress = Callable[[Phase, float, Snapshot | None], object]
 STEP_SECONDS = 0.1
 # Shares of the probe's time for the listing alone and for the sample. The sample's requests are spread over its share.
 LISTING_SHARE, SAMPLE_SHARE = 0.2, 0.15
-# Time limit for counting a list on this machine, which runs alongside the probe and makes no requests. A busy machine
-# may give it only a tenth of a processor, and a wrong total makes all figures wrong.
+# Time limit for counting a list on this machine. Counting runs alongside the probe and makes no requests. The limit is
+# generous: on a busy machine, counting may get only a tenth of a processor, and a wrong total makes all figures wrong.
 COUNTING_SECONDS = 30.0
 # The sample ends when the first of these is reached.
 SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
@@ -41,11 +41,11 @@ SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
 SAMPLE_OBJECTS_MIN, SAMPLE_SHARE_MAX = 20, 0.4
 # Minimum share of the probe's time for fetching, however long the earlier parts took.
 FETCHING_SHARE_MIN = 0.5
-# Limits for draining the sample's requests in flight, to wait for slow replies of small objects.
+# Limits for draining the sample's requests in flight. Draining waits for slow replies of small objects.
 SAMPLE_DRAIN_SECONDS, SAMPLE_DRAIN_BYTES = 3.5, 64 << 20
 # If `auto` is still searching for the concurrency at the end, the probe continues. It ends `FOUND_SECONDS` after the
 # concurrency was found, or after `FOUND_SHARE` of the probe's time if that is less. Fetching takes at most `LONGER_MAX`
-# times as long as planned. On a network with 50 ms and 10 Mbit/s, the concurrency is found within 20 s.
+# times as long as planned. On a network with 50 ms latency and 10 Mbit/s, the concurrency is found within 20 s.
 FOUND_SECONDS, FOUND_SHARE, LONGER_MAX = 4.0, 0.5, 3.0
 # The plan fails if the source delivers nothing for this share of the probe.
 SILENT_SHARE = 0.6
@@ -161,7 +161,7 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
         FetchmillError: the source cannot be listed.
     """
     total = options.probe_seconds
-    # Without this rate, a fast server would deliver many times too many objects before the first check.
+    # Without this rate, a fast server would deliver far too many objects before the first check.
     rate = min(SAMPLE_OBJECTS / (SAMPLE_SHARE * total), options.rate or math.inf)
     # WARC stores bodies as they were sent, so the server must send the bytes that other formats store. A rate requires
     # sequential requests.
@@ -248,7 +248,7 @@ def _must_list(options: PlanOptions, targets: int, *, is_complete: bool) -> None
 
 
 def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
-    """Return the reason for receiving nothing."""
+    """Return the reason why nothing was received."""
     waited = format_seconds(before + last.seconds)
     if last.waits:
         return f"{options.source}: nothing was fetched within {waited}: {last.waits[0].what}"
@@ -258,7 +258,7 @@ def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
-    """Return the reason if every outcome is absent or failed: that of the first failure."""
+    """Return the reason why nothing was fetched: that of the first failed or absent target."""
     many = format_count(last.settled - last.skipped)
     first = next(iter(failures(dest)), None)
     reason = "" if first is None else f"; the first: {first.name}: {_why_failed(first)}"
@@ -266,7 +266,7 @@ def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
 
 
 def _why_failed(failure: Failure) -> str:
-    """Return the failure kind, with the status and the known details."""
+    """Return the failure kind, with the status and any known details."""
     if failure.kind == "private-address":
         return f"{failure.kind} (private addresses are refused for lists; --allow-private allows them)"
     status = "" if failure.status is None else f" {failure.status}"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 _STAT = Path("/proc/stat")
-# user, nice, system, irq, softirq, steal: all but idle and waiting for disks.
+# user, nice, system, irq, softirq, steal: all states except idle and waiting for disks.
 _BUSY = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """How much the processors have been used up to a point in time."""
+    """The use of the processors up to a point in time."""
 
     clock: float
     busy: float
@@ -23,9 +23,9 @@ def count() -> int:
 
 
 def busy_seconds() -> Processors:
-    """Return how long this process's processors have worked since the machine was started.
+    """Return the seconds for which this process's processors have been busy since the machine was started.
 
-    The time includes the work of all processes, for example of a test's server.
+    They include the work of all processes, such as a test's server.
     """
     own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     busy = 0

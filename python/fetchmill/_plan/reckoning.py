@@ -18,7 +18,7 @@ from fetchmill._plan.sample import SampleReplies, StoredSample, StoringTimes, ti
 from fetchmill._plan.windows import UNSEEN, Estimate, SteadyRate, relative_error
 
 FORMATS = ("files", "parquet", "tar", "jsonl", "warc", "null")
-# Without a sample: bytes per object besides its body, and stored bytes per byte of a body.
+# Defaults without a sample: bytes per object in addition to its body, and stored bytes per byte of a body.
 _WITHOUT_SAMPLE = {
     "files": (13, 1.0),
     "parquet": (40, 1.0),
@@ -26,32 +26,32 @@ _WITHOUT_SAMPLE = {
     "jsonl": (180, 1.33),
     "warc": (750, 1.0),
 }
-# Uncertainty of a format's bytes: compression depends on objects that are not in the sample.
+# Uncertainty of the bytes of each format: compression depends on objects that are not in the sample.
 _UNCERTAINTY = {"files": 0.03, "tar": 0.03, "jsonl": 0.08, "parquet": 0.2, "warc": 0.15}
 _UNCERTAINTY_WITHOUT_SAMPLE = 0.6
-# Number of sampled objects at which per-shard overhead and chance are as small as the other uncertainties.
+# Number of sampled objects from which per-shard overhead and chance matter no more than the other uncertainties.
 _SAMPLE_OF_MANY = 1000
 # Default shard sizes, and the maximum number of objects per shard.
 _SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
 # Maximum number of unmerged small Parquet shards: up to fifteen of each of two sizes per worker.
 _UNMERGED = 30
-# Syncs of files take as long as creating them, or longer (docs/reference/performance.md).
+# Syncing files takes as long as creating them, or longer (docs/reference/performance.md).
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0
-# Without a sample: bytes of the heads of a request and its reply, and of a line in an index.
+# Defaults without a sample: bytes of a request's head, of a reply's head, and of an index line.
 _REPLIES = SampleReplies(150.0, 200.0, 250.0)
-# Bytes of a signature in a request, which no sample contains, and bytes per object in a listing page besides its name.
+# Bytes of a request's signature, which no sample contains, and bytes per object in a listing page without its name.
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
-# Number of targets listed ahead before the listing waits for fetching, minus a margin. Beyond it, the measured rate is
-# not the listing's own.
+# Number of targets listed ahead at which the listing begins to wait for fetching, minus a margin. Beyond it, the
+# measured rate is not the listing's own.
 _AHEAD = 32 * 1024
-# Minimum duration of a listing that reveals its rate.
+# Minimum duration of a listing whose rate can be measured.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1
-# Uncertainty factor of the requests per outcome, due to requests whose replies are held.
+# Uncertainty factor of the requests per outcome, caused by requests whose replies are held.
 _HELD_MAX = 1.25
 # Units of prices.
 _THOUSAND, _GIGABYTE = 1000, 1e9
@@ -68,7 +68,7 @@ class ProbeResults:
         fetching: the result of the fetching part.
         rate: the steady part of the fetching.
         stored: the stored sample, by format; empty if there was no sample.
-        replies: mean sizes in the sample's replies, besides their bodies.
+        replies: mean sizes of the sample's replies without their bodies.
     """
 
     listing: ListingPart | None
@@ -120,7 +120,7 @@ def seconds_to_fetch(found: ProbeResults, objects: int) -> Estimate:
 
 
 def mean_body(found: ProbeResults) -> Estimate:
-    """Estimate the mean body size, from all listed sizes or else from the fetched bodies."""
+    """Estimate the mean body size from the listed sizes if all are known, otherwise from the fetched bodies."""
     listing = found.listing
     if listing is not None and listing.sizes and listing.sizes == listing.targets:
         mean = listing.bytes / listing.sizes
@@ -184,7 +184,7 @@ def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
 
 
 def limit_of(found: ProbeResults) -> LimitedBy | None:
-    """Return the longest bottleneck of the steady part."""
+    """Return the bottleneck that limited the steady part for the longest time."""
     since = [each.limited_by for each in found.fetching.snapshots[found.rate.first :] if each.limited_by]
     # Ignore `last-targets`, which only occurs at the end of a small source.
     steady = [each for each in since if each.kind != "last-targets"]
@@ -231,8 +231,8 @@ def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: i
     else:
         mean = sample.disk_bytes / sample.objects
         of_sample = sample.body_bytes / sample.objects
-        # An additional body byte takes at most its proportional share, and at most what a body byte takes by itself,
-        # because the size of heads does not change.
+        # An additional body byte adds at most the mean disk bytes per body byte. It also adds at most the bytes for a
+        # body byte alone, because the size of heads does not change.
         mean += (body.value - of_sample) * min(mean / of_sample if of_sample else 1.0, _WITHOUT_SAMPLE[name][1])
         share = _UNCERTAINTY[name] * math.sqrt(1 + _SAMPLE_OF_MANY / sample.objects)
     spread = body.high / body.value - 1 if body.value else 0.0
@@ -279,7 +279,7 @@ def _inodes(
 
 
 def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int, storing: StoringTimes) -> Estimate:
-    """Estimate the duration of fetching or, if longer, of storing (CPU time or file creation)."""
+    """Estimate the duration of fetching or of storing (CPU time or file creation), whichever is longer."""
     fetching = seconds_to_fetch(found, objects)
     busy = _busy_of_object(found)
     stored = objects * found.fetched_share

@@ -7,8 +7,8 @@ from fetchmill._job.report import LimitedBy
 from fetchmill._plan.room import Room
 from fetchmill._plan.windows import Estimate
 
-# Origin of the number of objects: given by the user, listed to the end, estimated from a part of the list, told by the
-# listing's Total, or assumed by default.
+# Origin of the number of objects: given by the user, listed to the end, estimated from a part of the list, reported by
+# the listing's Total (`told`), or assumed by default.
 ObjectsFrom = Literal["given", "listed", "estimated", "told", "assumed"]
 Fits = Literal["yes", "perhaps", "no"]
 
@@ -47,7 +47,8 @@ class Plan:
         format: the format of the planned job. `formats` has the estimates for all formats.
         objects: number of objects that the plan is for.
         objects_from: origin of `objects`: `given` with `objects=`; `listed` to the end; `estimated` from the part of a
-            long list that was read in 30 s (a notice states the size of the part); `told` by the listing; or `assumed`.
+            long list that was read in 30 s (a notice states the size of the part); `told`: reported by the listing; or
+            `assumed`.
         probe_seconds: duration of the probe in seconds.
         probed: number of targets that the probe fetched, without the sample.
         objects_per_second: targets finished per second, once the rate is steady.

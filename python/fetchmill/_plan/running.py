@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
-# Time limit for an aborted job to end. It ends immediately unless the operating system hangs.
+# Time limit for an aborted job to end. It usually ends immediately, unless the operating system hangs.
 ABORT_SECONDS = 10.0
 
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=_Running)
 
 @contextlib.contextmanager
 def running(work: R) -> Iterator[R]:
-    """Yield the work, and make sure that it has ended when the block is left for any reason."""
+    """Yield the work. When the block is left for any reason, make sure that the work has ended."""
     try:
         yield work
     finally:

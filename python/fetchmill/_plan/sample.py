@@ -20,7 +20,7 @@ from fetchmill.errors import FetchmillError
 _STATE = ".fetchmill"
 _STEP_SECONDS = 0.01
 _END_OF_HEAD = b"\r\n\r\n"
-# Bytes of a line in an index of WARC shards, without its URL and the key, which is about as long.
+# Bytes of a line in a WARC index, without the URL and the key, which is about as long as the URL.
 _INDEX_LINE_BYTES = 195
 
 
@@ -57,7 +57,7 @@ class StoringTimes:
 
 @dataclass(frozen=True)
 class SampleReplies:
-    """Mean bytes per object besides the body: the heads of its requests and replies, and its line in a WARC index."""
+    """Mean bytes per object without its body: the heads of its requests and replies, and its line in a WARC index."""
 
     request: float
     reply: float
@@ -84,8 +84,8 @@ def store_in_each_format(sample: Path, folder: Path, block: int) -> dict[str, St
 def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTimes]:
     """Return the time to store one object, by format.
 
-    Reading the sample and starting up take the same time in each format. The cheapest format takes almost no other
-    time, so its time is subtracted from all.
+    Reading the sample and starting up take the same time in each format. The cheapest format takes almost no additional
+    time, so its time is subtracted from all of them.
     """
     samples = {name: sample for name, sample in stored.items() if sample.objects}
     cpu = min((sample.cpu_seconds / sample.objects for sample in samples.values()), default=0.0)
@@ -99,8 +99,8 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
 def measure_replies(sample: Path) -> SampleReplies | None:
     """Return the mean sizes of heads and index lines in a WARC sample; None if it has none.
 
-    Secret fields of requests are not stored, so they are not included. An index exists only when a job is finished, so
-    the sample may have none, and its size is computed.
+    Secret request fields are not stored, so they are not included. An index exists only when a job is finished. The
+    sample may therefore have none, so the size of an index line is computed.
     """
     requests = replies = lines = count = 0
     for shard in sorted(sample.glob("shard-*.warc.gz")):

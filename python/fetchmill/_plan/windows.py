@@ -4,7 +4,7 @@ The probe is divided into windows of one second. The first windows are slower, w
 are resolved. The marginal standard error rule determines how many of them to ignore. A straight line through the
 remaining counters gives the rate. The spread of the windows gives the uncertainty.
 
-Replies may be held for up to a second and then arrive together, so the counters form a staircase. Only the edges of its
+Replies may be held for up to a second and then arrive together, so the counters rise in steps. Only the edges of these
 steps are used.
 """
 
@@ -19,13 +19,13 @@ from fetchmill._job.report import Snapshot
 WINDOW_SECONDS = 1.0
 # Once `auto` has found a number of requests in flight, the number varies by less than this factor.
 SWING = 1.5
-# If nothing new arrives for this long, which is longer than replies are held, the last counters are used too, because
-# the job is stalled.
+# If nothing new arrives for this long, which is longer than replies are held, the job is stalled. The last counters are
+# then used, too.
 SILENT_SECONDS = 2.5
 # Extra uncertainty, added to the measured spread: a probe of a few seconds cannot show how a server behaves over an
 # hour.
 UNSEEN = 0.1
-# If the rate grows by more than this share from one third of the steady part to the next, it is not steady.
+# If the rate grows by more than this share from the second third of the steady part to the last, it is not steady.
 GROWING = 0.15
 # Student's t for 95 %, by degrees of freedom from 1.
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
@@ -64,7 +64,7 @@ class Estimate:
         return type(self)(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def plus(self, other: "Estimate | float") -> Self:
-        """Return the sum. Both values may be at the same end of their ranges."""
+        """Return the sum. The ranges are added, because both values may be at the same end of their ranges."""
         more = other if isinstance(other, Estimate) else Estimate.exactly(other)
         return type(self)(value=self.value + more.value, low=self.low + more.low, high=self.high + more.high)
 
@@ -142,7 +142,7 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
     windows = list(_windows(edges))
     if not any(window.settled for window in windows):
         return None
-    # Ignore windows from the search for the number in flight, which had other rates. Keep at least one window.
+    # Ignore windows of the search for the number in flight, because their rates differ. Keep at least one window.
     found = snapshots[found_since(snapshots)].seconds
     looked = snapshots[looked_until(snapshots)].seconds
     # During the search, connections were opened and closed. If too few windows follow the search, use all windows
@@ -236,7 +236,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, fl
 
 
 def _is_growing(values: Sequence[float]) -> bool:
-    """Return whether the rate grows from the first third to the second, and from the second to the last."""
+    """Return whether the rate grows from the first third to the second, and by more than `GROWING` to the last."""
     third = len(values) // 3
     if third < 2:  # noqa: PLR2004 - a third of one window is chance
         return False
@@ -255,7 +255,7 @@ def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
 
 
 def _windows(edges: Sequence[tuple[int, Snapshot]]) -> Iterator[Window]:
-    """Divide the probe into windows. Drops a shorter last window, unless it is the only one."""
+    """Divide the probe into windows. Drop a shorter last window, unless it is the only one."""
     first, is_first = edges[0][1], True
     for index, last in edges:
         is_end = index == edges[-1][0]

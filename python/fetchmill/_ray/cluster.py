@@ -14,7 +14,7 @@ _LISTENS_SECONDS = 10.0
 
 
 def connect() -> str:
-    """Connect to the cluster of RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
+    """Connect to the cluster at RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
 
     Returns:
         A human-readable line that describes the cluster.
@@ -43,7 +43,7 @@ def connect() -> str:
 
 
 def disconnect() -> None:
-    """End the connection, and the local Ray if `connect` has started one. May wait for nodes that do not answer."""
+    """Close the connection, and stop the local Ray if `connect` started one. May wait for nodes that do not answer."""
     ray.shutdown()
 
 
@@ -69,7 +69,7 @@ def _check_listens(address: str) -> None:
 
 
 def _start_local() -> str:
-    # Turn off usage statistics: this Ray is only for this job, and the user has not agreed to them.
+    # Turn off usage statistics, because this Ray is only for this job and the user has not agreed to them.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         _init("local", include_dashboard=False)

@@ -19,11 +19,11 @@ from typing import Any, TextIO
 from fetchmill.errors import FetchmillError
 
 _STEP_SECONDS = 0.2
-# Maximum time for a worker to end after it was asked to.
+# Time limit for a worker to end after it was asked to.
 _DRAIN_SECONDS = 27.0
 # Time limit for connecting. A local Ray starts within 5 s on a quiet machine.
 _CONNECT_SECONDS = 120.0
-# Time for workers to end by themselves when the job is finished.
+# Time limit for workers to end by themselves when the job is finished.
 _END_SECONDS = 1.5
 # Time limit for Ray's shutdown, which may wait for nodes that do not answer.
 _SHUTDOWN_SECONDS = 1.0
@@ -113,7 +113,7 @@ def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa
 
 
 def _end(pool: Any, commands: _Commands) -> None:  # noqa: ANN401 - a RayPool, whose module imports Ray
-    """Wait for the workers to end, for a time that depends on the last command."""
+    """Wait for the workers to end. The time limit depends on the last command."""
     began = time.monotonic()
     done = ""
     while pool.has_running():

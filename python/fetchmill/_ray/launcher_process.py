@@ -1,4 +1,4 @@
-"""The launcher as a child process. It takes commands and sends events, and ending it never takes long."""
+"""The launcher as a child process. It receives commands and sends events, and can always be ended quickly."""
 
 import json
 import subprocess
@@ -28,7 +28,8 @@ class LauncherProcess:
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
-        # The launcher gets its own session: Ctrl-C in a terminal must only reach this process, which asks for a drain.
+        # The launcher gets its own session, so that Ctrl-C in a terminal only reaches this process, which then sends
+        # `drain`.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fetchmill._ray.launcher"],
             stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """Starts the workers of a shared job in a cluster, watches their heartbeats, and replaces dead workers.
 
-A future of Ray may stay open for minutes after its node is gone. So a worker also counts as dead if its heartbeat is
-too old, and every wait for a future has a time limit.
+A Ray future may stay open for minutes after its node is gone. Therefore a worker also counts as dead if its heartbeat
+is too old, and every wait for a future has a time limit.
 """
 
 import secrets
@@ -20,16 +20,16 @@ from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.stored_options import reach_of
 from fetchmill.errors import FetchmillError, SecurityError, StorageError, TemporaryError, UsageError
 
-# A worker without a heartbeat for this many leases is replaced. Others take its ranges after one lease.
+# A worker without a heartbeat for this many leases is replaced. Others take over its ranges after one lease.
 _LOST_LEASES = 2.0
-# A worker that has not started after this time is requested again, because its node may be disconnected.
+# If a worker has not started after this time, another one is requested, because the node may be disconnected.
 _START_SECONDS = 90.0
 # Interval of messages about workers that wait for CPUs, and the time after which a worker counts as waiting.
 _WAITING_SECONDS = 60.0
 _PATIENCE_SECONDS = 10.0
 # Maximum delay before a dead worker is replaced. It is 1 s after the first death, and doubles with each further one.
 _PAUSE_MAX = 30.0
-# Number of consecutive deaths of a worker, without a commit record in between, after which the job ends.
+# The job ends if a worker dies this many times in a row without a commit record in between.
 _DEATHS_MAX = 5
 # Time limit for a reply that Ray reports as available.
 _GET_SECONDS = 10.0
@@ -171,7 +171,7 @@ class RayPool:
                 ray.kill(member.actor)
         member.actor = member.call = member.name = None
 
-    # Failures that Ray does not report in time.
+    # Detect failures that Ray does not report in time.
 
     def _look_at_heartbeats(self) -> None:
         now = time.monotonic()

@@ -155,7 +155,7 @@ class RayJob:
 
 
 def _endpoint() -> dict[str, str]:
-    """Return endpoint and region of this process's environment. Nodes have their own environment, and credentials."""
+    """Return endpoint and region from this process's environment. Nodes have their own environment and credentials."""
     named = {
         "endpoint_url": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
         "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),

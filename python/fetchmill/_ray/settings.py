@@ -3,7 +3,7 @@
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
-# Maximum number of workers. All of them write heartbeats into one folder, and read those of the others.
+# Maximum number of workers. All of them write heartbeats to one folder, and read each other's.
 _WORKERS_MAX = 10_000
 
 

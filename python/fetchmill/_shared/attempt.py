@@ -28,7 +28,7 @@ from fetchmill.errors import FetchmillError, StorageError
 # Maximum number of remaining ranges in one commit record.
 _PIECES_MAX = 1_000
 _STEP_SECONDS = 0.01
-# Maximum wait for the end of an aborted job.
+# Time limit for an aborted job to end.
 _ABORT_SECONDS = 1.0
 
 
@@ -80,7 +80,7 @@ class Attempt:
         self._feed = make_feed(self._file, claim.range, job.list_format)
         dest = directory.store.destination(self._name)
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
-        # Ranges must be alike, also if workers of different releases fetch them. So the default must not decide.
+        # All ranges must be alike, even if workers of different releases fetch them. The default must not matter.
         by_name = {"cdxj": False}
         try:
             checked = GetOptions(source=self._feed.source, **{**by_name, **options, **own})
@@ -122,7 +122,7 @@ class Attempt:
         return counts["listed"] - settled
 
     def is_stuck(self) -> bool:
-        """Return whether outcomes are much slower than before although the origin does not throttle."""
+        """Return whether outcomes arrive much more slowly than before, although the origin does not throttle."""
         return self.note_progress() > 0 and self._progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class Attempt:
         self.running.abort()
 
     def wait_aborted(self) -> None:
-        """Wait a moment for the end of the aborted job."""
+        """Wait briefly for the end of the aborted job."""
         self.running.wait(_ABORT_SECONDS)
 
     def feed(self, is_to_end: "Callable[[Attempt], bool]", is_ended: Callable[[], bool]) -> None:
@@ -142,7 +142,7 @@ class Attempt:
 
         Args:
             is_to_end: returns whether the range must end early.
-            is_ended: returns whether the worker ends. A range that cannot end early is then abandoned.
+            is_ended: returns whether the worker is ending. A range that cannot end early is then abandoned.
 
         Raises:
             UsageError: the list has changed.
@@ -206,7 +206,7 @@ class Attempt:
             named={name: dict(report[name]) for name in NAMED_COUNTS},
             seconds=seconds,
         )
-        # Another job may have replaced the directory. Do not write into it.
+        # Do not write into the directory if another job has replaced it.
         self._directory.job()
         self._is_in_doubt = True
         found = self._directory.commit(record)

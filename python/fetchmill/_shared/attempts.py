@@ -1,4 +1,4 @@
-"""The attempts of a worker that run: one is fed, and others wait for their last targets."""
+"""The running attempts of a worker: one is fed, and others wait for their last targets."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class RunningAttempts:
         self._directory = directory
         self._say = say
         self._set_rates = set_rates
-        # Reentrant, because a signal handler may take it while this thread holds it.
+        # Reentrant, because a signal handler may acquire it while this thread holds it.
         self._lock = threading.RLock()
         self._attempts: list[Attempt] = []
         self._finishing: list[threading.Thread] = []
@@ -69,8 +69,8 @@ class RunningAttempts:
         """Wait in a thread for the end of an attempt, and make its range final, or release the range.
 
         Args:
-            attempt: the attempt, which is fed no more.
-            failure: error of its feed.
+            attempt: the attempt, which is no longer fed.
+            failure: the error of its feed.
             how_to_divide: returns the arguments of `Attempt.finish`.
         """
         thread = threading.Thread(
@@ -92,7 +92,8 @@ class RunningAttempts:
                     self._count(record)
                     is_final = True
         except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
-            # When a shared job is finished, other workers remove the files of late attempts, whose jobs then fail.
+            # When a shared job is finished, other workers remove the files of late attempts. The jobs of these attempts
+            # then fail.
             failure = failure or (None if has_lost(attempt) else error)
         finally:
             with self._lock:
@@ -126,7 +127,7 @@ class RunningAttempts:
         """Wait until all attempts have ended.
 
         Args:
-            is_to_stop: returns whether an attempt must end now. Its objects are discarded.
+            is_to_stop: returns whether an attempt must end now and discard its objects.
         """
         while any(thread.is_alive() for thread in self._finishing):
             for thread in self._finishing:
@@ -147,10 +148,10 @@ class RunningAttempts:
             self._pace.divide(self._attempts)
 
     def end_stuck(self, is_outdated: Callable[[frozenset[str]], bool]) -> None:
-        """End stuck attempts that have lost their range, or that keep a new worker from its part of the limits.
+        """End stuck attempts that have lost their range, or that keep a new worker from using its part of the limits.
 
         Args:
-            is_outdated: returns whether an attempt that knows these workers must end.
+            is_outdated: returns whether an attempt that knows only these workers must end.
         """
         for attempt in self.current():
             is_stuck = attempt.is_stuck()

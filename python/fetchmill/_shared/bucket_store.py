@@ -1,4 +1,4 @@
-"""A job directory's files below a bucket prefix.
+"""The files of a job directory in a bucket.
 
 The protocol only needs a store that supports `If-None-Match: *`, so that a PUT fails if the key exists. If the reply is
 lost, the content of the object shows whether the PUT succeeded. Times come from the store's clock, in whole seconds.
@@ -72,7 +72,7 @@ class BucketStore:
             made = self._bucket.create(name, content, self._patience)
             if made:
                 return True
-            # An earlier attempt may have created the file, and its reply may have been lost.
+            # An earlier PUT may have created the file although its reply was lost.
             found = self.read(name)
             if found is not None:
                 return found == content
@@ -197,7 +197,7 @@ class BucketStore:
             name: name of the object.
             size: size of the object in bytes.
             path: path of the new file.
-            is_stopped: returns whether to end early. The file then lacks the rest.
+            is_stopped: returns whether to end early. The file is then incomplete.
 
         Returns:
             Whether the file is complete.

@@ -13,7 +13,7 @@ def conclude(store: Store, known: JobRecord) -> None:
 
     Args:
         store: the files of the job directory.
-        known: the job, as the worker knows it. All its ranges are final.
+        known: the job as known to the worker. All its ranges are final.
 
     Raises:
         JournalError: a commit record has disappeared.
@@ -21,14 +21,14 @@ def conclude(store: Store, known: JobRecord) -> None:
     directory = JobDirectory(store)
     job = directory.job()
     if len(job.files) > len(known.files):
-        return  # a list was added meanwhile; the workers that fetch it do this at the end
+        return  # a list was added meanwhile; the workers that fetch it conclude the job
     if not directory.is_complete(job):
         raise JournalError(f"{directory.text} has open ranges again; run the same command again")
     _write_sum(store, sum_of(directory.commits(), job).to_bytes())
     final = directory.final_attempts()
     named = {f"{range_id}-{attempt}" for range_id, attempt in final.items()}
     for attempt in directory.attempts():
-        # If a list is added now, attempts at its ranges must stay.
+        # If a list is added now, attempts at its ranges must not be removed.
         if attempt not in named and attempt.rpartition("-")[0] in final:
             store.remove_attempt(attempt)
     _remove_unnamed_parts(store, job)

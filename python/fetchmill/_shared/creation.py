@@ -40,7 +40,7 @@ from fetchmill.errors import UsageError
 # Seconds until the ranges of a worker without a heartbeat are free.
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
-# Options that a shared job refuses, with the reason. They apply to one process only, or need all targets in one place.
+# Options that a shared job refuses, with the reasons. They apply to one process only, or need all targets in one place.
 _REFUSED = {
     "store": "the items of pages must be fetched in order",
     "sample": "a sample is drawn from the whole list",
@@ -56,9 +56,9 @@ _REFUSED = {
     "bwlimit": "it limits only one process",
     "dashboard": "it shows only one process (fetchmill status --watch shows all of them)",
 }
-# Mark of a secret that is not shown; see `hide_secrets`.
+# Text that replaces a secret; see `hide_secrets`.
 _HIDDEN = "***"
-# The number of a row in its list, in a template of names without `{{` and `}}`.
+# Matches the placeholder for a row's number in a name template without `{{` and `}}`.
 _INDEX = re.compile(r"\{index(![a-z])?\}")
 _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
 _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
@@ -76,8 +76,8 @@ def create_or_join(
         given: the list, if no other process can read it.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from the existing job's option. Or the job
-            exists, and its list is `given` or on standard input.
+        UsageError: an option cannot be used for a shared job or differs from the existing job's option, or the job
+            exists and its list is `given` or on standard input.
     """
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
@@ -247,7 +247,7 @@ def _check(options: GetOptions, lease: float) -> None:
 
 
 class _Definition:
-    """The definition of a future job.
+    """The definition of a job that does not exist yet.
 
     Args:
         options: the options of the job, for its list.
@@ -335,7 +335,7 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, 
 
 
 def _has(file: BinaryIO, quote: bytes) -> bool:
-    """Return whether a file contains a quote. Such a file is not divided, because a line end may be inside quotes."""
+    """Return whether a file contains a quote. If so, it is not divided, because a line end may be inside quotes."""
     while block := file.read(BLOCK):
         if quote in block:
             return True

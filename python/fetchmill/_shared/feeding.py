@@ -19,24 +19,23 @@ from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, Range
 from fetchmill._shared.records import OUTCOMES
 from fetchmill.errors import UsageError
 
-# Number of targets fed ahead of those with an outcome: as many as are requested in this time, twice the maximum in
-# flight, or this minimum. The largest of the three counts. Targets fed ahead must be fetched before a range can end
-# early.
+# Maximum number of fed targets without an outcome: the number requested in this time, twice the maximum in flight, or
+# this minimum, whichever is largest. These targets must be fetched before a range can end early.
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 32
-# Maximum number of targets fed at a time if that is more than there is room for targets, because few of those so far
-# were requested. The next ones may all be requested.
+# If most targets so far were skipped, more targets are fed at a time than there is room for, but at most this number.
+# The next ones may all be requested.
 _SKIPPED_MAX = 1_000
-# Bytes fed at a time: the bytes used in this time, and no more targets than may be listed, but at least this minimum.
+# Bytes fed at a time: those used in this time, limited by the targets that may be listed, but at least this minimum.
 _BLOCK_SECONDS = 1.0
 _BLOCK_MIN = 2 << 10
 _PIPE_BYTES = 1 << 20
 _STEP_SECONDS = 0.01
-# If a job without open targets lists none of its lines for this time, they are not targets.
+# If a job without open targets lists nothing for this time, the lines it has read are not targets.
 _LISTED_SECONDS = 0.1
 # Poll interval for the job while its pipe is full.
 _LOOK_SECONDS = 0.2
-# More blank lines than may precede a JSON array, so that a line that begins with `[` is not read as an array.
+# More blank lines than may precede a JSON array. A line that begins with `[` is then not read as an array.
 NO_ARRAY = b"\n" * 4097
 _MARK = b"\xef\xbb\xbf"
 
@@ -55,7 +54,7 @@ class Feed(Protocol):
         Args:
             job: the job.
             is_to_end: returns whether the range must end early.
-            is_ended: returns whether the worker ends. A range that cannot end early is then abandoned.
+            is_ended: returns whether the worker is ending. A range that cannot end early is then abandoned.
 
         Raises:
             UsageError: the list has changed.
@@ -75,7 +74,7 @@ def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
 
 
 class _Ahead:
-    """Limits the lead of a job's feed over its outcomes. Skipped targets make no requests and count as no pace."""
+    """A limit on fed targets without an outcome. It grows with the pace, in which skipped targets do not count."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -92,7 +91,7 @@ class _Ahead:
         return int(most - (snapshot["listed"] - settled))
 
     def targets(self, snapshot: Mapping[str, Any]) -> int:
-        """Return the number of further targets that may be listed now, of which some will be skipped."""
+        """Return the number of further targets that may be listed now, including those that will be skipped."""
         room = self.room(snapshot)
         if room <= 0:
             return 0
@@ -155,11 +154,11 @@ class PipeFeed:
             self._position = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
             file.seek(self._position)
         while self._position < end:
-            # An attempt that feeds nothing is repeated, and could then be repeated for ever.
+            # Feed something before ending early. An attempt that feeds nothing is repeated, perhaps forever.
             has_begun = self._position > self._range.start
             if not self._wait_for_room(job, is_to_end if has_begun else is_ended):
                 return
-            # Double the block of a long line, or its start would be copied thousands of times.
+            # Double the block for a long line. Otherwise its start would be copied thousands of times.
             length = max(self._block_bytes(job), len(rest))
             block = rest + file.read(min(length, end - self._position - len(rest)))
             if len(block) == len(rest):
@@ -180,7 +179,7 @@ class PipeFeed:
             rest = block[count:]
 
     def _feed_file(self, job: Job, file: BinaryIO, is_ended: Callable[[], bool]) -> None:
-        """Feed a whole file that cannot be divided, as fast as the job reads it. Stop the job if the worker ends."""
+        """Feed a file that cannot be divided, as fast as the job reads it. Stop the job if the worker is ending."""
         while block := file.read(BLOCK):
             if not self._write(job, block, is_ended):
                 job.stop()
@@ -188,7 +187,7 @@ class PipeFeed:
         self._position = self._range.end
 
     def _begin(self, job: Job, preamble: bytes) -> bool:
-        """Write what comes before the range. Return False if the job has ended."""
+        """Write the bytes that precede the range. Return False if the job has ended."""
         self._bytes = self._uncounted = len(preamble)
         return self._write(job, preamble)
 
@@ -197,13 +196,13 @@ class PipeFeed:
         length = int(pace * _BLOCK_SECONDS)
         snapshot = job.snapshot()
         if listed := snapshot["listed"]:
-            # With comments, there are more bytes for each target.
+            # Comments increase the number of bytes per target.
             of_target = (self._uncounted + snapshot["list_read"]) / listed
             length = min(length, int(self._ahead.targets(snapshot) * of_target))
         return min(max(length, _BLOCK_MIN), BLOCK)
 
     def _wait_for_room(self, job: Job, is_to_end: Callable[[], bool]) -> bool:
-        """Wait until few enough targets have no outcome. Return whether to continue."""
+        """Wait until there is room for another target. Return whether to continue."""
         while not is_to_end():
             if self._has_room(job):
                 return True
@@ -222,7 +221,7 @@ class PipeFeed:
         return self._ahead.room(snapshot) > self._unlisted_lines(snapshot["list_read"])
 
     def _unlisted_lines(self, list_read: int) -> float:
-        """Return the number of lines that were fed and not listed, from their bytes and the mean length of a line.
+        """Estimate the number of lines that were fed but not listed, from their bytes and the mean line length.
 
         A job lists no more lines than it needs soon, and keeps the others in its buffer.
         """
@@ -234,7 +233,7 @@ class PipeFeed:
         return int(count)
 
     def _write(self, job: Job, content: bytes, is_ended: Callable[[], bool] | None = None) -> bool:
-        """Write into the pipe. Return False if the job has ended or the worker ends."""
+        """Write to the pipe. Return False if the job has ended or the worker is ending."""
         view = memoryview(content)
         while view:
             try:

@@ -1,6 +1,6 @@
 """Starts the listing of a shared job's source before the job exists, and creates the job with the list's first part.
 
-See `list_claim` for the process that lists.
+`list_claim` chooses the process that lists.
 """
 
 from collections.abc import Callable

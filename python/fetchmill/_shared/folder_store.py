@@ -70,7 +70,7 @@ class FolderStore:
             raise UsageError(f"{self.folder} is not a folder ({error.strerror}); a shared job needs one") from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """See `Store`. If a reply is lost, a success can look like an existing name."""
+        """See `Store`. If a reply is lost, a successful creation can look like an existing name."""
         place = self.folder / name
         with _failing("write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ class FolderStore:
             return place.read_bytes()
 
     def contents(self, folder: str) -> list[StoredFile]:
-        """See `Store`. Leave out files that cannot be read, because another worker may have just replaced them."""
+        """See `Store`. Omit files that cannot be read, because another worker may have just replaced them."""
         found = []
         for name in self.names(folder):
             with suppress(StorageError):
@@ -164,7 +164,7 @@ class FolderStore:
                 sync_file(draft)
                 draft.replace(place)
             except BaseException:
-                # On a full disk, an incomplete copy would keep the space that the next try needs.
+                # On a full disk, an incomplete copy would occupy the space that the next attempt needs.
                 with suppress(OSError):
                     draft.unlink()
                 raise
@@ -268,7 +268,7 @@ def sync_tree(folder: Path) -> None:
 
 
 class _failing:  # noqa: N801 - reads as what it does
-    """Converts errors of the file system to StorageError, with the path."""
+    """Convert errors of the file system to StorageError, with the path."""
 
     def __init__(self, verb: str, place: Path) -> None:
         self._verb, self._place = verb, place

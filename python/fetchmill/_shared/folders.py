@@ -21,7 +21,7 @@ _HIDDEN = ".fetchmill/"
 
 
 def final_attempts(directory: JobDirectory) -> list[str]:
-    """Return the attempts that have the objects of a shared job, in the order of the job's list.
+    """Return the attempts that stored the objects of a shared job, in the order of the job's list.
 
     Raises:
         UsageError: there is no job.
@@ -33,7 +33,7 @@ def final_attempts(directory: JobDirectory) -> list[str]:
 
 
 class CopiesFolder:
-    """A folder on this machine for copies, which is created when it is needed."""
+    """A folder for copies on this machine. It is created when it is first needed."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -63,7 +63,7 @@ class CopiesFolder:
 
 
 class RangeCopies:
-    """Copies of attempts in a bucket, for an export: one at a time, to use little room.
+    """Copies of attempts in a bucket, for an export: one at a time, to use little disk space.
 
     The native export calls `copy` in its own thread, and `stop` in any thread.
 
@@ -97,11 +97,11 @@ class RangeCopies:
         return str(root / attempt) if is_whole else None
 
     def named_in_bucket(self, text: str) -> str:
-        """Return a text with the objects' names in the bucket in place of the paths of copies."""
+        """Return a text in which paths of copies are replaced by the names of the objects in the bucket."""
         return text.replace(f"{self._place.path()}/", self._store.place("data/"))
 
     def stop(self) -> None:
-        """End a copy that is being made, and let all later ones be None."""
+        """Abort the current copy, and make all later calls of `copy` return None."""
         self._is_stopped = True
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class AttemptFolders:
 
 
 def _is_journal(name: str) -> bool:
-    """Return whether a file is part of the journal, and not a manifest or a list of failures."""
+    """Return whether a file is part of the journal, rather than a manifest or a list of failures."""
     return name.startswith(_HIDDEN) and "/" not in name.removeprefix(_HIDDEN)
 
 

@@ -1,7 +1,7 @@
 """A list that only one process can read: standard input, or the items of a program.
 
 The process that creates the job saves the list on its machine, and copies it into the job directory. The job names the
-copy when it is complete, so that no worker sees a part of it.
+copy only when it is complete, so no worker sees an incomplete list.
 """
 
 import json
@@ -21,7 +21,7 @@ from fetchmill._shared.ranges import BLOCK
 from fetchmill._shared.records import JobRecord
 from fetchmill.errors import StorageError, UsageError
 
-# Minimum number of bytes that are written at a time. The free space is checked before.
+# Minimum number of bytes written at a time. The free space is checked before each write.
 _BATCH_BYTES = 1 << 20
 
 
@@ -30,7 +30,7 @@ class GivenList:
     """See the module.
 
     Args:
-        name: the list, as messages and the job name it.
+        name: name of the list in messages and in the job.
         format: the format of the list.
         blocks: the content of the list.
     """
@@ -89,7 +89,7 @@ def items_of_program(items: Iterable[str | Mapping[str, object]]) -> GivenList:
 
 
 def create_with_copy(directory: JobDirectory, job: JobRecord) -> None:
-    """Create a job with a copy of its only list file. If another process was faster, nothing is left of the copy."""
+    """Create a job with a copy of its only list file. If another process was faster, remove the copy."""
     name, file = copy_into_job(directory.store, job.files[0])
     try:
         found = directory.create(replace(job, files=(file,)))

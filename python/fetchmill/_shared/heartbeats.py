@@ -1,4 +1,4 @@
-"""Heartbeats: they show which workers of a shared job are alive, and how many share its limits.
+"""Heartbeats, which show the living workers of a shared job and how many of them share its limits.
 
 Each worker writes its own file. The age of a file is measured by the clock of the file system or bucket, so the
 machines' clocks may differ.
@@ -11,9 +11,9 @@ from typing import Any
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.job_directory import JobDirectory
 
-# Number of heartbeats in the time of a lease.
+# Number of heartbeats per lease.
 BEATS_IN_A_LEASE = 5
-# States of a worker that fetches or may start to.
+# States of a worker that is fetching or may start to fetch.
 FETCHING = ("working", "waiting", "standby", "draining")
 
 # Values of a process without attempts.
@@ -46,7 +46,7 @@ class Heartbeat:
             such limits.
         ranges: the ids of the worker's ranges.
         stuck: the ids of those that are stuck. Another worker may fetch them, too.
-        left: number of open ranges that no living worker had, when the worker last took one; None before that.
+        left: number of open ranges without a living worker when this worker last claimed one; None before that.
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.

@@ -1,4 +1,4 @@
-"""What all final attempts of a shared job did over time, from their journals."""
+"""The history of a shared job: the work of all final attempts over time, from their journals."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ class SharedHistory(History):
 
     Args:
         status: the status of the job.
-        samples: as for `JobHistory`, but at most 720 of equal length. A quantile of `latency` is the mean of the
-            attempts' quantiles, weighted by `settled`.
+        samples: as for `JobHistory`, with at most 720 samples of equal length. Each quantile of `latency` is the mean
+            of the attempts' quantiles, weighted by `settled`.
     """
 
     status: SharedStatus
@@ -35,7 +35,7 @@ class SharedHistory(History):
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what a page shows of the job besides its samples."""
+        """Return the values of the job that a page shows in addition to its samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {
@@ -59,7 +59,7 @@ def shared_history(directory: JobDirectory) -> SharedHistory:
     """
     merged = _Merged()
     for attempt in final_attempts(directory):
-        # One at a time: a job has many attempts.
+        # Read one journal at a time, because a job has many attempts.
         with AttemptFolders(directory) as folders:
             merged.add(journal_samples(folders.facts(attempt), None))
     return SharedHistory(status=shared_status(directory), samples=merged.samples())
@@ -85,7 +85,7 @@ class _Interval:
             self.counts[name] += sample[name]
         seconds = sample["interval"]
         for name in _LEVELS:
-            # An attempt that ran for half of the interval counts half.
+            # If an attempt ran for half of the interval, its values count half.
             self.levels[name] += sample[name] * min(seconds / width, 1.0)
         _add_all(self.failures, sample["failures"])
         if sample["limited_by"]:
@@ -99,7 +99,7 @@ class _Interval:
             self.slowest = max(self.slowest, latency["max"])
 
     def join(self, other: "_Interval") -> None:
-        """Add the following interval of the same width, so that this one is twice as wide."""
+        """Merge the next interval, which has the same width, into this one."""
         _add_all(self.counts, other.counts)
         for name in _LEVELS:
             self.levels[name] = (self.levels[name] + other.levels[name]) / 2
@@ -124,7 +124,7 @@ class _Interval:
 
 
 class _Merged:
-    """Sums samples by interval. There are at most 2 * 720 intervals, so the memory does not grow with the job."""
+    """The sums of samples by interval. There are at most 2 * 720 intervals, so memory use is independent of the job."""
 
     def __init__(self) -> None:
         self._width = 1

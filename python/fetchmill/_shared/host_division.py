@@ -1,7 +1,7 @@
 """Divides the list of a shared job by host, before the job exists.
 
-All rows of a host are in one part, and only one worker at a time works on a part. So each worker has the whole limit
-for each of its hosts (docs/internals/decisions/0089).
+All rows of a host are in one part, and only one worker at a time works on a part. Each worker can therefore use the
+whole limit for each of its hosts (docs/internals/decisions/0089).
 """
 
 import secrets
@@ -24,12 +24,12 @@ from fetchmill._shared.records import JobRecord
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import StorageError
 
-# Default number of requests that a job over many hosts has in flight.
+# Default number of requests in flight of a job over many hosts.
 _CONCURRENCY = 64
-# Mean number of hosts in a part, for each request that a worker may have in flight. Some hosts have few rows, and
-# their requests are over before those of others.
+# Minimum mean number of hosts in a part, per request that a worker may have in flight. Some hosts have few rows, so
+# they finish before the others.
 _HOSTS_PER_REQUEST = 2
-# Mean number of rows in a part, for each of these hosts. A part costs the start and the end of a job.
+# Minimum mean number of rows in a part, per such host. Each part has the overhead of starting and ending a job.
 _ROWS_PER_HOST = 8
 # Default number of requests in flight to a host.
 _LIMIT = 4
@@ -46,7 +46,7 @@ class HostDivision:
         parent: the folder for listing processes on this machine. This process creates its own folder there.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.
-        is_here: whether only this machine has the list, so that an undivided list is copied into the job directory.
+        is_here: whether only this machine has the list. An undivided list is then copied into the job directory.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class HostDivision:
             raise
         finally:
             remove_folder(folder)
-        # Parts of processes that have died. After the job exists, nobody adds a part.
+        # Remove the parts of processes that have died. Once the job exists, nobody adds a part.
         left = parts_in(self._directory.store)
         is_first = self._directory.create(record).id == record.id
         self._remove([name for name in left if name not in self._added] if is_first else self._added)
@@ -169,7 +169,7 @@ class HostDivision:
 
 
 def has_host_limits(options: Mapping[str, Any]) -> bool:
-    """Return whether the user has limited the requests to each host."""
+    """Return whether the user has limited the requests per host."""
     return any(options.get(name) for name in _LIMITS)
 
 
@@ -185,7 +185,7 @@ def count_of_parts(rows: int, hosts: int, concurrency: int, options: Mapping[str
     of_part = _HOSTS_PER_REQUEST * concurrency
     most = min(hosts // of_part, rows // (of_part * _ROWS_PER_HOST), GROUPS)
     parts = 1 << most.bit_length() >> 1
-    # Undivided, as many workers fetch as the limit has requests.
+    # If the list is undivided, the number of workers that fetch is limited to `limit_per_host`.
     return parts if parts >= 2 * int(options.get("limit_per_host") or _LIMIT) else 0
 
 

@@ -40,7 +40,8 @@ _LISTS = "lists"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 # Names that may exist before `job.json`, because a process lists the source first.
 _BEFORE_THE_JOB = ("list", "claims", "workers", "logs")
-# Maximum number of workers that may die while they have a range. The range is then set aside: it probably kills them.
+# Maximum number of workers that may die while they have a range. The range is then set aside, because it probably
+# causes the deaths.
 DEATHS_MAX = 3
 
 
@@ -75,7 +76,7 @@ class JobDirectory:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._id: str | None = None
-        # Commit records never change, so each is read once. The ids of its range and attempt stay in memory: 200 bytes.
+        # Commit records never change, so each is read once. The ids of its range and attempt are cached: 200 bytes.
         self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
@@ -156,7 +157,7 @@ class JobDirectory:
         return job.with_lists(records)
 
     def _list(self, number: int) -> AddedList | None:
-        """Return an added list's record by number, from 0; None if the list does not exist. Reads each record once."""
+        """Return an added list's record by number, from 0; None if the list does not exist. Read each record once."""
         with self._lock:
             if number < len(self._lists):
                 return self._lists[number]
@@ -198,7 +199,7 @@ class JobDirectory:
                 files=tuple(files),
                 ranges=tuple(replace(each, file=first + each.file) for each in ranges),
             )
-            # If another process was faster with another list, this one comes after it.
+            # If another process was faster and added a different list, this one is added after it.
             if self.add_record(job.lists, record):
                 return record
 
@@ -224,14 +225,14 @@ class JobDirectory:
         own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}")
         names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]
         foreign = sorted(name for name in names if not name.startswith(own))
-        # Meanwhile, another process may have created the job and begun to work on it.
+        # In the meantime, another process may have created the job and begun to work on it.
         if foreign and not self.exists():
             raise UsageError(
                 f"{self.text} is not empty ({foreign[0]}); a shared job needs an empty or missing folder or prefix"
             )
 
     def _prove_creation(self, token: str) -> None:
-        """Create a file twice. The second creation must fail, or two workers could both believe they were first."""
+        """Create a file twice. The second creation must fail; otherwise two workers could both think that they were first."""
         name = f"{_PROBE}-{token}"
         try:
             if not self.store.create(name, b"1") or self.store.create(name, b"2"):
@@ -335,7 +336,7 @@ class JobDirectory:
 
     def _create_claim(self, claim: str, worker: str) -> str | None:
         created = self.store.create(f"claims/{claim}", json.dumps({"worker": worker}).encode())
-        # If a reply is lost, a success can look like an existing name.
+        # If a reply is lost, a successful creation can look like an existing name.
         return f"claims/{claim}" if created or self.claimant(claim) == worker else None
 
     def claimant(self, name: str) -> str | None:
@@ -349,7 +350,7 @@ class JobDirectory:
     # The state of the job.
 
     def is_stopped(self) -> str | None:
-        """Return the way the job was stopped, `drain` or `now`; None if the job is not stopped."""
+        """Return how the job was stopped, `drain` or `now`; None if the job is not stopped."""
         content = self.store.read(STOPPED)
         if content is None:
             return None

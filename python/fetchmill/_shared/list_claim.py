@@ -1,7 +1,7 @@
 """Chooses the process that makes the list of a shared job before the job exists.
 
-It lists the job's source, or divides its list by host. The others wait for the job. If the process dies, another one
-takes its place.
+The chosen process lists the job's source, or divides its list by host. The others wait for the job. If the chosen
+process dies, another one takes over.
 
 claims/listing.N      the process that makes the list
 list/TOKEN.FORMAT     a part of the list; if no record names it, its process died
@@ -62,7 +62,8 @@ class ListClaim:
         is_waiting = False
         while not self._directory.exists():
             self._directory.refuse_foreign()
-            # A process writes a heartbeat before its claim, or others would consider it dead. So read the claims first.
+            # Read the claims before the heartbeats. A process writes its heartbeat before its claim, because others
+            # would otherwise consider it dead.
             claims = self._directory.claims().get(LISTING, {})
             living = {each.worker for each in self._heartbeats.look() if each.lives(self._lease)}
             if living.isdisjoint(claims.values()):
@@ -80,7 +81,7 @@ class ListClaim:
         return None
 
     def leave(self) -> None:
-        """Say that this process has ended, so that its claim no longer holds."""
+        """Write a last heartbeat that says that this process has ended, so that its claim is no longer valid."""
         if self._has_beaten:
             with suppress(*STORE_ERRORS):
                 self._beat("ended")
@@ -92,7 +93,7 @@ class ListClaim:
 
         def beat() -> None:
             while not is_over.wait(self._lease / BEATS_IN_A_LEASE):
-                # Others take over if heartbeats fail for a lease. Then the first one to create the job continues.
+                # If heartbeats fail for a lease, another process takes over. The first one to create the job continues.
                 with suppress(*STORE_ERRORS):
                     self._beat("listing")
 
@@ -118,7 +119,7 @@ def lister_of(directory: JobDirectory, heartbeats: list[Heartbeat], lease: float
 
 
 def claim_listing(directory: JobDirectory, worker: str) -> str | None:
-    """Claim the list for a process. Returns the file of the claim; None if another process was faster."""
+    """Claim the list for a process. Return the file of the claim; None if another process was faster."""
     return directory.claim_listing(worker, _next_number(directory.claims().get(LISTING, {})))
 
 
@@ -133,7 +134,7 @@ def await_job(directory: JobDirectory, say: Callable[[str], None]) -> None:
     is_waiting = False
     while not directory.exists() and directory.claims().get(LISTING):
         listers = heartbeats.look()
-        # Without a job, only the heartbeats have its lease.
+        # The lease is only in the heartbeats, because there is no job yet.
         if not any(each.state == "listing" and each.age < _LOST_LEASES * (each.lease or 0.0) for each in listers):
             return
         if not is_waiting:

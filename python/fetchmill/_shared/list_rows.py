@@ -1,7 +1,7 @@
 """The rows of a list, each with the host of its URL.
 
-The native module reads the list and returns the URLs. Python reads the lines of the same file. So a row stays as it is
-written, with all its columns, and a host is the one to which the limits for each host apply.
+The native module reads the list and returns the URLs. Python reads the lines of the same file. Each row thus stays
+unchanged, with all its columns, and its host is the one to which the per-host limits apply.
 """
 
 import json
@@ -13,13 +13,13 @@ from fetchmill._options.get import GetOptions
 from fetchmill._shared.ranges import LINE_MAX, ListFile, whole_line
 
 MARK = b"\xef\xbb\xbf"
-# Length from which the reader of lists takes a line for a row, whatever it contains.
+# The reader of lists considers every line longer than this a row, even a comment.
 _ROW_MAX = 1 << 20
-# White space in the sense of the reader of lists.
+# White space, as defined by the reader of lists.
 _SPACE = b" \t\n\f\r"
-# Position in a URL from which the first slash ends the host: after `http://` and one character.
+# Position in a URL from which to search for the slash that ends the host: after `http://` and one character.
 _IN_HOST = len("http://") + 1
-# Options that leave rows out, or name them. Each row must be returned, so each has its own name.
+# Replacements for options that omit or name rows. Every row must be returned, so each one gets its own name.
 _ALL_ROWS: Mapping[str, Any] = {
     "include": (),
     "exclude": (),
@@ -34,7 +34,7 @@ class NotByHostError(Exception):
 
 
 def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[tuple[bytes, str]]:
-    """Yield each row of a file that has lines, and the start of its URL up to the host and the port.
+    """Yield each row of a file that has lines, and the start of its URL: scheme, host and port.
 
     The start is empty for a row without a URL.
 
@@ -44,7 +44,7 @@ def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Ite
         options: the options of the job.
 
     Raises:
-        NotByHostError: the hosts are not known, or the rows cannot be matched with their lines.
+        NotByHostError: the hosts are unknown, or the rows cannot be matched with their lines.
         UsageError: the file has changed, or a line is too long.
     """
     with file.open() as opened:
@@ -63,7 +63,7 @@ def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Itera
     """Yield the URL of each row; None for a row without one."""
     own = {"source": file.path, "dest": ".", "list_format": list_format}
     values = json.loads(GetOptions(**{**options, **_ALL_ROWS, **own}).to_json("list"))
-    # The whole list was checked for missing columns. One of its files may lack a column.
+    # The whole list was already checked for missing columns. A single file may lack a column.
     targets = ListTargets(json.dumps(values | {"is_range": True}))
     while (page := targets.next_page()) is not None:
         rows, skipped = page

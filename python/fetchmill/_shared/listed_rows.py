@@ -1,7 +1,7 @@
-"""The rows of a source's list that a shared job already has.
+"""The rows of a source's list that are already in the shared job.
 
-If the process that lists a source dies, another one lists the source again, and drops these rows. They are kept in a
-table on this machine's disk: about 100 bytes per row.
+If the process that lists a source dies, another one lists the source again and drops these rows. They are stored in a
+table on this machine's disk, at about 100 bytes per row.
 """
 
 import json
@@ -11,16 +11,16 @@ from pathlib import Path
 
 from fetchmill.errors import ListingError
 
-# Maximum memory for pages of the table in KiB.
+# Maximum memory for cached pages of the table, in KiB.
 _CACHE_KIB = 32 << 10
-# SQLite before 3.32 takes at most 999 variables in a statement.
+# SQLite before 3.32 accepts at most 999 variables in a statement.
 _ROWS_AT_A_TIME = 500
-# A source that lists the same objects again begins with rows that the job has.
+# If a source lists the same objects again, its first rows are already in the job.
 _ROWS_WITHOUT_KNOWN_MAX = 1_000
 
 
 class ListedRows:
-    """See the module. For use by one thread.
+    """See the module. Only one thread may use it.
 
     Args:
         folder: a folder of this process on its machine.
@@ -42,7 +42,7 @@ class ListedRows:
         self._table.executemany(statement, ((_identity(line),) for line in lines))
 
     def new(self, lines: list[bytes]) -> Iterator[bytes]:
-        """Yield those lines of a manifest whose rows were not added. Each added row drops one line.
+        """Yield the lines of a manifest without those whose rows were added. Each added row drops only one line.
 
         Raises:
             ListingError: the source seems to name its objects differently in each listing.
@@ -64,7 +64,7 @@ class ListedRows:
             )
 
     def _counts(self, names: list[str]) -> dict[str, int]:
-        """Return how often each of these names was added and not found again."""
+        """Return, for each of these names, the number of added rows that were not found again."""
         marks = ",".join("?" * len(names))
         query = f"SELECT name, count FROM rows WHERE name IN ({marks})"  # noqa: S608 - only marks
         return {name: count for name, count in self._table.execute(query, names) if count > 0}

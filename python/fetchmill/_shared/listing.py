@@ -14,7 +14,7 @@ from fetchmill._shared.source_lister import OpenJob, SourceLister, lists_folder
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill._shared.stored_options import list_options
 
-# Pause before a worker takes the listing again after another process has added a part.
+# Pause before a worker may take over the listing again, after another process has added a part.
 _AGAIN_SECONDS = 2.0
 
 
@@ -40,9 +40,9 @@ class Listing:
         lister: SourceLister | None,
     ) -> None:
         self.source = source
-        # Why this worker cannot list the source. It does not try again, because that would take as long.
+        # The reason why this worker cannot list the source. It does not retry, because that would take as long again.
         self.failure: BaseException | None = None
-        # The workers among which the lister divides the limits for each host.
+        # The workers among which the lister divides the per-host limits.
         self.known = frozenset((worker,))
         self._directory = directory
         self._worker = worker
@@ -69,7 +69,7 @@ class Listing:
         return lister.listed if lister is not None and lister.is_running else None
 
     def has_failed(self) -> bool:
-        """Note the end of this worker's listing. Return whether it has failed just now."""
+        """Record the end of this worker's listing. Return whether it has failed since the last call."""
         lister = self._lister
         if lister is None or lister.is_running:
             return False
@@ -77,7 +77,7 @@ class Listing:
         return self.failure is not None
 
     def take_over(self, job: JobRecord, heartbeats: Sequence[Heartbeat], shares: Shares) -> bool:
-        """Begin to list the source if the list is not complete and no other living worker lists.
+        """Begin to list the source if the list is incomplete and no other living worker is listing it.
 
         Args:
             job: the job.
@@ -85,12 +85,12 @@ class Listing:
             shares: this worker's part of the limits.
 
         Returns:
-            Whether it begins.
+            Whether the listing has begun.
         """
         is_recent = self._ended_at > 0.0 and time.monotonic() - self._ended_at < _AGAIN_SECONDS
         if job.is_listed or self._lister is not None or not self.is_possible or is_recent:
             return False
-        # A claim of this worker is left of an earlier listing.
+        # This worker may still have a claim from an earlier listing.
         if lister_of(self._directory, list(heartbeats), job.lease) not in (None, self._worker):
             return False
         claim = claim_listing(self._directory, self._worker)
@@ -118,7 +118,7 @@ class Listing:
     def set_rate(self, per_second: float) -> None:
         """Limit the listing's requests per second from now on.
 
-        A listing that began without a rate cannot get one. It ends, and a worker begins again with the rate.
+        A listing that began without a rate cannot get one. It ends, and a worker starts it again with the rate.
         """
         lister = self._lister
         if lister is not None and lister.has_rate:
@@ -133,7 +133,7 @@ class Listing:
             lister.stop()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the listing, at most this long."""
+        """Wait for the end of the listing, up to this time."""
         lister = self._lister
         if lister is not None:
             lister.join(seconds)

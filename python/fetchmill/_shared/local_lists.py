@@ -14,7 +14,7 @@ FOLDER = "list"
 
 
 class LocalLists:
-    """See the module. Not for use by several threads at once.
+    """See the module. Only one thread at a time may use it.
 
     Args:
         store: the files of the job directory.
@@ -47,16 +47,16 @@ class LocalLists:
         return replace(file, path=str(copy), modified=copy.stat().st_mtime_ns)
 
     def keep(self, paths: Collection[str], most: int = 0) -> None:
-        """Remove the oldest copies until at most `most` are left. Copies of these lists stay in any case."""
+        """Remove the oldest copies until at most `most` are left. Copies of these lists always stay."""
         for path in [path for path in self._copies if path not in paths]:
             if len(self._copies) > most:
                 self._copies.pop(path).unlink(missing_ok=True)
 
 
 def in_job_directory(store: Store, file: ListFile, name: str) -> ListFile:
-    """Return a file of the list as the job names it, after a copy was added to the job directory as `name`.
+    """Return the record of a list file whose copy was added to the job directory as `name`.
 
-    A file in a bucket has no modification time: each copy has its own.
+    A file in a bucket gets no modification time, because each copy has its own.
     """
     place = store.place(name)
     modified = 0 if is_bucket(store.text) else Path(place).stat().st_mtime_ns
@@ -64,7 +64,7 @@ def in_job_directory(store: Store, file: ListFile, name: str) -> ListFile:
 
 
 def copy_into_job(store: Store, file: ListFile) -> tuple[str, ListFile]:
-    """Copy a list file of this machine into the job directory. Return the name of the copy, and the copy."""
+    """Copy a list file of this machine into the job directory. Return the name of the copy, and its record."""
     path = Path(file.path)
     name = f"{FOLDER}/{path.name}"
     store.add_file(name, path)
@@ -72,5 +72,5 @@ def copy_into_job(store: Store, file: ListFile) -> tuple[str, ListFile]:
 
 
 def parts_in(store: Store) -> list[str]:
-    """Return the names of the parts in a job directory, without foreign files: users may keep lists there, too."""
+    """Return the names of the parts in a job directory. Omit foreign files, because users may keep lists there, too."""
     return [f"{FOLDER}/{name}" for name in store.names(FOLDER) if PART.fullmatch(name)]

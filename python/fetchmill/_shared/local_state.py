@@ -14,14 +14,14 @@ from fetchmill.errors import SecurityError, StorageError
 # Minimum free space for a worker's journals. At 70,000 objects/s, the journal of a range took 42 MB. Up to three more
 # ranges may wait for their last objects.
 ROOM_BYTES_MIN = 256 << 20
-# Maximum number of times a parent folder is created again after another worker removed it.
+# Maximum number of attempts to create a parent folder that other workers may be removing.
 _TRIES = 100
 
 
 def default_folder(job: str) -> Path:
     """Return the default folder for the journals of a job on this machine.
 
-    All users share the folder for temporary files, so this folder inside it must belong to this user only.
+    All users share the folder for temporary files, so the folder inside it must belong to this user only.
 
     Args:
         job: the id of the job.
@@ -91,7 +91,7 @@ def _entries(parent: Path) -> list[Path]:
 
 
 def _make_parent(parent: Path) -> None:
-    # `mkdir` raises FileExistsError if another worker removes the folder right after `mkdir` has found it.
+    # `mkdir` also raises FileExistsError if another worker removes the folder right after `mkdir` has found it.
     with suppress(FileExistsError):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -109,7 +109,7 @@ def _make_below(parent: Path, name: str) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of a worker. Also removes the parent folder if no other worker has a folder there."""
+    """Remove the folder of a worker. Also remove the parent folder if no other worker has a folder there."""
     # A relative path would depend on the working folder, which may have the user's files.
     if not folder.is_absolute():
         raise StorageError(f"{folder} is not the folder of a worker")

@@ -1,8 +1,8 @@
-"""The requests per second that a worker makes to an origin that throttles.
+"""The pace of a worker: its requests per second to an origin that throttles.
 
-Each attempt is a job, and each job finds this pace by what the origin refuses. An attempt that began without a pace
-would be refused for seconds. So a worker hands its pace from one attempt to the next, and a new worker takes over the
-pace of the others.
+Each attempt is a job, and each job learns this pace from the requests that the origin refuses. If an attempt began
+without a pace, its requests would be refused for seconds. Therefore a worker passes its pace from one attempt to the
+next, and a new worker takes over a share of the other workers' pace.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,24 +15,24 @@ class AttemptWithPace(Protocol):
     """An attempt with a pace."""
 
     def pace(self) -> float | None:
-        """Return the requests per second that the origin gets; None if it does not throttle."""
+        """Return the requests per second to the origin; None if it does not throttle."""
 
     def set_pace(self, per_second: float) -> None:
-        """Set the requests per second that the origin gets while it throttles."""
+        """Set the requests per second to the origin while it throttles."""
 
 
 class OriginPace:
-    """The pace of one worker. The caller protects it from use by two threads at once."""
+    """The pace of one worker. The caller makes sure that only one thread at a time uses it."""
 
     def __init__(self) -> None:
-        # Of all attempts together, in requests per second. None if the origin does not throttle.
+        # The total for all attempts, in requests per second. None if the origin does not throttle.
         self.per_second: float | None = None
 
     def note(self, attempts: Sequence[AttemptWithPace]) -> bool:
-        """Note what the attempts have found. Return whether they must divide it: it is new, and only some have it."""
+        """Update the pace from the attempts. Return whether it must be divided: it is new, and some may not have it."""
         found = [attempt.pace() for attempt in attempts]
         if len(found) == 1:
-            # Of several, one is at its end and does not use its part.
+            # With several attempts, one is near its end and does not use its part, so their sum would be too low.
             self.per_second = found[0]
         elif self.per_second is None and any(found):
             self.per_second = sum(pace or 0.0 for pace in found)
@@ -40,7 +40,7 @@ class OriginPace:
         return False
 
     def take_over(self, peers: Iterable[Heartbeat]) -> None:
-        """Take an equal part of the pace of the other workers, if this worker has none."""
+        """If this worker has no pace, use an equal share of the other workers' pace."""
         paces = [each.pace for each in peers if each.pace is not None]
         if self.per_second is None and paces:
             self.per_second = sum(paces) / (len(paces) + 1)
@@ -53,6 +53,6 @@ class OriginPace:
             attempt.set_pace(self.per_second / len(attempts))
 
     def scale(self, before: int, after: int) -> None:
-        """Adapt the pace to a new number of workers, which share what the origin gives."""
+        """Adapt the pace to a new number of workers, which share the origin's capacity."""
         if self.per_second is not None:
             self.per_second *= before / after

@@ -1,4 +1,4 @@
-"""Collects the rows of a list in files of this machine, one for each group of hosts."""
+"""Collects the rows of a list in files on this machine, one for each group of hosts."""
 
 import shutil
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 # Number of groups of hosts, and therefore the maximum number of parts.
 GROUPS = 256
-# Maximum number of hosts that are counted. Each takes about 200 bytes of memory.
+# Maximum number of hosts that are counted. Each needs about 200 bytes of memory.
 HOSTS_MAX = 100_000
-# Maximum number of rows' bytes of a group in memory. All groups together take up to 16 MiB.
+# Maximum number of bytes that are buffered for a group. All groups together buffer up to 16 MiB.
 _BUFFER_BYTES = 64 << 10
 
 
@@ -51,7 +51,7 @@ class PartFiles:
                 self._write(group)
 
     def move(self, number: int, parts: int, out: BinaryIO) -> None:
-        """Move all rows of a part into a file. `parts` divides the number of groups."""
+        """Move all rows of a part into a file. The number of groups must be a multiple of `parts`."""
         for group in range(number, GROUPS, parts):
             path = self._path(group)
             if path.exists():

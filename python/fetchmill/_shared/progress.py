@@ -1,6 +1,6 @@
 """Detects that an attempt is stuck.
 
-It then gets no outcome for much longer than before, as on a machine without a network.
+A stuck attempt gets no outcome for much longer than before, for example because the machine has lost its network.
 """
 
 import time
@@ -22,7 +22,7 @@ class AttemptProgress:
         self._longest = STUCK_SECONDS_MAX
 
     def note(self, settled: int) -> None:
-        """Note the number of outcomes so far."""
+        """Record the number of outcomes so far."""
         if settled <= self._settled:
             return
         now = time.monotonic()

@@ -30,7 +30,7 @@ class RangeChoice:
         kind: RangeKind,
         say: Callable[[str], None],
     ) -> None:
-        # Number of open ranges that no living worker had, when this worker last took one.
+        # Number of open ranges without a living worker when this worker last claimed one.
         self.left: int | None = None
         self._directory = directory
         self._heartbeats = heartbeats
@@ -39,7 +39,7 @@ class RangeChoice:
         self._say = say
 
     def take(self, job: JobRecord, open_ranges: list[Range], mine: Container[str]) -> Claim | None:
-        """Claim a random range that no living worker has, or that is stuck. Workers rarely choose the same one.
+        """Claim a random range that no living worker has, or that is stuck. Workers thus rarely choose the same one.
 
         Args:
             job: the job.
@@ -50,7 +50,7 @@ class RangeChoice:
         try:
             living = {each.worker: each for each in self._heartbeats.read() if each.lives(job.lease)}
         except STORE_ERRORS:
-            return None  # tried again soon; the heartbeat thread ends the worker if the store keeps failing
+            return None  # the caller retries soon; the heartbeat thread ends the worker if the store keeps failing
         random.shuffle(open_ranges)
         owners_of = {
             each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
@@ -59,7 +59,7 @@ class RangeChoice:
         self.left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
         for each in open_ranges:
             names, owners = list(claims.get(each.id, {})), owners_of[each.id]
-            # A stuck range is fetched by one more worker, not by all.
+            # Only one more worker fetches a stuck range, not all of them.
             is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)
             if each.id in mine or not is_free:
                 continue

@@ -1,7 +1,7 @@
-"""How workers take the ranges of a job: parts of a list of rows, or all rows of some hosts.
+"""The two kinds of ranges of a job: any rows of a list, or all rows of some hosts.
 
-If a list is divided by host, only one worker at a time works on a range, so that each worker has the whole limit for
-each of its hosts (docs/internals/decisions/0089).
+If a list is divided by host, only one worker at a time works on a range. Each worker can therefore use the whole limit
+for each of its hosts (docs/internals/decisions/0089).
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,8 +13,8 @@ from fetchmill._shared.shares import HostShares, Shares
 
 # An attempt ends after this time. The rest of its range is divided into new ranges of this duration.
 RANGE_SECONDS = 30.0
-# While few ranges are left, or a worker waits for work, workers end their ranges after this time. They leave the rest
-# in pieces of this duration or less.
+# While few ranges are left or a worker waits for work, workers end their ranges after this time. They divide the rest
+# into ranges of at most this duration.
 SHARE_SECONDS = 1.5
 
 
@@ -28,7 +28,7 @@ class EndableAttempt(Protocol):
         """End the job and close its connections."""
 
     def wait_aborted(self) -> None:
-        """Wait a moment for the end of the aborted job."""
+        """Wait briefly for the end of the aborted job."""
 
 
 class RangeKind(Protocol):
@@ -41,28 +41,28 @@ class RangeKind(Protocol):
         """Return a worker's part of the limits; see `Shares`."""
 
     def seconds(self, *, is_shared: bool) -> float:
-        """Return the maximum duration of an attempt, and of the ranges into which it divides its rest, in seconds.
+        """Return the maximum duration in seconds of an attempt, and of each range into which it divides the rest.
 
         Args:
             is_shared: whether a worker waits for work, or soon will.
         """
 
     def rest(self, file: ListFile, rest: Range, size: int) -> list[Range]:
-        """Return the ranges for the rest of an attempt's range, each of about `size` bytes or rows.
+        """Divide the rest of an attempt's range into ranges of about `size` bytes or rows each.
 
         Raises:
             UsageError: the list has changed.
         """
 
     def prepare_release(self, attempts: Iterable[EndableAttempt]) -> None:
-        """Prepare attempts for the release of their ranges, which other workers may take at once."""
+        """Prepare attempts for the release of their ranges. Other workers may claim these immediately."""
 
     def end_lost(self, attempts: Iterable[EndableAttempt]) -> None:
-        """End attempts whose ranges other workers may have taken, after this process was frozen."""
+        """End attempts whose ranges other workers may have claimed while this process was frozen."""
 
 
 class RowRanges:
-    """Ranges of rows. Two workers may have the same range, and only lose time."""
+    """Ranges of rows. If two workers fetch the same range, they only lose time."""
 
     owners_max = 1
 
@@ -87,7 +87,7 @@ class RowRanges:
 
 
 class HostRanges:
-    """Ranges with all rows of some hosts. A host must not get requests from two workers."""
+    """Ranges with all rows of some hosts. Two workers must never make requests to the same host."""
 
     owners_max = 0
 
@@ -96,7 +96,7 @@ class HostRanges:
         return HostShares(worker, options, rate)
 
     def seconds(self, *, is_shared: bool) -> float:
-        """See `RangeKind`. The rest is one range. Another worker would take it, and this one would wait instead."""
+        """See `RangeKind`. Never shorter, because the rest stays one range, which would only move to another worker."""
         del is_shared
         return RANGE_SECONDS
 
@@ -106,7 +106,7 @@ class HostRanges:
         return [rest]
 
     def prepare_release(self, attempts: Iterable[EndableAttempt]) -> None:
-        """See `RangeKind`. Close all connections, because another worker will request from the same hosts."""
+        """See `RangeKind`. Close all connections, because another worker will connect to the same hosts."""
         ended = list(attempts)
         for attempt in ended:
             attempt.abort()

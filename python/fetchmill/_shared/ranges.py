@@ -36,7 +36,7 @@ class ListFile:
         size: size in bytes.
         modified: modification time in nanoseconds since 1970.
         has_lines: whether the file can be divided at line ends. A compressed file is a single range.
-        header: size in bytes of the first line, if it has column names. Every range of a CSV file begins with it.
+        header: size in bytes of the first line, if it contains column names. It is fed before every range.
         rows: number of rows of a Parquet file, whose ranges are rows; None for other files, whose ranges are bytes.
     """
 
@@ -53,7 +53,7 @@ class ListFile:
         return self.size if self.rows is None else self.rows
 
     def share(self, range: "Range") -> int:
-        """Return the size of a range in bytes of the list."""
+        """Return the number of bytes of the list that a range covers."""
         if self.rows is None:
             return range.end - range.start
         return self.size * range.end // self.rows - self.size * range.start // self.rows
@@ -78,7 +78,7 @@ class ListFile:
         return file
 
     def check(self, file: BinaryIO) -> None:
-        """Refuse a file that was written after the job was created.
+        """Refuse a file that has changed since the job was created.
 
         Raises:
             UsageError: the size or the modification time differs.

@@ -40,8 +40,8 @@ class JobRecord:
         added: lists added by users, as the users wrote them.
         lists: number of all added lists, including parts of the source's list.
         totals: totals of the listing, once it is complete.
-        is_by_host: whether the list is divided by host. Then each host is in one file, and only one worker at a time
-            works on a file.
+        is_by_host: whether the list is divided by host. Each host is then in only one file, and only one worker at a
+            time works on a file.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Divides the limits of a shared job among its workers.
 
-The rate of all requests can change during an attempt. The limits per host cannot, because an attempt keeps its share of
-them. So an attempt ends early when an unknown worker appears, and the new worker starts after that.
+An attempt's request rate can be changed while it runs. Its share of the per-host limits cannot. Therefore an attempt
+ends early when a worker appears that it does not know, and the new worker starts after that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ class Shares:
     Args:
         worker: the name of this worker.
         options: the options of the job.
-        rate: requests per second of all workers together; None = no limit.
+        rate: requests per second of all workers together; None for no limit.
     """
 
     def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
@@ -25,7 +25,7 @@ class Shares:
         self.workers = frozenset((worker,))
         self._worker = worker
         self._limit_per_host = int(options.get("limit_per_host") or 0)
-        # Limits given by the user are kept exactly. Default limits are divided too, but no worker waits for this.
+        # Limits set by the user are kept exactly. Default limits are divided, too, but no worker waits for that.
         self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
 
     @property
@@ -35,7 +35,7 @@ class Shares:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether two workers must not have the same part of a limit, even for a short time."""
+        """Whether two workers must never use the same part of a limit, not even briefly."""
         return self.rate is not None or self.has_host_limits
 
     @property
@@ -45,16 +45,16 @@ class Shares:
 
     @property
     def rank(self) -> int:
-        """Place of this worker among the living ones by name, from 0. The first ones get what is left of a limit.
+        """Position of this worker among the living ones by name, from 0. The first ones get the remainder of a limit.
 
-        A worker's share never grows when another worker appears. So the shares keep the limit while some workers still
-        count others that have ended.
+        A worker's share never grows when another worker appears. The shares therefore stay within the limit even while
+        some workers still count others that have ended.
         """
         return sorted(self.workers).index(self._worker)
 
     @property
     def is_standby(self) -> bool:
-        """Whether this worker has no share, because there are more workers than `limit_per_host` allows requests."""
+        """Whether this worker has no share, because there are more workers than `limit_per_host`."""
         return self.rank >= self.host_sharers
 
     def rate_of_one(self, attempts: int) -> float | None:
@@ -62,7 +62,7 @@ class Shares:
         return None if self.rate is None else self.rate / self.sharers / max(attempts, 1)
 
     def observe(self, living: Iterable[Heartbeat]) -> bool:
-        """Note the living workers. Return whether they have changed."""
+        """Record the living workers. Return whether they have changed."""
         before, self.workers = self.workers, frozenset((self._worker, *(each.worker for each in living)))
         return self.workers != before
 
@@ -74,7 +74,7 @@ class Shares:
         return self.rate is None or all(each.sharers >= self.sharers for each in fetching)
 
     def is_outdated(self, known: frozenset[str]) -> bool:
-        """Return whether an attempt that was started when these workers lived must end."""
+        """Return whether an attempt that was started with these living workers must end."""
         return self.has_host_limits and (self.is_standby or not self.workers <= known)
 
     def as_heartbeat(self, known: Sequence[frozenset[str]]) -> dict[str, Any]:
@@ -84,11 +84,11 @@ class Shares:
 
 
 class HostShares(Shares):
-    """The part of a worker of a list that is divided by host: the whole limits for each of its hosts."""
+    """A worker's part of the limits, if the list is divided by host: the whole limits for each of its hosts."""
 
     def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
         super().__init__(worker, options, rate)
-        # Nobody else requests from the hosts of this worker, so no limit for each host is divided.
+        # No other worker makes requests to the hosts of this worker, so per-host limits are not divided.
         self.has_host_limits = False
 
     @property

@@ -29,13 +29,13 @@ from fetchmill._shared.store import STORE_ERRORS
 from fetchmill._shared.stored_options import LISTED_FORMAT
 from fetchmill.errors import FetchmillError, StorageError, UsageError
 
-# Duration of the first part. Each part takes twice as long as the one before it, up to the maximum.
+# Time limit of the first part. The limit doubles with each further part, up to the maximum.
 _PART_SECONDS = 2.0
 _PART_SECONDS_MAX = 30.0
 # Maximum size of a part in bytes. A part is copied to the job directory as a whole.
 _PART_BYTES = 64 << 20
 _STEP_SECONDS = 0.1
-# Maximum wait for the end of a listing. Its thread does not keep the process alive.
+# Time limit for a listing to end. Its thread does not keep the process alive.
 LISTING_END_SECONDS = 1.0
 _BLOCK = 1 << 20
 
@@ -136,7 +136,7 @@ class SourceLister:
             running.set_rate(per_second)
 
     def stop(self) -> None:
-        """Request the end. Another process lists the rows again that are in no part yet."""
+        """Request the end of the listing. Another process will list the rows that are not in a part yet."""
         self._is_stopped.set()
 
     def join(self, seconds: float | None = None) -> None:
@@ -251,7 +251,7 @@ def lists_folder(state: object) -> Path:
 
 
 def _chunks(job: Job, is_stopped: threading.Event) -> Iterator[bytes]:
-    """Yield rows as manifest lines. Yield empty bytes after some time without rows, and until the job has ended."""
+    """Yield rows as manifest lines until the job has ended. Yield empty bytes after some time without rows."""
     while (lines := job.take_rows(_STEP_SECONDS)) is not None:
         if is_stopped.is_set():
             return
@@ -295,7 +295,7 @@ class NewJob:
             return self._job.add(part)
         record = self._plan(part)
         found = self._directory.create(record)
-        # `found` may have parts of a process that took over meanwhile. This process does not know their rows.
+        # `found` may have parts of a process that took over in the meantime. This process does not know their rows.
         self._job = OpenJob(self._directory, record if found.id == record.id else found)
         self.is_created.set()
         return found.id == record.id

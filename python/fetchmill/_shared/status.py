@@ -51,7 +51,7 @@ def sum_of(records: Iterable[CommitRecord], job: JobRecord) -> SumOfLedgers:
     named: dict[str, dict[str, int]] = {name: {} for name in NAMED_COUNTS}
     for record in records:
         if record.range.file >= len(job.files):
-            continue  # of a list that was added after `job` was read
+            continue  # the range belongs to a list that was added after `job` was read
         ranges += 1
         list_bytes += job.files[record.range.file].share(record.range)
         seconds += record.seconds
@@ -251,7 +251,7 @@ _NOTHING_DONE: Mapping[str, float] = {"ranges": 0, "fetched": 0, "failed": 0, "s
 def _counted(
     records: Iterable[CommitRecord], by_worker: dict[str, dict[str, float]], winners: dict[str, str]
 ) -> Iterator[CommitRecord]:
-    """Yield the records. Adds each record to its worker's sums, and the worker to the winners by range ID."""
+    """Yield the records. Add each record to its worker's sums, and the worker to the winners by range ID."""
     for record in records:
         winners[record.range.id] = record.worker
         if not record.set_aside:

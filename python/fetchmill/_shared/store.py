@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import StorageError, TemporaryError
 
-# Errors of methods if the file system or the bucket fails, perhaps temporarily.
+# Errors raised if the file system or the bucket fails, perhaps temporarily.
 STORE_ERRORS = (StorageError, TemporaryError)
 # Names in a journal's folder that are not copied: they are only needed while the job runs, or do not belong to it.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
@@ -54,7 +54,7 @@ class Store(Protocol):
         """Return the same store, with methods that fail after about `seconds`."""
 
     def check_owner(self, name: str) -> None:
-        """Refuse a job directory that another user may have made.
+        """Refuse a job directory that another user may have created.
 
         Raises:
             SecurityError: the directory belongs to another user, or a folder in it is a link.
@@ -70,7 +70,7 @@ class Store(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Create a file with its whole content, unless the name exists. Return whether it was created.
 
-        If a reply is lost, a success can look like an existing name. Read the file to see who created it.
+        If a reply is lost, a successful creation can look like an existing name. Read the file to see who created it.
         """
 
     def replace(self, name: str, content: bytes) -> float:
@@ -86,7 +86,7 @@ class Store(Protocol):
         """Return the names of the files in a folder."""
 
     def remove(self, name: str) -> None:
-        """Remove a file. Does nothing if the file does not exist."""
+        """Remove a file. Do nothing if the file does not exist."""
 
     def add_file(self, name: str, path: Path) -> None:
         """Add a file of this machine, which may be large, under an unused name."""

@@ -28,14 +28,14 @@ _CONNECTIONS = ("ca_file", "proxy")
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
 # Options that are applied to the list of a source.
 _FILTERS = ("include", "exclude")
-# Options with which a source gets credentials.
+# Options that provide credentials for a source.
 _CREDENTIALS = ("auth", "bearer", "bearer_command", "netrc", "client_cert", "client_key")
-# Options that have another meaning for a list of rows.
+# Options that have a different meaning for a list of rows.
 _OF_ROWS = ("format",)
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:
-    """Return the options that the job directory stores: those that differ from their defaults, without secrets."""
+    """Return the options to store in the job directory: those that differ from their defaults, without secrets."""
     own = _never_stored(options.dest)
     values = {
         option.name: _stored(option.name, getattr(options, option.name))
@@ -68,13 +68,13 @@ def with_own(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any
 
 
 def secrets_of(options: GetOptions) -> tuple[str, ...]:
-    """Return the names of the secrets that each worker must be given."""
+    """Return the names of the secrets that must be passed to each worker."""
     named = [name for name in SECRETS if getattr(options, name) not in (None, False)]
     return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in OPEN_FIELDS))
 
 
 def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tuple[str, ...] = ()) -> None:
-    """Refuse options that fetchmill never stores, such as commands and secrets: anybody may have made the job.
+    """Refuse options that fetchmill never stores, such as commands and secrets. Anybody may have created the job.
 
     Args:
         place: the file with the options, for messages.
@@ -83,7 +83,7 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
         refused: options that no shared job can have.
 
     Raises:
-        SecurityError: there is such an option.
+        SecurityError: the file contains such an option.
     """
     known = {option.name for option in fields(GetOptions) if option.metadata}
     # A job in a bucket must not choose the endpoint either, because the endpoint gets the credentials for that bucket.
@@ -96,11 +96,11 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
         )
 
 
-# The list of a source that lists its objects itself.
+# The list created from a source that lists its objects.
 
 
 def options_of_listed(options: GetOptions) -> GetOptions:
-    """Return the options of a job for the objects of its source's list.
+    """Return a job's options for fetching the objects listed by its source.
 
     Args:
         options: options of a job whose source is a server or a bucket.
@@ -109,7 +109,7 @@ def options_of_listed(options: GetOptions) -> GetOptions:
     reset = {name: defaults[name] for name in (*names_not_for("list"), *_FILTERS)}
     own: dict[str, Any] = {"source": f"list.{LISTED_FORMAT}"}
     if options.source_kind == "server" and options.listing != "json":
-        # All URLs have the origin of the source, which the user named.
+        # All URLs have the same origin as the source, which the user named.
         own["allow_private"] = True
         if any(getattr(options, name) for name in _CREDENTIALS) or options.headers:
             own["credentials_for"] = options.credentials_for or _origin(str(options.source))

@@ -1,4 +1,4 @@
-"""A worker of a shared job: takes ranges from the job directory until every range has a commit record."""
+"""A worker of a shared job: claims and fetches ranges until every range has a commit record."""
 
 import threading
 import time
@@ -26,11 +26,11 @@ from fetchmill.errors import FetchmillError
 
 # Poll interval of a worker without work.
 IDLE_SECONDS = 1.0
-# Poll interval of a worker that is not ready for another range.
+# Poll interval of a worker that cannot start another range yet.
 _READY_SECONDS = 0.1
 # A worker ends if its heartbeats fail for this many leases.
 _DEAF_LEASES = 6
-# Maximum wait for targets already fed, after a worker was asked to end. Kubernetes kills after 30 s.
+# Time limit for finishing targets already fed, after a worker was asked to end. Kubernetes kills it after 30 s.
 DRAIN_SECONDS = 20.0
 # Maximum number of lists from a bucket that a worker keeps on its machine. A part of a listing has at most 64 MiB. A
 # part of a divided list has no maximum.
@@ -85,7 +85,7 @@ class RangeWorker:
         self._listing = listing
         self._lists = LocalLists(directory.store, local)
         self._say = say
-        # The heartbeat thread must not wait longer: a later heartbeat would not count.
+        # The heartbeat thread must not wait any longer, because a later heartbeat would be useless.
         self._beating = directory.with_patience(job.lease / BEATS_IN_A_LEASE)
         self._heartbeats = Heartbeats(self._beating, self.name)
         self._kind = kind_of_ranges(job)
@@ -94,10 +94,10 @@ class RangeWorker:
         self._shares = self._kind.shares(name, options, directory.rate(job))
         self._may_start = threading.Event()
         self._has_idle_peers = False
-        # Whether few ranges are left, so that soon a worker would have none.
+        # Whether so few ranges are left that a worker will soon have none.
         self._is_near_end = False
         self._is_waiting = False
-        # Whether the user knows that no worker can list the source.
+        # Whether the user has been notified that no worker can list the source.
         self._has_said = False
         self._asked = threading.Event()
         self._asked_at = 0.0
@@ -116,7 +116,7 @@ class RangeWorker:
         return self._listing.source
 
     def stop(self) -> None:
-        """Request the end. Targets already fed are fetched and made final, and the rest is left to other workers."""
+        """Request the end. The worker still fetches and commits targets already fed, and leaves the rest to others."""
         self._asked_at = self._asked_at or time.monotonic()
         self._asked.set()
 
@@ -127,7 +127,7 @@ class RangeWorker:
         attempts = self._attempts.current()
         self._kind.prepare_release(attempts)
         for attempt in attempts:
-            # Release claims first: the process may end any moment, and a remaining claim counts as a death.
+            # Release claims first. The process may be killed at any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
                 self._attempts.release(attempt, self._beating)
             attempt.stop()
@@ -137,7 +137,7 @@ class RangeWorker:
 
         Raises:
             StorageError: this machine has no room for the journals.
-            FetchmillError: an attempt failed for a reason that affects other workers, too. Its range is released.
+            FetchmillError: an attempt failed for a reason that would affect other workers, too. Its range is released.
         """
         self._local = make_folder(self._local, self.name)
         check_room(self._local)
@@ -151,7 +151,7 @@ class RangeWorker:
             reason = self._work()
             self._listing.stop()
             if reason == "finished":
-                # Attempts that still run have lost their ranges.
+                # Attempts that are still running have lost their ranges.
                 for attempt in self._attempts.current():
                     attempt.stop()
             self._join_finishing()
@@ -176,7 +176,7 @@ class RangeWorker:
         self._listing.stop()
         self._listing.join(LISTING_END_SECONDS)
 
-    # Taking work.
+    # Claiming work.
 
     def _work(self) -> str:
         while self._attempts.failure is None:
@@ -201,16 +201,16 @@ class RangeWorker:
         return "failed"
 
     def _pause(self, seconds: float, finishing: int) -> None:
-        """Wait, until this worker is asked to end, or fewer of its attempts wait for their last targets."""
+        """Wait up to `seconds`, or until the worker is asked to end or fewer attempts wait for their last targets."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0.0 and self._attempts.count_finishing() >= finishing:
             if self._asked.wait(min(left, _READY_SECONDS)):
                 return
 
     def _take_listing(self, *, is_done: bool) -> None:
-        """List the source, unless the list is complete or another worker lists.
+        """Start to list the source, unless the list is complete or another worker is listing it.
 
-        If every range is final, no worker lists, and this worker has failed to list, the worker ends with that failure.
+        If every range is final, no worker is listing, and this worker has failed to list, it ends with that failure.
 
         Args:
             is_done: whether every range so far is final.
@@ -220,8 +220,8 @@ class RangeWorker:
         if self._job.is_listed or not self._may_start.is_set():
             return
         if self._shares.has_host_limits and (self._attempts.current() or self._shares.is_standby):
-            return  # an attempt has this worker's part of the limits for each host
-        with suppress(*STORE_ERRORS):  # tried again soon
+            return  # an attempt is using this worker's part of the per-host limits
+        with suppress(*STORE_ERRORS):  # the caller retries soon
             heartbeats = self._heartbeats.read()
             if self._listing.take_over(self._job, heartbeats, self._shares):
                 self._say(f"continues the list of {self._job.source}")
@@ -230,7 +230,7 @@ class RangeWorker:
                 self._note_unlisted(lister_of(self._directory, heartbeats, self._job.lease))
 
     def _note_unlisted(self, lister: str | None) -> None:
-        """Raise the failure of this worker's listing, or say that it cannot list, unless another worker lists."""
+        """Unless another worker is listing, record this worker's listing failure, or say that it cannot list."""
         if lister in (None, self.name) and self._listing.failure is not None:
             self._attempts.note_failure(self._listing.failure)
         elif lister is None and not self._has_said:
@@ -241,7 +241,7 @@ class RangeWorker:
             )
 
     def _note_waiting(self, is_waiting: bool) -> None:
-        """Notify the others immediately when this worker starts to wait, so that they share their work."""
+        """Notify the other workers immediately when this one starts to wait, so that they share their work."""
         begins = is_waiting and not self._is_waiting
         self._is_waiting = is_waiting
         if begins:
@@ -249,12 +249,12 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Return whether a range may start: other workers know this one, and few attempts wait for their end."""
+        """Return whether a range may start: other workers know this one, and few of its attempts are finishing."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would get stuck, too
         if self._shares.has_host_limits and self._listing.is_running:
-            return False  # the listing has this worker's part of the limits for each host
-        # Two attempts would each have this worker's part of the limits for each host.
+            return False  # the listing is using this worker's part of the per-host limits
+        # Two attempts would each use this worker's whole part of the per-host limits.
         finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
         has_room = self._attempts.count_finishing() < finishing_max
         return has_room and self._may_start.is_set() and not self._shares.is_standby
@@ -283,7 +283,7 @@ class RangeWorker:
         self._attempts.finish(attempt, failure, self._how_to_divide)
 
     def _how_to_divide(self) -> tuple[int, float]:
-        """Return the minimum number and the maximum duration of the pieces into which an attempt divides its rest."""
+        """Return the minimum number and the maximum duration of the ranges into which an attempt divides its rest."""
         return self._shares.sharers if self._has_idle_peers else 1, self._range_seconds()
 
     def _is_to_end(self, attempt: Attempt) -> bool:
@@ -302,7 +302,7 @@ class RangeWorker:
         return self._kind.seconds(is_shared=self._has_idle_peers or self._is_near_end)
 
     def _is_ended(self) -> bool:
-        """Return whether this worker takes no more ranges."""
+        """Return whether this worker must not claim more ranges."""
         return self._asked.is_set() or self._stopped is not None or self._attempts.failure is not None
 
     def _join_finishing(self) -> None:
@@ -323,7 +323,7 @@ class RangeWorker:
     def _beat(self) -> None:
         period = self._job.lease / BEATS_IN_A_LEASE
         last = time.monotonic()
-        # The first heartbeat shows immediately whether others must make room for this worker.
+        # The first heartbeat is written immediately, to find out whether others must make room for this worker.
         pause = 0.0
         while not self._ended.wait(pause):
             pause = period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)
@@ -340,7 +340,7 @@ class RangeWorker:
                 self._take_rate(self._beating.rate(self._job))
                 last = written
             except STORE_ERRORS as error:
-                # By then, others may fetch this worker's ranges. With limits, it must not fetch at the same time.
+                # After a lease, others may fetch this worker's ranges. If there are limits, it must stop before that.
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
@@ -348,7 +348,7 @@ class RangeWorker:
                 self._fail(error)
 
     def _note_frozen(self) -> None:
-        """End work that other workers may have taken over, after this process was frozen."""
+        """End work that other workers may have taken over while this process was frozen."""
         self._listing.stop()
         self._kind.end_lost(self._attempts.current())
 
@@ -357,7 +357,8 @@ class RangeWorker:
         self.abort()
 
     def _write_heartbeat(self) -> None:
-        # Before `known`: an attempt that begins meanwhile may know fewer workers, and must then count in `known`.
+        # Collect this before `known`. An attempt that begins in between may know fewer workers, so `known` must
+        # include it.
         of_attempts = self._attempts.as_heartbeat()
         known = [attempt.known for attempt in self._attempts.current()]
         listing_known = [self._listing.known] if self._listing.is_running else []
@@ -381,7 +382,7 @@ class RangeWorker:
         return "waiting" if self._is_waiting else "working"
 
     def _look_at_peers(self) -> None:
-        """Divide the limits by the number of living workers. A new worker starts after all others have done so."""
+        """Divide the limits among the living workers. A new worker starts after all others have done this."""
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
         before = self._shares.sharers
         if self._shares.observe(peers):
@@ -400,7 +401,7 @@ class RangeWorker:
             self._set_rates()
 
     def _set_rates(self) -> None:
-        """Divide this worker's part of the rate, and its pace, among its attempts."""
+        """Divide this worker's pace, and its part of the rate, among its attempts."""
         self._attempts.divide_pace()
         share = self._shares.rate_of_one(self._requesters())
         if share is not None:

@@ -1,4 +1,4 @@
-"""The log of a worker: a file of its process in the job directory."""
+"""The log of a worker: a file in the job directory, one per process."""
 
 import os
 import socket
@@ -10,16 +10,16 @@ from fetchmill.errors import FetchmillError
 
 # Time limit for writing a line to a bucket. A line that takes longer is dropped.
 _SECONDS = 5.0
-# Maximum number of lines that are kept before the job directory is known.
+# Maximum number of lines kept until the job directory is known.
 _EARLY_MAX = 100
 
 
 class WorkerLog:
-    """Log lines for people. If the log cannot be written, the worker continues.
+    """Lines for people. If the log cannot be written, the worker continues.
 
     Args:
         store: the store of the job directory. None if it is not known yet; the first lines are then kept until
-            `keep_in`.
+            `keep_in` is called.
     """
 
     def __init__(self, store: Store | None = None) -> None:
@@ -28,7 +28,7 @@ class WorkerLog:
         self._early: list[str] = []
 
     def keep_in(self, store: Store) -> None:
-        """Write the lines so far and all later ones to the log in a job directory."""
+        """Write the lines kept so far, and all later ones, to the log in a job directory."""
         self._store = store.with_patience(_SECONDS)
         for line in self._early:
             self._append(self._store, line)

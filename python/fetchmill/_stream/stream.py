@@ -4,7 +4,7 @@
         print(reply.url, reply.status, len(reply.body))
 
 The core fetches on a separate thread. It exchanges batches with the program, so a single reply needs no lock, message
-or task. The iterable runs in the thread that takes the replies.
+or task. The iterable runs in the thread that reads the replies.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The state folder of a sync, and a check whether a folder is synced. It imports nothing else of the package."""
+"""The state folder of a sync, and a check whether a folder is synced. Imports no other module of the package."""
 
 import os
 
@@ -7,5 +7,5 @@ STATE = ".fetchmill/sync"
 
 
 def is_synced(dest: str) -> bool:
-    """Return whether a sync keeps this folder. False if access is denied; a later open then reports the error."""
+    """Return whether this folder is synced. Return False if access is denied; a later open then reports the error."""
     return any(os.access(f"{dest or '.'}/{STATE}/{name}", os.F_OK) for name in ("base.sqlite", "pass.json"))

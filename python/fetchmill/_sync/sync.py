@@ -32,7 +32,7 @@ def sync(
     progress: ProgressChoice = None,
     **options: Unpack[SyncKeywords],
 ) -> SyncReport:
-    """Synchronize a folder with its source: fetch new and changed objects, and with `delete` remove missing ones.
+    """Synchronize a folder with its source: fetch new and changed objects and, with `delete`, remove missing ones.
 
     One call is one pass, or the rest of an earlier call's unfinished pass. Blocks until the end and releases the GIL
     meanwhile. If the process is killed, each object is completely old or completely new, and the same call continues

@@ -19,7 +19,7 @@ from fetchmill.errors import DeleteLimitError, JournalError, UsageError
 T = TypeVar("T")
 Phase = Literal["listing", "comparing", "fetching", "preparing", "applying"]
 
-# Interval at which `prepare` and `apply` return, to check whether the pass was stopped.
+# Interval at which `prepare` and `apply` return, so that the caller can check whether the pass was stopped.
 _STEP_SECONDS = 0.2
 # Number of folders read at a time.
 _FOLDERS = 1000
@@ -46,7 +46,7 @@ class Runner(Protocol):
 
 
 class SyncPass:
-    """One pass, resuming an earlier unfinished call.
+    """One pass, or the rest of one that an earlier call began.
 
     Args:
         options: the options of the sync.
@@ -74,7 +74,7 @@ class SyncPass:
         self._has_credentials: bool | None = None
         self._notices: list[str] = []
         self._plan: SyncPlan | None = None
-        # Shows the plan of a dry run, even if it removes more than is allowed.
+        # Shows the plan of a dry run, even if it would remove more objects than allowed.
         self._show: Callable[[SyncStore], object] = lambda _: None
 
     def run(self) -> SyncReport:

@@ -1,1 +1,1 @@
-"""`fetchmill torture`: disturbs jobs on purpose, and proves that no object is lost, doubled or wrong."""
+"""`fetchmill torture`: disturbs jobs on purpose, and proves that no object is lost, duplicated or wrong."""

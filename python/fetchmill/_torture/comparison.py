@@ -21,7 +21,7 @@ class Found:
 
     Args:
         lost: objects that are not stored.
-        doubled: objects that are stored more often than they must be.
+        doubled: objects that are stored more often than they should be.
         wrong: objects with other bytes, and unexpected objects.
         problems: other faults, one line each: a run that hung or crashed, a shard that cannot be read.
         examples: some of the faulty objects, each with its fault.
@@ -35,7 +35,7 @@ class Found:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is no fault."""
+        """Whether no fault was found."""
         return not (self.lost or self.doubled or self.wrong or self.problems)
 
 
@@ -45,7 +45,7 @@ def digest(body: bytes) -> bytes:
 
 
 def contents(dest: Path, format: str) -> Expected:
-    """Read the whole destination. Uses memory for a name and a digest per object."""
+    """Read the whole destination. A name and a digest per object are kept in memory."""
     return Counter((name, digest(body)) for name, body in readers.read(dest, format))
 
 

@@ -61,7 +61,7 @@ def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance
 
 
 def _draw_one(rng: random.Random, kind: Kind, calls: int) -> Disturbance:
-    # Always make three draws, so that later draws do not depend on the kind or on `calls`.
+    # Always draw three numbers, so that later draws do not depend on the kind or on `calls`.
     is_early, place, seconds = rng.random() < _EARLY, rng.random(), rng.uniform(*_CUT_SECONDS)
     call = 1 + int(place * (calls // 4 if is_early else calls))
     return Disturbance(kind, call, seconds if kind == "cut" else 0.0)

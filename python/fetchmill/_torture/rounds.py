@@ -28,7 +28,7 @@ class Round:
         number: round number, starting at 1.
         format: format of the destination.
         disturbances: the disturbances that happened. A run may end before its disturbance.
-        objects: number of objects that the job must have.
+        objects: number of objects that the job must store.
         server_faults: number of replies with a fault.
         fetched_again: number of requests beyond one per object; None for a source of the user.
         found: the faults.

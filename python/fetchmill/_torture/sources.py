@@ -21,11 +21,12 @@ OBJECTS = 2000
 # Exit codes of a job that has ended: all targets fetched, or some failed.
 FINISHED = (0, 3)
 
-# Time after which a run counts as hung. A source of the user adds three times the time of the undisturbed run.
+# Time after which a run counts as hung. For a source of the user, three times the duration of the undisturbed run is
+# added.
 _RUN_SECONDS_MAX = 60.0
 _BODY_BYTES = 300
 _DELAY_SECONDS = (0.0, 0.02)
-# A seed chooses the objects. A fault only hits the first request for an object, and hits a connection once.
+# The seed chooses the objects. A fault only hits the first request for an object, and each connection only once.
 _FAULTS = (
     Fault("truncate", rate=0.02, times=1),
     Fault("reset", rate=0.01, times=1),

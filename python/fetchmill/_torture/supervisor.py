@@ -1,4 +1,4 @@
-"""Runs a command, and disturbs it before its n-th durable system call."""
+"""Runs a command and disturbs it before its n-th durable system call."""
 
 import errno
 import os
@@ -79,7 +79,7 @@ def run(
         launcher = [sys.executable, "-P", "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
         process = subprocess.Popen(  # noqa: S603 - the command of the caller
             [*launcher, *command],
-            # Do not let Python write its own files, so that only calls of the command are counted.
+            # Prevent Python from writing its own files, so that only calls of the command are counted.
             env={**(os.environ if environment is None else environment), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

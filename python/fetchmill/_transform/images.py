@@ -1,8 +1,8 @@
 """`--image-max-side` and related options: images are decoded, filtered by size, shrunk and encoded by Pillow.
 
-Images are untrusted. So only decoders for common formats are used, exceeding Pillow's pixel limit (89 million) is an
-error, and an exception in Pillow fails only that image. A process needs up to 12 bytes of memory per pixel: 4 for the
-decoded image, and 4 for each of up to two copies in another mode.
+Images are untrusted. Therefore only decoders for common formats are used, exceeding Pillow's pixel limit (89 million)
+is an error, and an exception in Pillow fails only that image. A process needs up to 12 bytes of memory per pixel: 4 for
+the decoded image, and 4 for each of up to two copies in another mode.
 """
 
 import io
@@ -31,12 +31,12 @@ COLUMNS = ("width", "height", "original_width", "original_height")
 class ImageTransform:
     """A transform that stores images in the requested size and format.
 
-    An image that needs no change is stored byte for byte. It is decoded first to verify that it is complete.
+    An image that needs no change is stored unchanged. It is decoded first, to verify that it is complete.
 
     Args:
-        max_side: maximum length of the longer side in pixels, as stored. None: no maximum.
-        min_side: minimum length of the shorter side in pixels; smaller images are skipped. None: no minimum.
-        format: output format. None: the original format; GIF, BMP, TIFF and AVIF become PNG if they are shrunk.
+        max_side: maximum length of the longer side in pixels, as stored; None for no maximum.
+        min_side: minimum length of the shorter side in pixels; None for no minimum. Smaller images are skipped.
+        format: output format; None for the original format. GIF, BMP, TIFF and AVIF then become PNG if they are shrunk.
         quality: quality of JPEG and WebP, 1 to 100.
         columns: the columns of results, from COLUMNS.
     """

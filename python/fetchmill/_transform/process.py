@@ -77,7 +77,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _exit_with_job() -> None:
-    """Make the kernel kill this process when the job's thread ends, because the user's function may hang."""
+    """Have the kernel kill this process when the job's thread ends, because the user's function may hang."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
