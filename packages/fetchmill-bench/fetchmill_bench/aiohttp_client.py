@@ -25,7 +25,7 @@ def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
 
 
 async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
-    """Returns the body. None unless it came with a complete 2xx."""
+    """Returns the body of a complete 2xx reply, otherwise None."""
     try:
         async with session.get(url, allow_redirects=False) as reply:
             body = await reply.read()
@@ -35,7 +35,7 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
 
 
 async def download(task: Task, session: aiohttp.ClientSession, name: str) -> bool:
-    """Gets an object and stores it, which blocks the loop. Returns whether it came with a complete 2xx."""
+    """Gets an object and stores it, which blocks the loop. Returns whether a complete 2xx reply arrived."""
     body = await get(session, f"{task.url}/get/{quote(name)}")
     if body is None:
         return False

@@ -9,7 +9,7 @@ from fetchmill_bench.scenarios import SCENARIOS, Scenario
 
 # Time to start and end a server and a contender, in addition to the run.
 START_SECONDS = 1.0
-# `fetchmill bench` without arguments ends within two minutes, even on a busy machine.
+# Chosen so that `fetchmill bench` without arguments ends within two minutes, even on a busy machine.
 _ALL_SECONDS = 100.0
 
 
@@ -21,7 +21,7 @@ class Case:
         scenario: the scenario.
         contender: the contender to run.
         requests: number of requested objects or sites.
-        limit: requests in flight, if the way has such a number.
+        limit: requests in flight, if the way has a configurable number.
         seconds: maximum duration in seconds.
         format: how bodies are stored.
     """

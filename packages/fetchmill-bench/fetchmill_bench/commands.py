@@ -1,4 +1,4 @@
-"""How a contender is started: its command, its environment and its folder."""
+"""Builds the command of a contender, with its environment and its folder."""
 
 import os
 import shlex
@@ -34,9 +34,9 @@ class Command:
 
     Args:
         arguments: the program and its arguments.
-        folder: where it runs.
+        folder: its working folder.
         environment: its environment.
-        bounds: how long it may run.
+        bounds: limits on its duration.
     """
 
     arguments: tuple[str, ...]
@@ -88,7 +88,7 @@ def _contender(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _get(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """Returns the command of an engine. With the user's own server it gets the same URLs as the other contenders."""
+    """Returns the command of an engine. With the user's own server, it gets the same URLs as the other contenders."""
     name, options = run.contender.name, ["--format", run.format, "--durability", "process", "--json"]
     source = endpoint.urls or endpoint.url
     if endpoint.bucket is not None:

@@ -67,7 +67,7 @@ def read_result(run: Run, requests: int, measurement: Measurement, served: int |
         run: the run.
         requests: number of objects or sites.
         measurement: the measurement of its process.
-        served: number of objects that were requested from the server meanwhile. None if it does not report this.
+        served: number of objects requested from the server during the run. None if it does not report this.
     """
     if run.contender.kind in ("own", "program"):
         return _from_exit(run, requests, measurement, served)
@@ -162,7 +162,7 @@ def _settled_counts(values: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _at(points: Sequence[Point], seconds: float) -> float:
-    """Returns how many requests were completed by then, interpolated linearly between two points."""
+    """Returns the number of requests completed by this time, interpolated linearly between two points."""
     for (before, low), (after, high) in pairwise(points):
         if before <= seconds <= after and after > before:
             return low + (high - low) * (seconds - before) / (after - before)

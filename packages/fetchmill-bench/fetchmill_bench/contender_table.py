@@ -43,7 +43,7 @@ class Contender:
         return self.scenarios == (BUCKETS,)
 
     def may_run(self, scenario: str) -> bool:
-        """Returns whether it can run in a scenario, as its own or because it was named."""
+        """Returns whether it can run in a scenario, either by default or if it is named."""
         return self.kind in ("engine", "own") or self.reads_buckets == (scenario == BUCKETS)
 
 

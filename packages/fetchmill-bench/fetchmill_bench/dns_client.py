@@ -91,7 +91,7 @@ def _first_address(reply: bytes) -> str | None:
 
 
 def _behind_name(reply: bytes, offset: int) -> int:
-    """Returns the end of a name: after an empty label, or after a pointer to the rest of the name."""
+    """Returns the offset after a name, which ends with an empty label or with a pointer to the rest of the name."""
     while length := reply[offset]:
         if length >= 0xC0:  # noqa: PLR2004 - the two bits of a pointer
             return offset + 2

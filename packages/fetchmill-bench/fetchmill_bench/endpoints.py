@@ -63,9 +63,9 @@ def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls
     """Starts a file server with `count` objects in its own process.
 
     Args:
-        count: how many objects it has.
+        count: number of objects.
         serve: options of the server, as in `fetchmill.testing.serve`.
-        folder: where the list of URLs is written.
+        folder: folder for the list of URLs.
         with_urls: whether the list is written.
     """
     options = json.dumps({"synthetic": count, "size": SIZE, **serve})
@@ -86,7 +86,7 @@ def bucket_store(count: int, store: str, folder: Path) -> Iterator[Endpoint]:
     """Starts a store with a bucket of `count` objects in its own process.
 
     Args:
-        count: how many objects it has.
+        count: number of objects.
         store: `replay` or `versitygw`.
         folder: where versitygw stores its objects, for this and further runs.
 
@@ -140,7 +140,7 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
 
 def _write_hosts(path: Path, folder: Path, count: int) -> None:
-    """Writes the addresses of a separate world, because a second look-up of some hosts gets another answer."""
+    """Writes the addresses of a separate world, because a second look-up of some hosts gets a different answer."""
     with _world(folder) as (_, details):
         names = [urlsplit(site.url).hostname or "" for site in sites((1, 1), count, **_mixture())]
         found = resolve(details["dns"], names)

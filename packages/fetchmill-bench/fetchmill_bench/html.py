@@ -28,7 +28,7 @@ from fetchmill_bench.report.selection import (
 )
 from fetchmill_bench.report.tables import differences_table, results_table
 
-# Whatever a document contains by mistake, nothing is fetched and no script runs.
+# Even if a document contains markup by mistake, nothing is fetched and no script runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _MEMORY = Axis("peak MiB of all processes together", figures.tick_count, figures.mebibytes)
 _RATE = Axis("requests/s", figures.tick_count, lambda rate: f"{figures.figure(rate)} requests/s")

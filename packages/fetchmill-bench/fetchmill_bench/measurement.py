@@ -31,7 +31,7 @@ class Bounds:
     Args:
         seconds: time after which it is asked to stop.
         asks: whether it is asked to stop with SIGINT. A program that ends by itself at that time is not asked.
-        from_first_line: whether that time begins with its first line and not with its start.
+        from_first_line: whether that time begins with its first line instead of its start.
         grace: seconds after that within which it must end. Its first line must also come within this time.
     """
 
@@ -69,12 +69,12 @@ class Measurement:
 def measure(
     command: Sequence[str], bounds: Bounds, *, folder: str | os.PathLike[str], environment: Mapping[str, str]
 ) -> Measurement:
-    """Runs a program to its end, or to the end of its time. Afterwards none of its processes is left.
+    """Runs a program to its end, or to the end of its time. Leaves none of its processes running.
 
     Args:
         command: the program and its arguments.
-        bounds: how long it may run.
-        folder: where it runs.
+        bounds: limits on its duration.
+        folder: its working folder.
         environment: its environment.
 
     Raises:
@@ -156,7 +156,7 @@ class _Program:
     def end(self) -> Measurement:
         """Ends the remaining processes. Returns the measurement."""
         seconds = time.monotonic() - self._started
-        # The root was not waited for yet, so its CPU time, and that of its remaining children, can still be read.
+        # The root has not been waited for yet, so its CPU time, and that of its remaining children, can still be read.
         self._note()
         self._tree.kill()
         for descriptor in self._written:
@@ -209,7 +209,7 @@ class _Program:
         self._next_sample = now + max(SAMPLE_SECONDS, took / _SAMPLE_SHARE)
 
     def _note(self) -> None:
-        """Notes a sample. Its CPU time is lower only if a child has ended and its parent did not wait for it."""
+        """Records a sample. Its CPU time is lower only if a child has ended and its parent did not wait for it."""
         sample = self._tree.sample()
         self._peak = max(self._peak, sample.memory_bytes)
         self._cpu = max(self._cpu, sample.cpu_seconds)

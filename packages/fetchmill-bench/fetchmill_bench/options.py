@@ -15,7 +15,7 @@ Store = Literal["replay", "versitygw"]
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """What is compared, and for how long. The options are validated and immutable.
+    """The options of a comparison. They are validated and immutable.
 
     Args:
         scenario: `billion`, `slow`, `sites` or `s3`. None means `billion`, or all of them with `published`.
@@ -23,7 +23,7 @@ class BenchOptions:
             filled in.
         only: names of contenders. None for all contenders of the scenario.
         count: number of requested objects or sites. None for the scenario's own.
-        limit: requests in flight, for the ways that have such a number. None for the scenario's own.
+        limit: requests in flight, for the ways with a configurable number. None for the scenario's own.
         seconds: maximum duration of a contender. None for the scenario's own.
         repeat: number of runs of each contender. The contenders take turns.
         url: the user's own list/get server. None starts a server for each contender.

@@ -15,8 +15,8 @@ class Text:
 
     Args:
         table: the letter of its table.
-        title: its title, as it is cited.
-        setting: what was measured, and on which machine.
+        title: its title as cited.
+        setting: the measured work and the machine.
     """
 
     table: str
@@ -26,7 +26,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRow:
-    """A way as a text measured it.
+    """A way as measured in a text.
 
     Args:
         table: the letter of its table.

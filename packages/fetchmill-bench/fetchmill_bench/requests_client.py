@@ -35,7 +35,7 @@ def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
 
 
 def download(task: Task, name: str, get: Get = requests.get) -> bool:
-    """Gets an object and stores it. Returns whether it came with a complete 2xx."""
+    """Gets an object and stores it. Returns whether a complete 2xx reply arrived."""
     try:
         reply = _ask(task, f"{task.url}/get/{quote(name)}", get)
         if is_good(reply.status_code):
@@ -47,7 +47,7 @@ def download(task: Task, name: str, get: Get = requests.get) -> bool:
 
 
 def read(task: Task, url: str) -> bool:
-    """Reads a body and discards it. Returns whether it came with a complete 2xx."""
+    """Reads a body and discards it. Returns whether a complete 2xx reply arrived."""
     try:
         return is_good(_ask(task, url).status_code)
     except requests.RequestException:

@@ -50,7 +50,7 @@ class Bench:
         self._checked: dict[int, Answers] = {}
 
     def run(self, run: Run) -> dict[str, Any]:
-        """Returns a run as a row of the document. Whatever the contender does, the bench continues.
+        """Makes a run and returns it as a row of the document. Whatever the contender does, the bench continues.
 
         Raises:
             ListingError: the user's server does not list anything.
@@ -130,7 +130,7 @@ class Bench:
         }
 
     def _compare(self, run: Run, sites: int, answers: Answers) -> dict[str, Any] | None:
-        """Returns the differences from the check, which runs first. None for the check itself, and without a check."""
+        """Returns the differences from the check, which runs first. None for the check itself, and if there is none."""
         if run.contender.kind == "check":
             self._checked[sites] = answers
             return None

@@ -25,7 +25,7 @@ class Task:
         url: base URL of the list/get server (GET /list, GET /get/{name}), for ways that list. For `s3`, the endpoint.
         urls: path of a file with one URL per line, `count` of them, for ways that start from URLs.
         count: number of objects to request.
-        limit: maximum number of requests in flight, if the way has such a number.
+        limit: maximum number of requests in flight, if the way has a configurable number.
         seconds: time after which the contender is ended, with the requests that it has completed.
         folder: folder in which each body is stored as a file. None to discard bodies.
         answers: path of a file for the answer of each site: a URL, a tab and a class in each line. None if not wanted.
@@ -66,7 +66,7 @@ class Task:
                 yield line.rstrip("\n")
 
     def store(self, name: str, body: bytes) -> None:
-        """Stores an object as a file if requested. Its name is quoted, so that it cannot lead elsewhere."""
+        """Stores an object as a file if requested. Its name is quoted, so that it cannot lead out of the folder."""
         if self.folder is not None:
             Path(self.folder, quote(name, safe="")).write_bytes(body)
 
@@ -103,11 +103,11 @@ class RequestCounter:
             self._steps[step] += done
 
     def is_set_up(self) -> None:
-        """Notes that the clients are created."""
+        """Records that the clients have been created."""
         self.set_up = time.monotonic() - self._began
 
     def answer(self, url: str, found: str) -> None:
-        """Notes the answer of a site. See `Task.answers`."""
+        """Records the answer of a site. See `Task.answers`."""
         if self.task.answers is None:
             return
         with self._lock:
@@ -116,7 +116,7 @@ class RequestCounter:
             self._answers.write(f"{url}\t{found}\n")
 
     def add_site(self, url: str, found: str) -> None:
-        """Counts a site, and notes its answer."""
+        """Counts a site, and records its answer."""
         self.answer(url, found)
         self.add(failed=0 if found.isdigit() else 1)
 

@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--folder", help="where to store; the default is that of temporary files")
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {}
-    # In this process, whose CPU time does not count towards that of its children.
+    # The server runs in this process, whose CPU time does not count towards that of its children.
     with serve(synthetic=arguments.count, threads=1) as server:
         for _round in range(arguments.rounds):
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

@@ -1,6 +1,6 @@
 """`make bench-faults`: the cost of occasional server faults, compared with the same server without faults.
 
-In one kind of rounds, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % are answered with
+In one kind of round, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % are answered with
 503, 0.3 % are reset and 0.2 % are truncated, each on its first request. Jobs use `null`, 64 requests in flight, and one
 core for each side. Rounds alternate, and every object must be fetched. It prints medians. A job lasts about fifteen
 seconds, because a target with a 503 waits for up to a second, and at the end of a short job there is no other work

@@ -14,7 +14,7 @@ from own_bench.mount import fresh_ext4
 from own_bench.processes import Process, fetchmill_server, measure
 from own_bench.settings import SIZE, Settings
 
-# A test of the bench uses the loop of the tests' build. Its figures are then meaningless.
+# A test of the bench uses the loop from the tests' build, so its figures are meaningless.
 LOOP = ROOT / "target" / os.environ.get("FETCHMILL_PROFILE", "release") / "examples" / "bare_files"
 LOOP_FACTOR = 1.2
 CPU_AT_MOST = 1.0

@@ -1,6 +1,6 @@
 """`make bench-hung`: the cost of requests that hang, compared with the same server without them.
 
-In one kind of rounds, replies lack their last byte, in the other there is no reply. Each object hangs at most once.
+In one kind of round, replies lack their last byte. In the other, there is no reply. Each object hangs at most once.
 Jobs use `null`, with 64 requests in flight and with `auto`, and client and server share all processors. Rounds
 alternate, and every object must be fetched. It prints medians: the rate as a fraction of the rate without hung
 requests, the requests per object, and the processor time of both sides.

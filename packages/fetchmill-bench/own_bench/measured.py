@@ -19,7 +19,7 @@ class Measured:
         wall: time from its start to its end.
         user: user CPU seconds of the whole client. For a streaming client in Python, only those of its loop.
         system: its system CPU seconds, likewise.
-        server: CPU seconds of the server meanwhile.
+        server: CPU seconds of the server during the run.
         peak_mib: peak resident memory of the client.
     """
 

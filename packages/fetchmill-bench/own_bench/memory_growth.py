@@ -18,7 +18,7 @@ COUNTS = (1_000_000, 10_000_000)
 PEAK_MIB_MAX = 256
 GROWTH_MIB_MAX = 10
 FETCHMILL = (sys.executable, "-m", "fetchmill")
-# A small parent, because a child's peak includes its parent's memory at the start.
+# Starts each run from a small parent, because a child's peak includes its parent's memory at the start.
 SPAWN = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)

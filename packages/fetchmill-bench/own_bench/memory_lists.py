@@ -37,7 +37,7 @@ KILLED = -9
 
 
 class Measurement:
-    """Runs the programs one after the other and notes violated requirements."""
+    """Runs the programs one after the other and records violated requirements."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self._folder = folder

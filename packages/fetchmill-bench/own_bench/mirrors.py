@@ -4,7 +4,7 @@ nginx serves a tree of small files in folders, with HTML listings on one port an
 versitygw serves it too. Each client mirrors it into its own folder. Then 500 of 20,000 files change (50 of them keep
 their size), 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then once more with
 nothing to do. It prints requests, seconds, CPU and peak memory of each, and the differences of its mirror from the
-tree: files that are missing, have other bytes or another time, or should not exist.
+tree: files that are missing, have different bytes or a different time, or should not exist.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def main() -> int:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     os.environ.update(ENVIRONMENT)
-    # Debian's rclone fails on it, even without TLS.
+    # Debian's rclone fails if this variable is set, even without TLS.
     os.environ.pop("AWS_CA_BUNDLE", None)
     folder = arguments.folder
     shutil.rmtree(folder, ignore_errors=True)

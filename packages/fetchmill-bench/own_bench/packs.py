@@ -51,7 +51,7 @@ def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[
     }
     for name in FORMATS:
         dest = settings.folder / name
-        # An index is no part of a shard, and no other format has one.
+        # An index is not part of a shard, and no other format has one.
         own = ("--no-cdxj",) if name == "warc" else ()
         found[name] = run_get(server, url, dest, "--format", name, *own, name=name, connections=connections, core=core)
         sizes[name] = disk_bytes(dest, found[name].objects)

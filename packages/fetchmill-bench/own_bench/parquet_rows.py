@@ -56,7 +56,7 @@ def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
 
 
 def _check_shard(path: Path, seen_name: str, count: int) -> tuple[int, int]:
-    """Counts the rows of a shard, and the correct ones. Notes their names in the shared memory."""
+    """Counts the rows of a shard, and the correct ones. Records their names in shared memory."""
     memory = SharedMemory(name=seen_name)
     seen = _flags(memory, count)
     rows = right = 0

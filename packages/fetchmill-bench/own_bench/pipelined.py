@@ -97,7 +97,7 @@ def _nginx_round(settings: Settings, server: Process, url: str) -> dict[str, Mea
 
 def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
     rate = median_ratio((found["null"].rate, found["wrk"].rate) for found in rounds)
-    # A ratio to one microsecond.
+    # The denominator is one microsecond, so that the ratio is the CPU time itself.
     cpu = {name: median_ratio((found[name].cpu_us, 1.0) for found in rounds) for name in FORMATS}
     return [
         Bar("null: objects/s / wrk's", rate, at_least=RATE_AT_LEAST),

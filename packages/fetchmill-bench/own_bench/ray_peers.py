@@ -60,7 +60,7 @@ class Client:
         name: its name in the table.
         command: the command, with places for the list and the output.
         shards: pattern of the Parquet files below the output.
-        failures: returns what the client says of failed URLs, from its output.
+        failures: returns the client's report of failed URLs, from its output.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Client:
 
 @dataclass
 class Measured:
-    """What a run took."""
+    """The resources of a run."""
 
     seconds: float
     cpu: float
@@ -208,10 +208,10 @@ def cluster(inside: Network, python: Path, objects: tuple[int, float]) -> Iterat
 
 
 def measure(inside: Network, command: list[str], environment: dict[str, str]) -> tuple[Measured, str]:
-    """Runs a command to its end. Returns what it took, and what it wrote to standard error.
+    """Runs a command to its end. Returns its resources, and its output to standard error.
 
-    CPU is that of the machine, less that of the server, because a cluster has processes that end early. Memory is the
-    proportional set size of all processes in the namespace but the server, less that of the idle cluster.
+    CPU time is that of the machine minus that of the server, because a cluster has processes that end early. Memory is
+    the proportional set size of all processes in the namespace except the server, minus that of the idle cluster.
     """
     server = _server(inside)
     idle, peak, is_over = _memory(inside, server), 0.0, threading.Event()
@@ -276,7 +276,7 @@ def _server(inside: Network) -> int:
 
 
 def _memory(inside: Network, server: int) -> float:
-    """Returns the memory of all processes but the server in MiB."""
+    """Returns the memory in MiB of all processes except the server."""
     total = 0
     for folder in _processes(inside):
         if int(folder.name) == server:

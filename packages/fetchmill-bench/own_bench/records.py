@@ -278,7 +278,7 @@ def _asked(log: Path, files: Files) -> tuple[int, int, int]:
     return requests, clustered, sent
 
 
-# --- what they have stored -------------------------------------------------------------------------------------------
+# --- the stored records ----------------------------------------------------------------------------------------------
 
 
 def count_right(dest: Path, files: Files) -> int:

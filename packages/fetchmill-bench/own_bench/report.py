@@ -265,8 +265,8 @@ def _summary(results: dict[str, Any]) -> str:
     return _bars(bars)
 
 
-# What remains of an hour's work after its process was killed, by tool. For fetchmill it is tested (`make
-# crash-matrix`). For the others it comes from their documentation, which may be silent about it.
+# Results of an hour's work that remain after its process was killed, by tool. For fetchmill, this is tested (`make
+# crash-matrix`). For the others, it comes from their documentation, which may not mention it.
 ITSELF = "all, but for what your program notes"
 WAYS: tuple[tuple[str, str, str, str], ...] = (
     ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),

@@ -66,7 +66,7 @@ class World:
 
 
 class Measurement:
-    """Runs the checks one after the other and notes violated requirements."""
+    """Runs the checks one after the other and records violated requirements."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self._folder = folder
@@ -139,7 +139,8 @@ class Measurement:
     def _silent(self) -> None:
         """Checks good hosts alone, and with as many names without an answer between them.
 
-        On a fully used processor each such name costs its queries. So the test uses a rate that leaves some CPU time.
+        On a fully used processor, each such name costs its queries. The test therefore uses a rate that leaves some CPU
+        time.
         """
         good = [site.url for site in sites(self._world.ports, self._count // 2, mix={"good": 1}, seed=5, https=1.0)]
         silent = [site.url for site in sites(self._world.ports, self._count // 2, mix={"nodns": 1}, seed=6, https=1.0)]

@@ -1,4 +1,4 @@
-"""Clients in Python that take replies one after the other. Each runs as a process and reports the cost of its loop.
+"""Python clients that read replies one after the other. Each runs as a process and reports the cost of its loop.
 
     python -m own_bench.streamers NAME URL COUNT LIMIT
 

@@ -19,7 +19,7 @@ class ClientRun:
         seconds: time from its start to its end.
         cpu: user and system seconds.
         peak_mib: peak resident memory.
-        server_cpu: CPU seconds of the server meanwhile.
+        server_cpu: CPU seconds of the server during the run.
         settled: number of finished objects when it was killed.
     """
 

@@ -232,7 +232,7 @@ class JobDirectory:
             )
 
     def _prove_creation(self, token: str) -> None:
-        """Create a file twice. The second creation must fail; otherwise two workers could both think that they were first."""
+        """Check that a file cannot be created twice. Otherwise two workers could both believe they were first."""
         name = f"{_PROBE}-{token}"
         try:
             if not self.store.create(name, b"1") or self.store.create(name, b"2"):

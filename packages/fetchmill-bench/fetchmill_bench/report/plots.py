@@ -2,9 +2,9 @@
 
 Each is one SVG, as wide as a telephone and scaled from there. The style sheet has the colours.
 
-Plots are drawn here and not by a library in the browser. So the report needs no script, readers and tests can find
-every mark as an element, and it can be printed. Texts are not measured, because no font is available: labels have their
-own lines, and ticks keep a distance.
+Plots are drawn here instead of by a library in the browser. The report therefore needs no script and can be printed,
+and readers and tests can find every mark as an element. Texts are not measured, because no font is available. Instead,
+labels have their own lines, and ticks are spaced far enough apart.
 """
 
 from collections.abc import Sequence

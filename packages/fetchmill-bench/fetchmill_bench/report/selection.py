@@ -9,7 +9,8 @@ from fetchmill_bench.report.lines import Line
 
 # Results and rows of the document, as written by the bench.
 Record = Mapping[str, Any]
-# More limits than this are a sweep, of which the bars show the best. Two limits are two rows of a text.
+# A contender with more limits than this is a sweep, and the bars show only its best limit. Two limits are two rows of a
+# text.
 _LIMITS_SHOWN = 2
 
 

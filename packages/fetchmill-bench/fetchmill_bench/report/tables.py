@@ -8,9 +8,9 @@ from fetchmill_bench.report.selection import Record, is_measured, size
 
 # Columns with text. All others are figures, aligned to the right.
 _RESULT_TEXTS = frozenset({"contender", "remark"})
-# Without the first and last seconds. Only some scenarios have such a rate.
+# The rate without the first and last seconds, which only some scenarios have.
 _STEADY = "steady requests/s"
-# How long a way took to create its clients. Only the ways of one scenario report this.
+# The time that a way took to create its clients. Only the ways of one scenario report it.
 _SET_UP = "set-up s"
 
 
